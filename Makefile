@@ -1,0 +1,46 @@
+# Two commands do all the set-up on a fresh machine with Python 3.11+ and Java 17: `make up` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+FILES ?= examples/flights
+
+.PHONY: up test check unit clients spark bench clean
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed-up: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[cli,spark,examples]'
+	touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@ $(VENV)/.installed-up
+
+up: $(VENV)/.installed-up ## start everything that FILES describes
+	$(BIN)/ottla up $(FILES)
+
+check: $(VENV)/.installed-test ## style, types and layering
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.installed-test
+	$(BIN)/pytest tests/unit
+
+clients: $(VENV)/.installed-test
+	$(BIN)/pytest tests/clients
+
+spark: $(VENV)/.installed-test
+	$(BIN)/pytest tests/spark
+
+test: check ## everything
+	$(BIN)/pytest
+
+bench: $(VENV)/.installed-test ## side by side with Apache Kafka; prints ratios
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

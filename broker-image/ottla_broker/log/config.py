@@ -1,0 +1,43 @@
+"""The settings of one partition's log, under Kafka's topic-level names (dots become underscores).
+
+Defaults here are Kafka 4.1's; the table in `ottla_broker.config` is what users see, and builds these.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000  # -1: no limit
+    retention_bytes: int = -1  # -1: no limit
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = MAX_INT64  # records between fsyncs; 1 makes acks wait for a shared fsync
+    flush_ms: int = MAX_INT64
+    cleanup_delete: bool = True  # cleanup.policy contains delete
+    cleanup_compact: bool = False  # cleanup.policy contains compact
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_INT64
+    min_cleanable_dirty_ratio: float = 0.5
+    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    message_timestamp_before_max_ms: int = MAX_INT64
+    message_timestamp_after_max_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    preallocate: bool = False
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    leader_replication_throttled_replicas: tuple[str, ...] = ()

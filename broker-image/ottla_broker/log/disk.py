@@ -1,0 +1,176 @@
+"""The one small door to files. Real disks go through `OsDisk`; the simulation brings its own, which loses unsynced writes.
+
+All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made off the protocol's thread by the caller
+(`Runtime.offload`). Every path is a plain string below one of the broker's `log.dirs`.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class File(Protocol):
+    """An open file. Offsets and sizes in bytes. Errors are OSError."""
+
+    @property
+    def path(self) -> str: ...
+    def size(self) -> int: ...
+    def read(self, count: int, at: int) -> bytes:
+        """Up to `count` bytes from `at`; fewer only at the end of the file."""
+        ...
+
+    def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        """Writes all buffers at the end as one gathered write; returns the bytes written. A short write is completed or, on an
+        error, undone: afterwards the file holds all of it or none of it."""
+        ...
+
+    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None:
+        """Returns when the file's data are on stable storage (fdatasync)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File: ...
+    def exists(self, path: str) -> bool: ...
+    def file_size(self, path: str) -> int: ...
+    def modified_ms(self, path: str) -> int: ...
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted, so that a replay sees the same order."""
+        ...
+
+    def make_directory(self, path: str) -> None: ...
+    def read_file(self, path: str) -> bytes: ...
+    def replace_file(self, path: str, data: bytes) -> None:
+        """Writes a small file so that after a crash either the old or the new content is there, whole (write, fsync, rename,
+        fsync of the directory)."""
+        ...
+
+    def rename(self, old: str, new: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Removes a file; no error when it is not there."""
+        ...
+
+    def remove_tree(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        """(usable, total) bytes of the volume that holds the path."""
+        ...
+
+
+class OsFile:
+    """A `File` on the operating system's disk."""
+
+    __slots__ = ("_fd", "_size", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, count: int, at: int) -> bytes:
+        data = os.pread(self._fd, count, at)
+        while len(data) < count and (more := os.pread(self._fd, count - len(data), at + len(data))):
+            data += more
+        return data
+
+    def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        wanted = sum(map(len, buffers))
+        try:
+            written = os.pwritev(self._fd, buffers, self._size)
+            if written < wanted:
+                self._write_rest(b"".join(buffers)[written:], self._size + written)
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += wanted
+        return wanted
+
+    def _write_rest(self, rest: bytes, at: int) -> None:
+        view = memoryview(rest)
+        while view:
+            done = os.pwrite(self._fd, view, at)
+            view, at = view[done:], at + done
+
+    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        self._write_rest(bytes(data), at)
+        self._size = max(self._size, at + len(data))
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsDisk:
+    """A `Disk` that is the operating system's."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> OsFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def file_size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
+    def modified_ms(self, path: str) -> int:
+        return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(directory))
+
+    def make_directory(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def read_file(self, path: str) -> bytes:
+        return Path(path).read_bytes()
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        Path(temporary).replace(path)
+        self.sync_directory(str(Path(path).parent))
+
+    def rename(self, old: str, new: str) -> None:
+        Path(old).replace(new)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        usage = os.statvfs(path)
+        return usage.f_bavail * usage.f_frsize, usage.f_blocks * usage.f_frsize

@@ -1,0 +1,57 @@
+"""What a broker takes from the world: wall time, chance and threads.
+
+Everything that is not a pure function of its input goes through here (or through `log.disk`, for files, and asyncio's
+transports, for sockets), so that a whole cluster can run in one process on virtual time and replay from a seed.
+Monotonic time is the event loop's: `asyncio.get_running_loop().time()`.
+"""
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Runtime:
+    """`now_ms`: milliseconds since the epoch. `random`: the only source of chance. `executor`: where blocking calls run;
+    None means the loop's default pool."""
+
+    now_ms: Callable[[], int] = _wall_clock_ms
+    random: random.Random = field(default_factory=random.SystemRandom)
+    executor: Executor | None = None
+
+    async def offload(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a blocking call (fsync, compaction, deletion) off the protocol's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: call(*args, **kwargs))
+
+    def new_uuid(self) -> uuid.UUID:
+        """A random (version 4) UUID. Kafka reserves those whose text form starts with a dash; so they are passed over."""
+        while True:
+            made = uuid.UUID(int=self.random.getrandbits(128), version=4)
+            if not uuid_text(made).startswith("-"):
+                return made
+
+
+def uuid_text(value: uuid.UUID) -> str:
+    """Kafka's text form of an id: 22 characters of URL-safe base64 without padding."""
+    import base64
+
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> uuid.UUID:
+    """The inverse of `uuid_text`; ValueError when the text is not 16 bytes of base64."""
+    import base64
+
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

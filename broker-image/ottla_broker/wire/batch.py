@@ -1,0 +1,133 @@
+"""The header of a record batch, format version 2: 61 bytes before the records.
+
+Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of what follows it) · partition
+leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) · attributes i16 · last offset delta i32 · base timestamp
+i64 · max timestamp i64 · producer id i64 · producer epoch i16 · base sequence i32 · record count i32.
+
+Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records stay as the client sent them.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from crc32c import crc32c
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size  # 61
+LENGTH_END: Final = 12  # bytes before what `batch length` counts
+CRC_START: Final = 21  # first byte that the CRC covers: the attributes
+_STAMP: Final = struct.Struct(">qii")
+_FRONT: Final = struct.Struct(">qi")
+
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+NO_PRODUCER: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+class Compression(IntEnum):
+    """Compression codecs as the low three bits of a batch's attributes hold them."""
+
+    none = 0
+    gzip = 1
+    snappy = 2
+    lz4 = 3
+    zstd = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """One batch's header. Offsets count records; `size` is the whole batch in bytes; timestamps in milliseconds."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> Compression:
+        return Compression(self.attributes & COMPRESSION_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; wraps from 2³¹−1 to 0. NO_SEQUENCE without an idempotent producer."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
+
+
+def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
+    """The header at `at`. Raises struct.error when fewer than 61 bytes are left."""
+    return BatchHeader(*HEADER.unpack_from(data, at))
+
+
+def check_crc(data: Buffer, header: BatchHeader, at: int = 0) -> bool:
+    return bool(crc32c(memoryview(data)[at + CRC_START : at + header.size]) == header.crc)
+
+
+def stamp(data: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
+    """Writes base offset and partition leader epoch in place; the CRC does not cover them."""
+    length = _FRONT.unpack_from(data, at)[1]
+    _STAMP.pack_into(data, at, base_offset, length, leader_epoch)
+
+
+def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch in `data`. A cut-off or nonsensical batch ends it with CORRUPT_MESSAGE."""
+    at, end = 0, len(data)
+    while at < end:
+        if end - at < HEADER_SIZE:
+            raise KafkaError(ErrorCode.corrupt_message, f"{end - at} bytes left at {at}; a batch header takes {HEADER_SIZE}")
+        header = parse_header(data, at)
+        if header.length < HEADER_SIZE - LENGTH_END or at + header.size > end:
+            raise KafkaError(ErrorCode.corrupt_message, f"batch length {header.length} at {at} does not fit {end - at} bytes")
+        yield at, header
+        at += header.size
