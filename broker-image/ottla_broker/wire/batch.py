@@ -125,9 +125,13 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     at, end = 0, len(data)
     while at < end:
         if end - at < HEADER_SIZE:
-            raise KafkaError(ErrorCode.corrupt_message, f"{end - at} bytes left at {at}; a batch header takes {HEADER_SIZE}")
+            raise KafkaError(
+                ErrorCode.corrupt_message, f"{end - at} bytes left at {at}; a batch header takes {HEADER_SIZE}"
+            )
         header = parse_header(data, at)
         if header.length < HEADER_SIZE - LENGTH_END or at + header.size > end:
-            raise KafkaError(ErrorCode.corrupt_message, f"batch length {header.length} at {at} does not fit {end - at} bytes")
+            raise KafkaError(
+                ErrorCode.corrupt_message, f"batch length {header.length} at {at} does not fit {end - at} bytes"
+            )
         yield at, header
         at += header.size
