@@ -26,7 +26,7 @@ from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Changes, Image
+from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.leadership import take_lead
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBroker
@@ -163,9 +163,7 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self.config.log_config({}))
-        value = await take_lead(
-            self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id
-        )
+        value = await take_lead(self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id)
         self.cluster_id = value.cluster_id
         for directory in self.directories:
             directory.set_cluster_id(value.cluster_id)
