@@ -8,19 +8,18 @@
 - No features are announced: nothing of ours is switched on by one.
 """
 
-import datetime
 import re
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
-from kio.static.primitive import i16, i32Timedelta
+from kio.static.primitive import i16
 
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.api.table import served
 from ottla_broker.wire.errors import ErrorCode
 
-NO_THROTTLE = i32Timedelta.parse(datetime.timedelta(0))
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
