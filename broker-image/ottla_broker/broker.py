@@ -13,8 +13,6 @@ from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
-    LOG_DIRS,
-    NODE_ID,
     NUM_PARTITIONS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
@@ -58,7 +56,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.runtime = runtime or Runtime()
-        self.node_id = config(NODE_ID)
+        self.node_id = config.node_id
         self.cluster_id = ""
         self.image = Image()
         self.partitions = Partitions(self.image)
@@ -146,7 +144,7 @@ class Broker:
         return max(1, min(factor, len(self.image.alive_brokers())))
 
     def _open_directories(self) -> None:
-        for path in self.config(LOG_DIRS):
+        for path in self.config.log_dirs:
             self.directories.append(
                 LogDir.open(
                     path,
