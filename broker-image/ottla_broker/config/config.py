@@ -6,7 +6,7 @@ table's default. A topic's own value stands above all of them for that topic.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from os import PathLike
 from typing import TypeVar, cast
 
 from ottla_broker.config import checks, identity, network, topics
@@ -47,7 +47,7 @@ class Config:
         )
 
     @classmethod
-    def load(cls, files: Iterable[str | Path] = (), overrides: Iterable[str] = ()) -> "Config":
+    def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
         """`files`: in order, later ones over earlier ones; `overrides`: `key=value` texts over all files. Raises SettingError, whose
         `problems` name file, line, setting, value and what is allowed."""
         given = [item for path in files for item in read_file(path)]

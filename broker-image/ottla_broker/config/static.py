@@ -1,8 +1,8 @@
 """The settings a broker is started with: files, then --set, each later one over the earlier."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from os import PathLike
+from typing import NamedTuple
 
 from ottla_broker.config import properties
 from ottla_broker.config.foreign import REFUSED, why_ignored
@@ -12,8 +12,7 @@ from ottla_broker.config.setting import BROKER_SETTINGS, Setting
 ALIASES = {"broker.id": "node.id"}
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """A setting's text as somebody wrote it, and where: `server.properties:12` or `--set`."""
 
     name: str
@@ -21,20 +20,20 @@ class Given:
     place: str
 
 
-@dataclass(slots=True)
 class Static:
     """What was given, by setting, and what there is to say about it that is no error."""
 
-    values: dict[Setting[object], object] = field(default_factory=dict)
-    places: dict[Setting[object], str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    controller_listeners: tuple[str, ...] = ()
+    def __init__(self) -> None:
+        self.values: dict[Setting[object], object] = {}
+        self.notes: list[str] = []
+        self.controller_listeners: tuple[str, ...] = ()
 
 
-def read_file(path: str | Path) -> list[Given]:
+def read_file(path: str | PathLike[str]) -> list[Given]:
     """SettingError when the file cannot be read or has a bad escape."""
     try:
-        text = Path(path).read_bytes().decode()
+        with open(path, "rb") as file:  # noqa: PTH123 (pathlib would be a third of this package's import time)
+            text = file.read().decode()
     except OSError as problem:
         raise SettingError([f"{path}: {problem.strerror or problem}"]) from None
     except UnicodeDecodeError as problem:
@@ -81,7 +80,6 @@ def settle(given: Sequence[Given]) -> Static:
         try:
             if setting is not None:
                 static.values[setting] = parse_value(setting, item.text)
-                static.places[setting] = item.place
             else:
                 _foreign(item, static)
         except SettingError as problem:
