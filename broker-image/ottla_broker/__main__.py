@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import uvloop
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import HTTP_LISTENER, Config, SettingError
+from ottla_broker.config import Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import Register
@@ -51,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ottla broker", description="One Ottla broker, until SIGTERM or Ctrl-C.")
-    parser.add_argument("--config", action="append", default=[], metavar="FILE", help="a server.properties file; later ones win")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="a server.properties file; later ones win"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, over all files")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser.parse_args(arguments)
@@ -71,7 +73,10 @@ async def serve(config: Config, started: float) -> None:
         http = await serve_http(broker, config)
         await server.serve()
         addresses = ", ".join(str(listener) for listener in server.listening)
-        print(f"ottla broker {broker.node_id} ready on {addresses} in {(time.monotonic() - started) * 1000:.0f} ms", flush=True)
+        print(
+            f"ottla broker {broker.node_id} ready on {addresses} in {(time.monotonic() - started) * 1000:.0f} ms",
+            flush=True,
+        )
         await stop.wait()
     finally:
         await server.close()
