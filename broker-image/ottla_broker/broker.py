@@ -13,8 +13,6 @@ from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
-    LOG_DIRS,
-    NODE_ID,
     NUM_PARTITIONS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
@@ -26,7 +24,7 @@ from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Changes, Image
+from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.leadership import take_lead
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBroker
@@ -58,7 +56,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.runtime = runtime or Runtime()
-        self.node_id = config(NODE_ID)
+        self.node_id = config.node_id
         self.cluster_id = ""
         self.image = Image()
         self.partitions = Partitions(self.image)
@@ -146,7 +144,7 @@ class Broker:
         return max(1, min(factor, len(self.image.alive_brokers())))
 
     def _open_directories(self) -> None:
-        for path in self.config(LOG_DIRS):
+        for path in self.config.log_dirs:
             self.directories.append(
                 LogDir.open(
                     path,
@@ -163,9 +161,7 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self.config.log_config({}))
-        value = await take_lead(
-            self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id
-        )
+        value = await take_lead(self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id)
         self.cluster_id = value.cluster_id
         for directory in self.directories:
             directory.set_cluster_id(value.cluster_id)

@@ -23,7 +23,7 @@ async def create_partitions(ctx: Context, request: CreatePartitionsRequest) -> C
 
 async def grow(ctx: Context, topic: CreatePartitionsTopic, *, validate_only: bool) -> CreatePartitionsTopicResult:
     try:
-        if not ctx.may(Operation.ALTER, Resource.topic(topic.name)):
+        if not ctx.may(Operation.alter, Resource.topic(topic.name)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
         await ctx.broker.controller.create_partitions(topic.name, topic.count, assignment, validate_only=validate_only)

@@ -58,7 +58,7 @@ async def one(ctx: Context, topic: DeleteTopicState) -> DeletableTopicResult:
 
 
 async def delete(ctx: Context, name: str) -> KafkaError | None:
-    if not ctx.may(Operation.DELETE, Resource.topic(name)):
+    if not ctx.may(Operation.delete, Resource.topic(name)):
         return KafkaError(ErrorCode.topic_authorization_failed)
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         return KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")

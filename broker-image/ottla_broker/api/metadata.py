@@ -39,11 +39,11 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         found = [
             describe(ctx, topic)
             for topic in image.topics.values()
-            if ctx.may(Operation.DESCRIBE, Resource.topic(topic.name))
+            if ctx.may(Operation.describe, Resource.topic(topic.name))
         ]
     else:
         found = [await one(ctx, wanted, request) for wanted in request.topics or ()]
-    brokers = [(broker, broker.endpoints.get(ctx.connection.listener)) for broker in image.alive_brokers()]
+    brokers = [(broker, broker.endpoints.get(ctx.peer.listener)) for broker in image.alive_brokers()]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
@@ -66,17 +66,17 @@ async def one(ctx: Context, wanted: MetadataRequestTopic, request: MetadataReque
     image = ctx.broker.image
     if wanted.name is None:
         by_id = image.topic_by_id(wanted.topic_id) if wanted.topic_id else None
-        if by_id is None or not ctx.may(Operation.DESCRIBE, Resource.topic(by_id.name)):
+        if by_id is None or not ctx.may(Operation.describe, Resource.topic(by_id.name)):
             return refused(None, wanted.topic_id, ErrorCode.unknown_topic_id)
-        return describe(ctx, by_id)
-    if not ctx.may(Operation.DESCRIBE, Resource.topic(wanted.name)):
+        return describe(ctx, by_id, operations_too=request.include_topic_authorized_operations)
+    if not ctx.may(Operation.describe, Resource.topic(wanted.name)):
         return refused(wanted.name, None, ErrorCode.topic_authorization_failed)
     if wanted.name not in image.topics:
         try:
             await ctx.broker.auto_create(wanted.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:
             return refused(wanted.name, None, reason.code)
-    return describe(ctx, image.topics[wanted.name])
+    return describe(ctx, image.topics[wanted.name], operations_too=request.include_topic_authorized_operations)
 
 
 def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
@@ -85,7 +85,8 @@ def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> Metadat
     )
 
 
-def describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
+def describe(ctx: Context, topic: TopicImage, *, operations_too: bool) -> MetadataResponseTopic:
+    operations = ctx.authorized_operations(Resource.topic(topic.name)) if operations_too else NOT_ASKED
     alive = {broker.id for broker in ctx.broker.image.alive_brokers()}
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
@@ -93,7 +94,7 @@ def describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=tuple(partition(topic.partitions[p], alive) for p in sorted(topic.partitions)),
-        topic_authorized_operations=NOT_ASKED,
+        topic_authorized_operations=cast(i32, operations),
     )
 
 
