@@ -20,7 +20,9 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
@@ -40,7 +42,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
 
 
@@ -86,7 +87,11 @@ class Broker:
             lost=self._lost,
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.groups = GroupCoordinator(self.runtime, self.config, self.image)
+        self.groups = GroupCoordinator(
+            self.runtime,
+            GroupSettings.of(self.config),
+            lambda: len(self.image.topics[OFFSETS_TOPIC].partitions) if OFFSETS_TOPIC in self.image.topics else 0,
+        )
         self._configure_broker()
         self._follow_everything()
         await self.controller.register_broker(
@@ -109,6 +114,7 @@ class Broker:
     async def stop(self) -> None:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
+        self.groups.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -173,8 +179,8 @@ class Broker:
 
     def _follow(self, changes: Changes) -> None:
         self._hosting.follow(changes)
-        for topic in changes.removed:
-            self.groups.topic_removed(topic.name)
+        if changes.removed:
+            self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
             self._configure_broker()
             self._hosting.reconfigure(self.image.topics)
