@@ -165,8 +165,9 @@ class Segment:
         self.first_timestamp = None
         self._largest = TimestampOffset(-1, self.base)
 
-    def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset`, and all after it."""
+    def truncate_to(self, offset: int) -> int:
+        """Cuts off the batch that holds `offset`, and all after it. Returns the offset where the log now ends: `offset`, or the first one
+        of that batch."""
         found = self.find(offset)
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
@@ -178,6 +179,11 @@ class Segment:
         if not self.size:
             self.first_timestamp = None
             self._largest = TimestampOffset(-1, self.base)
+        self.note_unindexed()
+        return offset if found is None else min(offset, found.base_offset)
+
+    def note_unindexed(self) -> None:
+        """Counts the bytes behind the last index entry anew."""
         last = self.offsets.last()
         self.unindexed = self.size - (last[1] if last else 0)
 
@@ -219,10 +225,10 @@ class Segment:
             position += size
             chunk = min(chunk * 2, _SCAN_CHUNK) if size < chunk else chunk
 
-    def whole_batches(self, position: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
-        """(position, bytes, header) of the batches from `position` on, with their records. Raises CorruptSegment."""
+    def whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
+        """(position, bytes, header) of the batches from `position` to `end`, with their records. Raises CorruptSegment."""
         data, start = memoryview(b""), position
-        file, end = self.file, self.size
+        file = self.file
         while position < end:
             at = position - start
             if at + HEADER_SIZE > len(data):
@@ -274,6 +280,12 @@ class Segment:
         for found in self.batches(last[1] if last else 0):
             end = found.last_offset + 1
         return end
+
+    def remove(self) -> None:
+        """Deletes the files."""
+        self.unload()
+        for path in self.paths:
+            self._files.disk.remove(path)
 
     def unload(self) -> None:
         """Gives memory and descriptors back; what they hold must have been saved."""
