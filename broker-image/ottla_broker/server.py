@@ -64,14 +64,20 @@ class Server:
 
         return {PRODUCE: produce, FETCH: Fetching(self.broker)}
 
-    async def listen(self, host: str | None, port: int, listener: str = "PLAINTEXT", backlog: int = 128) -> int:
-        """Starts to accept connections; returns the port, which the system chose if it was 0. OSError when it is taken."""
-        opened = await self._loop.create_server(lambda: Connection(self, listener), host or None, port, backlog=backlog)
-        self._listeners.append(opened)
-        if self._sweeper is None:
-            self._sweep()
-        taken: int = opened.sockets[0].getsockname()[1]
+    async def bind(self, host: str | None, port: int, listener: str = "PLAINTEXT", backlog: int = 128) -> int:
+        """Takes a port and returns it, chosen by the system if it was 0; nobody is let in before `serve`. OSError when it is taken."""
+        bound = await self._loop.create_server(
+            lambda: Connection(self, listener), host or None, port, backlog=backlog, start_serving=False
+        )
+        self._listeners.append(bound)
+        taken: int = bound.sockets[0].getsockname()[1]
         return taken
+
+    async def serve(self) -> None:
+        """Starts to accept connections on every port that was bound."""
+        for listener in self._listeners:
+            await listener.start_serving()
+        self._sweep()
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
