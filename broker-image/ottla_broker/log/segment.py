@@ -60,7 +60,9 @@ class Segment:
         "unindexed",
     )
 
-    def __init__(self, files: OpenFiles, directory: str, base: int, *, size: int, now_ms: int, jitter_ms: int = 0) -> None:
+    def __init__(
+        self, files: OpenFiles, directory: str, base: int, *, size: int, now_ms: int, jitter_ms: int = 0
+    ) -> None:
         self._files = files
         self.directory = directory
         self.base = base
@@ -97,7 +99,9 @@ class Segment:
 
     # --- writing
 
-    def must_roll(self, size: int, last_offset: int, timestamp: int, *, now_ms: int, segment_bytes: int, segment_ms: int) -> bool:
+    def must_roll(
+        self, size: int, last_offset: int, timestamp: int, *, now_ms: int, segment_bytes: int, segment_ms: int
+    ) -> bool:
         """Whether the next `size` bytes belong into a new segment. Index fullness is the log's to check."""
         if not self.size:
             return last_offset - self.base > MAX_INT32
@@ -216,7 +220,9 @@ class Segment:
             if at + HEADER_SIZE > len(data):
                 data, start, at = file.read(min(chunk, end - position), position), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise CorruptSegment(self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}")
+                    raise CorruptSegment(
+                        self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
+                    )
             length = _FRONT.unpack_from(data, at)[1]
             size = length + LENGTH_END
             if length < _SMALLEST_LENGTH or position + size > end:
@@ -234,10 +240,14 @@ class Segment:
             if at + HEADER_SIZE > len(data):
                 data, start, at = memoryview(file.read(min(_SCAN_CHUNK, end - position), position)), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise CorruptSegment(self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}")
+                    raise CorruptSegment(
+                        self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
+                    )
             header = parse_header(data, at)
             if header.length < _SMALLEST_LENGTH or position + header.size > end:
-                raise CorruptSegment(self.path, position, f"batch length {header.length}, {end - position} bytes are left")
+                raise CorruptSegment(
+                    self.path, position, f"batch length {header.length}, {end - position} bytes are left"
+                )
             if at + header.size > len(data):
                 data, start, at = memoryview(file.read(max(_SCAN_CHUNK, header.size), position)), position, 0
             yield position, data[at : at + header.size], header
@@ -272,6 +282,10 @@ class Segment:
                 break
             at += length + LENGTH_END
         return stop + at
+
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`, by the index."""
+        return self.size - self.offsets.floor(offset)
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
