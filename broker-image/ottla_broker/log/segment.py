@@ -283,6 +283,10 @@ class Segment:
             at += length + LENGTH_END
         return stop + at
 
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`, by the index."""
+        return self.size - self.offsets.floor(offset)
+
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
         last = self.offsets.last()
