@@ -136,7 +136,7 @@ class GroupCoordinator:
             return [ErrorCode.unknown_member_id] * len(members)
         codes, effects = leaving.leave(group, self.settings, members, shard.now())
         for write in shard.run(group, effects):
-            await write
+            await asyncio.shield(write)  # its failure is the group's own affair; the members have left
         return codes
 
     def _existing(self, shard: Shard, group_id: str) -> ClassicGroup:

@@ -194,14 +194,15 @@ class Shard:
                 self.offsets.put(key, commit)
 
         write = self._writes.write(records, apply=apply)
-        on_their_way = self._committing.setdefault(group_id, set())
-        on_their_way.add(write)
-        try:
-            _raise(await write)
-        finally:
-            on_their_way.discard(write)
-            if not on_their_way and self._committing.get(group_id) is on_their_way:
-                del self._committing[group_id]
+        self._committing.setdefault(group_id, set()).add(write)
+        write.add_done_callback(partial(self._committed, group_id))
+        await ended(write)
+
+    def _committed(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
+        on_their_way = self._committing[group_id]
+        on_their_way.discard(write)
+        if not on_their_way:
+            del self._committing[group_id]
 
     async def settled(self, group_id: str) -> None:
         """Returns when no commit of the group is on its way: only then is it known which offsets a deletion has to
@@ -212,7 +213,7 @@ class Shard:
     async def delete_offsets(self, keys: Sequence[OffsetCommitKey]) -> None:
         present = [key for key in keys if self.offsets.get(*key) is not None]
         if present:
-            _raise(await self._writes.write(self._tombstones(present), apply=partial(self._forget, present)))
+            await ended(self._writes.write(self._tombstones(present), apply=partial(self._forget, present)))
 
     def _tombstones(self, keys: Iterable[OffsetCommitKey]) -> list[Record]:
         now_ms = self._runtime.now_ms()
@@ -232,7 +233,7 @@ class Shard:
             raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
         if group.state is not GroupState.empty:
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
-        _raise(await self._end(group, [key for key, _ in self.offsets.keys_of(group_id)]))
+        await ended(self._end(group, [key for key, _ in self.offsets.keys_of(group_id)]))
 
     def _end(self, group: ClassicGroup, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
         """Writes the tombstones of a group and of its last offsets. The group is gone at once, so that whoever joins
@@ -297,6 +298,8 @@ def _answer(answer: Answer) -> None:
         ticket.set_result(answer.result)
 
 
-def _raise(error: ErrorCode) -> None:
-    if error is not ErrorCode.none:
+async def ended(write: asyncio.Future[ErrorCode]) -> None:
+    """Returns when the write has ended well; KafkaError otherwise. Who is cancelled while waiting (its connection closed)
+    does not take the write along."""
+    if (error := await asyncio.shield(write)) is not ErrorCode.none:
         raise KafkaError(error)
