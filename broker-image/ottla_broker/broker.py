@@ -57,7 +57,6 @@ class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     controller: Controller
-    groups: GroupCoordinator
     producer_ids: ProducerIds
 
     def __init__(
@@ -74,16 +73,6 @@ class Broker:
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: set[asyncio.Task[None]] = set()
-
-    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
-
-        Raises KafkaError or LogDirError with a sentence for people when it cannot.
-        """
-        self._open_directories()
-        metadata = await self._lead_metadata()
-        first_start = self.image.end == 0
-        metadata.replay()
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -94,8 +83,18 @@ class Broker:
             led=self._led,
             lost=self._lost,
         )
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.groups = GroupCoordinator(self.runtime, self._group_settings(), self._offsets_partitions)
+
+    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
+
+        Raises KafkaError or LogDirError with a sentence for people when it cannot.
+        """
+        self._open_directories()
+        metadata = await self._lead_metadata()
+        first_start = self.image.end == 0
+        metadata.replay()
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self._configure_broker()
         if not first_start:
             self._hosting.set_strays_aside()
