@@ -60,7 +60,9 @@ class Segment:
         "unindexed",
     )
 
-    def __init__(self, files: OpenFiles, directory: str, base: int, *, size: int, now_ms: int, jitter_ms: int = 0) -> None:
+    def __init__(
+        self, files: OpenFiles, directory: str, base: int, *, size: int, now_ms: int, jitter_ms: int = 0
+    ) -> None:
         self._files = files
         self.directory = directory
         self.base = base
@@ -97,7 +99,9 @@ class Segment:
 
     # --- writing
 
-    def must_roll(self, size: int, last_offset: int, timestamp: int, *, now_ms: int, segment_bytes: int, segment_ms: int) -> bool:
+    def must_roll(
+        self, size: int, last_offset: int, timestamp: int, *, now_ms: int, segment_bytes: int, segment_ms: int
+    ) -> bool:
         """Whether the next `size` bytes belong into a new segment. Index fullness is the log's to check."""
         if not self.size:
             return last_offset - self.base > MAX_INT32
@@ -165,8 +169,9 @@ class Segment:
         self.first_timestamp = None
         self._largest = TimestampOffset(-1, self.base)
 
-    def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset`, and all after it."""
+    def truncate_to(self, offset: int) -> int:
+        """Cuts off the batch that holds `offset`, and all after it. Returns the offset where the log now ends: `offset`, or the first one
+        of that batch."""
         found = self.find(offset)
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
@@ -178,6 +183,11 @@ class Segment:
         if not self.size:
             self.first_timestamp = None
             self._largest = TimestampOffset(-1, self.base)
+        self.note_unindexed()
+        return offset if found is None else min(offset, found.base_offset)
+
+    def note_unindexed(self) -> None:
+        """Counts the bytes behind the last index entry anew."""
         last = self.offsets.last()
         self.unindexed = self.size - (last[1] if last else 0)
 
@@ -210,7 +220,9 @@ class Segment:
             if at + HEADER_SIZE > len(data):
                 data, start, at = file.read(min(chunk, end - position), position), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise CorruptSegment(self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}")
+                    raise CorruptSegment(
+                        self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
+                    )
             length = _FRONT.unpack_from(data, at)[1]
             size = length + LENGTH_END
             if length < _SMALLEST_LENGTH or position + size > end:
@@ -219,19 +231,23 @@ class Segment:
             position += size
             chunk = min(chunk * 2, _SCAN_CHUNK) if size < chunk else chunk
 
-    def whole_batches(self, position: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
-        """(position, bytes, header) of the batches from `position` on, with their records. Raises CorruptSegment."""
+    def whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
+        """(position, bytes, header) of the batches from `position` to `end`, with their records. Raises CorruptSegment."""
         data, start = memoryview(b""), position
-        file, end = self.file, self.size
+        file = self.file
         while position < end:
             at = position - start
             if at + HEADER_SIZE > len(data):
                 data, start, at = memoryview(file.read(min(_SCAN_CHUNK, end - position), position)), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise CorruptSegment(self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}")
+                    raise CorruptSegment(
+                        self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
+                    )
             header = parse_header(data, at)
             if header.length < _SMALLEST_LENGTH or position + header.size > end:
-                raise CorruptSegment(self.path, position, f"batch length {header.length}, {end - position} bytes are left")
+                raise CorruptSegment(
+                    self.path, position, f"batch length {header.length}, {end - position} bytes are left"
+                )
             if at + header.size > len(data):
                 data, start, at = memoryview(file.read(max(_SCAN_CHUNK, header.size), position)), position, 0
             yield position, data[at : at + header.size], header
@@ -267,6 +283,10 @@ class Segment:
             at += length + LENGTH_END
         return stop + at
 
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`, by the index."""
+        return self.size - self.offsets.floor(offset)
+
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
         last = self.offsets.last()
@@ -274,6 +294,12 @@ class Segment:
         for found in self.batches(last[1] if last else 0):
             end = found.last_offset + 1
         return end
+
+    def remove(self) -> None:
+        """Deletes the files."""
+        self.unload()
+        for path in self.paths:
+            self._files.disk.remove(path)
 
     def unload(self) -> None:
         """Gives memory and descriptors back; what they hold must have been saved."""

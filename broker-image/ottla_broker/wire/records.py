@@ -301,6 +301,18 @@ def spans(payload: bytes, count: int) -> Iterator[Span]:
         raise _nonsense(f"{size - at} bytes follow the last of {count} records")
 
 
+def retimed(payload: bytes, span: Span, timestamp_delta: int) -> bytes:
+    """The record at `span` with another timestamp delta, the rest of its bytes unchanged."""
+    at, end = span[0], span[1]
+    while payload[at] >= 0x80:  # its length
+        at += 1
+    at += 2
+    while payload[at] >= 0x80:  # its timestamp delta
+        at += 1
+    body = b"\0" + varint(timestamp_delta) + payload[at + 1 : end]
+    return varint(len(body)) + body
+
+
 def headers_of(payload: bytes, at: int, end: int) -> Headers:
     """Headers of the record that ends at `end`; `at` is where their count stands. CORRUPT_MESSAGE when they do not end
     there."""
