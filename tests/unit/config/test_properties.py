@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ottla_broker.config.properties import BadEscape, Property, parse
 
-CHARACTERS = st.characters(blacklist_categories=("Cs",))
+CHARACTERS = st.characters(exclude_categories=["Cs"])
 
 
 def escaped(text: str, *, key: bool) -> str:

@@ -11,8 +11,8 @@ from ottla_broker.config import (
     TOPIC_RETENTION_MS,
     TOPIC_SEGMENT_MS,
     Config,
-    ConfigError,
     Listener,
+    SettingError,
 )
 
 # The keys and shapes of the file that Kafka ships for a single node.
@@ -36,7 +36,7 @@ log.retention.hours=168
 
 
 def problems(values: dict[str, str]) -> tuple[str, ...]:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(SettingError) as refused:
         Config.of({"log.dirs": "/data", **values})
     return refused.value.problems
 
@@ -69,7 +69,7 @@ def test_later_files_and_set_win_and_a_key_given_twice_is_told(tmp_path: Path) -
 def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.dirs=/a\nnum.partiton=2\nlog.segment.bytes=1\nauthorizer.class.name=x.Y\n")
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(SettingError) as refused:
         Config.load([file])
     assert refused.value.problems == (
         f"{file}:2: num.partiton is no setting of a broker; did you mean num.partitions?",
@@ -79,16 +79,16 @@ def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Pat
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"missing\.properties: No such file"):
+    with pytest.raises(SettingError, match=r"missing\.properties: No such file"):
         Config.load([tmp_path / "missing.properties"])
     binary = tmp_path / "binary"
     binary.write_bytes(b"a=\xff")
-    with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
+    with pytest.raises(SettingError, match="byte 2 is not UTF-8"):
         Config.load([binary])
     (tmp_path / "escape").write_text("a=\\u1")
-    with pytest.raises(ConfigError, match=r"escape: line 1: "):
+    with pytest.raises(SettingError, match=r"escape: line 1: "):
         Config.load([tmp_path / "escape"])
-    with pytest.raises(ConfigError, match="expected key=value"):
+    with pytest.raises(SettingError, match="expected key=value"):
         Config.load([], ["num.partitions"])
 
 
