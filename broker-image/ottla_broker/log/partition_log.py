@@ -272,17 +272,14 @@ class PartitionLog:
         largest = batches[-1][1]
         end = (largest[0] if first is None else first) + largest[6] + 1
         try:
-            if (
-                segment.must_roll(
-                    size,
-                    end - 1,
-                    largest[8],
-                    now_ms=now_ms,
-                    segment_bytes=config.segment_bytes,
-                    segment_ms=config.segment_ms,
-                )
-                or segment.unindexed > config.index_interval_bytes
-                and segment.indexes_full(config.segment_index_bytes)
+            full = segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)
+            if full or segment.must_roll(
+                size,
+                end - 1,
+                largest[8],
+                now_ms=now_ms,
+                segment_bytes=config.segment_bytes,
+                segment_ms=config.segment_ms,
             ):
                 # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
                 segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
