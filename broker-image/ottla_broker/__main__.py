@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import uvloop
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import Config, ConfigError
+from ottla_broker.config import Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import Register
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
         uvloop.run(serve(config, started))
-    except (StartError, ConfigError, KafkaError, LogDirError, ListenError) as reason:
+    except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
         for line in str(reason).splitlines():
             print(f"ottla broker: {line}", file=sys.stderr)
         return CANNOT_START
