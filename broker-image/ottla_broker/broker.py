@@ -20,7 +20,9 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
@@ -40,7 +42,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
 
 
@@ -48,7 +49,6 @@ class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     controller: Controller
-    groups: GroupCoordinator
     producer_ids: ProducerIds
 
     def __init__(
@@ -65,16 +65,6 @@ class Broker:
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: set[asyncio.Task[None]] = set()
-
-    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
-
-        Raises KafkaError or LogDirError with a sentence for people when it cannot.
-        """
-        self._open_directories()
-        metadata = await self._lead_metadata()
-        first_start = self.image.end == 0
-        metadata.replay()
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -85,11 +75,23 @@ class Broker:
             led=self._led,
             lost=self._lost,
         )
+        self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
+
+    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
+
+        Raises KafkaError or LogDirError with a sentence for people when it cannot.
+        """
+        self._open_directories()
+        metadata = await self._lead_metadata()
+        first_start = self.image.end == 0
+        metadata.replay()
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.groups = GroupCoordinator(self.runtime, self.config, self.image)
         self._configure_broker()
+        if not first_start:
+            self._hosting.set_strays_aside()
         self._follow_everything()
-        await self.controller.register_broker(
+        epoch = await self.controller.register_broker(
             RegisterBroker(
                 self.node_id,
                 self.runtime.new_uuid(),
@@ -98,17 +100,23 @@ class Broker:
                 directories=tuple(directory.directory_id for directory in self.directories),
             )
         )
-        if first_start and (orphans := self._hosting.orphans()):
+        if first_start:
+            await self._take_in_orphans()
+        for directory in self.directories:
+            directory.broker_epoch = epoch
+            self._spawn(directory.maintain())
+        self.ready = True
+
+    async def _take_in_orphans(self) -> None:
+        if orphans := self._hosting.orphans():
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt(self.node_id, orphans)
         self._hosting.set_strays_aside()
-        for directory in self.directories:
-            self._spawn(directory.maintain())
-        self.ready = True
 
     async def stop(self) -> None:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
+        self.groups.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -126,6 +134,10 @@ class Broker:
             await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+
+    def _offsets_partitions(self) -> int:
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return len(topic.partitions) if topic else 0
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(
@@ -173,8 +185,8 @@ class Broker:
 
     def _follow(self, changes: Changes) -> None:
         self._hosting.follow(changes)
-        for topic in changes.removed:
-            self.groups.topic_removed(topic.name)
+        if changes.removed:
+            self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
             self._configure_broker()
             self._hosting.reconfigure(self.image.topics)
@@ -196,7 +208,7 @@ class Broker:
 
     def _led(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
-            self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
+            self.groups.load(partition.partition, PartitionJournal(partition))
 
     def _lost(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:

@@ -272,14 +272,15 @@ class PartitionLog:
         largest = batches[-1][1]
         end = (largest[0] if first is None else first) + largest[6] + 1
         try:
-            if segment.must_roll(
+            full = segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)
+            if full or segment.must_roll(
                 size,
                 end - 1,
                 largest[8],
                 now_ms=now_ms,
                 segment_bytes=config.segment_bytes,
                 segment_ms=config.segment_ms,
-            ) or (segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)):
+            ):
                 # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
                 segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
             arena = self._tail.room(size, self.end)
@@ -429,14 +430,19 @@ class PartitionLog:
         """Whether flush.messages wants an fsync before the next acknowledgement."""
         return self.end - self.flush.flushed >= self.config.flush_messages
 
+    def seal(self) -> None:
+        """Completes the active segment's indexes, as before a stop. KafkaError: KAFKA_STORAGE_ERROR."""
+        try:
+            self.segments.active.seal()
+        except OSError as error:
+            raise self.io_failed("write of an index", self.segments.active.path, error) from error
+
     def close(self) -> None:
-        """Writes what is only in memory (indexes) and gives up files. fsync first (`flush.now`) for a clean shutdown."""
+        """Writes what is only in memory (indexes) and gives up files. `flush.checkpoint` first for a clean stop."""
         self.forget_tail()
         try:
             if self.failed is None:
-                self.segments.active.seal()
-        except OSError as error:
-            raise self.io_failed("close", self.segments.active.path, error) from error
+                self.seal()
         finally:
             for segment in self.segments:
                 segment.unload()

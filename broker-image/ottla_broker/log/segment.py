@@ -19,6 +19,7 @@ _FRONT: Final = Struct(">qi")  # base offset, batch length
 _DELTA: Final = Struct(">i")
 _DELTA_AT: Final = CRC_START + 2
 _SMALLEST_LENGTH: Final = HEADER_SIZE - LENGTH_END
+_FIRST_CHUNK: Final = 8 << 10
 _SCAN_CHUNK: Final = 1 << 20
 
 
@@ -200,20 +201,21 @@ class Segment:
                 return found
         return None
 
-    def batches(self, position: int, chunk: int = 0) -> Iterator[Found]:
-        """Batches from `position` on, by the few bytes that say where they end. Raises CorruptSegment."""
-        for position, data, at, size in self._walk(position, chunk or 8192):
+    def batches(self, start: int) -> Iterator[Found]:
+        """Batches from position `start` on, by the few bytes that say where they end. Raises CorruptSegment."""
+        for position, data, at, size in self._walk(start):
             base, _ = _FRONT.unpack_from(data, at)
             yield Found(position, size, base, base + _DELTA.unpack_from(data, at + _DELTA_AT)[0])
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` on. Raises CorruptSegment."""
-        for position, data, at, _ in self._walk(position, 8192):
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from position `start` on. Raises CorruptSegment."""
+        for position, data, at, _ in self._walk(start):
             yield position, parse_header(data, at)
 
-    def _walk(self, position: int, chunk: int) -> Iterator[tuple[int, bytes, int, int]]:
-        """(position, data, index of the header in data, size of the batch), reading headers only when batches are large."""
-        data, start = b"", position
+    def _walk(self, position: int) -> Iterator[tuple[int, bytes, int, int]]:
+        """(position, data, index of the header in data, size of the batch). Reads much at once where batches are small and a
+        header at a time where they are large."""
+        data, start, chunk = b"", position, _FIRST_CHUNK
         file, end = self.file, self.size
         while position < end:
             at = position - start
@@ -223,13 +225,14 @@ class Segment:
                     raise CorruptSegment(
                         self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
                     )
+                size = _FRONT.unpack_from(data)[1] + LENGTH_END
+                chunk = min(chunk * 2, _SCAN_CHUNK) if size < _FIRST_CHUNK else HEADER_SIZE
             length = _FRONT.unpack_from(data, at)[1]
             size = length + LENGTH_END
             if length < _SMALLEST_LENGTH or position + size > end:
                 raise CorruptSegment(self.path, position, f"batch length {length}, {end - position} bytes are left")
             yield position, data, at, size
             position += size
-            chunk = min(chunk * 2, _SCAN_CHUNK) if size < chunk else chunk
 
     def whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
         """(position, bytes, header) of the batches from `position` to `end`, with their records. Raises CorruptSegment."""
@@ -282,6 +285,10 @@ class Segment:
                 break
             at += length + LENGTH_END
         return stop + at
+
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`, by the index."""
+        return self.size - self.offsets.floor(offset)
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
