@@ -1,13 +1,14 @@
 """Real clients against one broker, Ottla by default, Apache Kafka with `--against kafka`."""
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 
 from tests.brokers import BROKERS, Broker
-from tests.jars import kafka_classpath
+from tests.jars import kafka_classpath, unavailable
 
 NewBroker = Callable[..., AbstractContextManager[Broker]]
 _numbers = itertools.count(1)
@@ -43,3 +44,9 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def classpath() -> str:
     return kafka_classpath()
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    """The path of kcat, which is Debian's (`make test` installs it where it may)."""
+    return shutil.which("kcat") or unavailable("kcat is not installed (Debian: apt-get install kcat)")

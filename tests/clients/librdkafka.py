@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -59,7 +60,7 @@ def produce(
 
 
 @contextmanager
-def consumer(bootstrap: str, group: str = "unused", **settings: object) -> Iterator[ck.Consumer]:
+def consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Iterator[ck.Consumer]:
     base = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -80,7 +81,7 @@ def consume(
     *,
     partition: int = 0,
     offset: int = ck.OFFSET_BEGINNING,
-    **settings: object,
+    **settings: Any,
 ) -> list[ck.Message]:
     """`count` records of one partition from `offset`; without a count, up to the end."""
     with consumer(bootstrap, enable_partition_eof=True, **settings) as reader:
@@ -127,5 +128,5 @@ def numbered(start: int, stop: int) -> list[Message]:
     return [Message(b"%d" % number, b"value %d" % number, now) for number in range(start, stop)]
 
 
-def dotted(settings: dict[str, object]) -> dict[str, object]:
+def dotted(settings: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("_", "."): value for key, value in settings.items()}

@@ -1,5 +1,7 @@
 """confluent-kafka's admin client."""
 
+from concurrent.futures import Future
+
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import (
@@ -35,10 +37,10 @@ def alter(broker: Broker, topic: str, key: str, operation: AlterConfigOpType, va
     client.incremental_alter_configs([resource])[resource].result(WITHIN_S)
 
 
-def refusal(call: object) -> int:
+def refusal(call: Future[object]) -> int:
     """The error code that a future of the admin client fails with."""
     with pytest.raises(ck.KafkaException) as refused:
-        call.result(WITHIN_S)  # type: ignore[attr-defined]
+        call.result(WITHIN_S)
     return int(refused.value.args[0].code())
 
 
