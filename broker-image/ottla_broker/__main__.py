@@ -1,4 +1,124 @@
 """`python -m ottla_broker [--config FILE]… [--set key=value]…`: one broker, until SIGTERM or SIGINT.
 
-Exit codes: 0 after a clean stop, 2 when it cannot start, with one line that says why.
+Exit codes: 0 after a clean stop; 2 when it cannot start, with one line on standard error that says why. One line on standard output says
+that it serves.
 """
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+
+import uvloop
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import Config, SettingError
+from ottla_broker.log.log_dir import LogDirError
+from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.register import Register
+from ottla_broker.metadata.register.file import FileRegister
+from ottla_broker.runtime import Runtime
+from ottla_broker.server import Limits, Server
+from ottla_broker.wire.errors import KafkaError
+
+CANNOT_START = 2
+
+
+class StartError(Exception):
+    """Why the broker cannot start, in one line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    started = time.monotonic()
+    options = parse(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        config = Config.load(options.config, options.set)
+        for note in config.notes:
+            print(f"ottla broker: {note}", file=sys.stderr)
+        uvloop.run(serve(config, started))
+    except (StartError, SettingError, KafkaError, LogDirError) as reason:
+        for line in str(reason).splitlines():
+            print(f"ottla broker: {line}", file=sys.stderr)
+        return CANNOT_START
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="ottla broker", description="One Ottla broker, until SIGTERM or Ctrl-C.")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="a server.properties file; later ones win"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, over all files")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser.parse_args(arguments)
+
+
+async def serve(config: Config, started: float) -> None:
+    """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
+    runtime = Runtime()
+    broker = Broker(config, register_of(config, runtime), runtime=runtime)
+    server = Server(broker, limits_of(config))
+    stop = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    try:
+        bound = await bind(server, config)
+        await broker.start(endpoints(config, bound))
+        await server.serve()
+        addresses = ", ".join(map(str, bound))
+        took_ms = (time.monotonic() - started) * 1000
+        print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
+        await stop.wait()
+    finally:
+        await server.close()
+        await broker.stop()
+
+
+async def bind(server: Server, config: Config) -> list[Listener]:
+    """The listeners as they are bound: with the ports that the system chose."""
+    bound = []
+    for wanted in config.listeners:
+        try:
+            port = await server.bind(wanted.host, wanted.port, wanted.name, config(SOCKET_LISTEN_BACKLOG_SIZE))
+        except OSError as error:
+            raise StartError(f"listeners: {wanted} cannot be bound: {error.strerror or error}") from error
+        bound.append(Listener(wanted.name, wanted.host, port))
+    return bound
+
+
+def endpoints(config: Config, bound: Sequence[Listener]) -> dict[str, Endpoint]:
+    """What clients are told: the advertised listeners, their gaps filled with what was bound and with this machine's name."""
+    ports = {listener.name: listener.port for listener in bound}
+    return {
+        told.name: Endpoint(told.host or socket.getfqdn(), told.port or ports[told.name], config.protocol(told.name))
+        for told in config.advertised_listeners
+    }
+
+
+def limits_of(config: Config) -> Limits:
+    return Limits(
+        request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
+        requests_bytes=config(QUEUED_MAX_REQUEST_BYTES),
+        queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
+        idle_s=config(CONNECTIONS_MAX_IDLE_MS) / 1000,
+        connections=config(MAX_CONNECTIONS),
+        connections_per_ip=config(MAX_CONNECTIONS_PER_IP),
+    )
+
+
+def register_of(config: Config, runtime: Runtime) -> Register:
+    store, _, where = config.register.partition(":")
+    if store != "file":
+        raise StartError(f"register={config.register}: the store {store!r} is not served yet; allowed is file:PATH")
+    return FileRegister(where, runtime)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

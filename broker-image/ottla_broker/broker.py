@@ -13,16 +13,23 @@ from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
-    LOG_DIRS,
-    NODE_ID,
+    GROUP_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_MAX_SESSION_TIMEOUT_MS,
+    GROUP_MAX_SIZE,
+    GROUP_MIN_SESSION_TIMEOUT_MS,
     NUM_PARTITIONS,
+    OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_COMMIT_TIMEOUT_MS,
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
+    OFFSETS_RETENTION_MINUTES,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
     Config,
 )
-from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
@@ -58,7 +65,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.runtime = runtime or Runtime()
-        self.node_id = config(NODE_ID)
+        self.node_id = config.node_id
         self.cluster_id = ""
         self.image = Image()
         self.partitions = Partitions(self.image)
@@ -88,10 +95,12 @@ class Broker:
             lost=self._lost,
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.groups = GroupCoordinator(self.runtime, self.config, self.image)
+        self.groups = GroupCoordinator(self.runtime, self._group_settings(), self._offsets_partitions)
         self._configure_broker()
+        if not first_start:
+            self._hosting.set_strays_aside()
         self._follow_everything()
-        await self.controller.register_broker(
+        epoch = await self.controller.register_broker(
             RegisterBroker(
                 self.node_id,
                 self.runtime.new_uuid(),
@@ -100,17 +109,23 @@ class Broker:
                 directories=tuple(directory.directory_id for directory in self.directories),
             )
         )
-        if first_start and (orphans := self._hosting.orphans()):
+        if first_start:
+            await self._take_in_orphans()
+        for directory in self.directories:
+            directory.broker_epoch = epoch
+            self._spawn(directory.maintain())
+        self.ready = True
+
+    async def _take_in_orphans(self) -> None:
+        if orphans := self._hosting.orphans():
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt(self.node_id, orphans)
         self._hosting.set_strays_aside()
-        for directory in self.directories:
-            self._spawn(directory.maintain())
-        self.ready = True
 
     async def stop(self) -> None:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
+        self.groups.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -129,6 +144,22 @@ class Broker:
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
 
+    def _offsets_partitions(self) -> int:
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return len(topic.partitions) if topic else 0
+
+    def _group_settings(self) -> GroupSettings:
+        return GroupSettings(
+            group_min_session_timeout_ms=self.config(GROUP_MIN_SESSION_TIMEOUT_MS),
+            group_max_session_timeout_ms=self.config(GROUP_MAX_SESSION_TIMEOUT_MS),
+            group_initial_rebalance_delay_ms=self.config(GROUP_INITIAL_REBALANCE_DELAY_MS),
+            group_max_size=self.config(GROUP_MAX_SIZE),
+            offset_metadata_max_bytes=self.config(OFFSET_METADATA_MAX_BYTES),
+            offsets_retention_minutes=self.config(OFFSETS_RETENTION_MINUTES),
+            offsets_retention_check_interval_ms=self.config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
+            offsets_commit_timeout_ms=self.config(OFFSETS_COMMIT_TIMEOUT_MS),
+        )
+
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(
             OFFSETS_TOPIC,
@@ -146,7 +177,7 @@ class Broker:
         return max(1, min(factor, len(self.image.alive_brokers())))
 
     def _open_directories(self) -> None:
-        for path in self.config(LOG_DIRS):
+        for path in self.config.log_dirs:
             self.directories.append(
                 LogDir.open(
                     path,
@@ -175,8 +206,8 @@ class Broker:
 
     def _follow(self, changes: Changes) -> None:
         self._hosting.follow(changes)
-        for topic in changes.removed:
-            self.groups.topic_removed(topic.name)
+        if changes.removed:
+            self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
             self._configure_broker()
             self._hosting.reconfigure(self.image.topics)
@@ -198,7 +229,7 @@ class Broker:
 
     def _led(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
-            self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
+            self.groups.load(partition.partition, PartitionJournal(partition))
 
     def _lost(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:

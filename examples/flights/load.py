@@ -96,7 +96,12 @@ NUMBERS: Final = {
     "planes": {"year", "engines", "seats", "speed"},
     "weather": {"temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"},
 }
-KEYS: Final = {"airlines": ("carrier",), "airports": ("faa",), "planes": ("tailnum",), "weather": ("origin", "time_hour")}
+KEYS: Final = {
+    "airlines": ("carrier",),
+    "airports": ("faa",),
+    "planes": ("tailnum",),
+    "weather": ("origin", "time_hour"),
+}
 
 
 def table_records(data: Path, table: str) -> Iterator[Record]:
@@ -203,7 +208,11 @@ def _days(data: Path) -> Iterator[list[Flight]]:
 def _offsets(data: Path) -> dict[str, tuple[int, bool]]:
     """For each airport: hours from UTC in winter, and whether it has summer time."""
     with (data / "airports.csv").open(newline="") as lines:
-        known = {row["faa"]: (int(row["tz"]), row["dst"] == "A") for row in csv.DictReader(lines) if row["tz"] not in ("NA", "")}
+        known = {
+            row["faa"]: (int(row["tz"]), row["dst"] == "A")
+            for row in csv.DictReader(lines)
+            if row["tz"] not in ("NA", "")
+        }
     return PUERTO_RICO_AND_VIRGIN_ISLANDS | known
 
 

@@ -39,15 +39,27 @@ class Jar:
 
 # The connector is pinned to Spark's version; clients and pool are the ones that it was built with.
 CONNECTOR: Final = (
-    Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3"),
+    Jar(
+        "org.apache.spark",
+        "spark-sql-kafka-0-10_2.13",
+        "4.0.0",
+        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3",
+    ),
     Jar(
         "org.apache.spark",
         "spark-token-provider-kafka-0-10_2.13",
         "4.0.0",
         "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
     ),
-    Jar("org.apache.kafka", "kafka-clients", "3.9.0", "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18"),
-    Jar("org.apache.commons", "commons-pool2", "2.12.0", "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b"),
+    Jar(
+        "org.apache.kafka", "kafka-clients", "3.9.0", "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18"
+    ),
+    Jar(
+        "org.apache.commons",
+        "commons-pool2",
+        "2.12.0",
+        "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
+    ),
 )
 
 _FETCH_SECONDS: Final = 300
@@ -76,7 +88,9 @@ def check(file: Path, sha256: str) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != sha256:
-        raise Trouble(f"{file} is not what it should be: its SHA-256 is {found}, expected {sha256}; delete it and run again")
+        raise Trouble(
+            f"{file} is not what it should be: its SHA-256 is {found}, expected {sha256}; delete it and run again"
+        )
 
 
 def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
@@ -131,7 +145,9 @@ def java() -> str:
         return str(found)
     if on_path := shutil.which("java"):
         return on_path
-    raise Trouble("pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)")
+    raise Trouble(
+        "pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)"
+    )
 
 
 def _ivy() -> Path:

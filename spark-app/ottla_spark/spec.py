@@ -243,7 +243,10 @@ def of(document: dict[str, Any], folder: Path) -> Pipeline:
     if not isinstance(spec, dict):
         raise Trouble("spec is missing")
     pipeline = Pipeline(
-        name=metadata["name"], namespace=metadata.get("namespace", "default"), spec=_spec(spec), folder=folder.absolute()
+        name=metadata["name"],
+        namespace=metadata.get("namespace", "default"),
+        spec=_spec(spec),
+        folder=folder.absolute(),
     )
     for fault in faults(pipeline.spec):
         raise Trouble(fault)
@@ -338,7 +341,11 @@ def _sink_faults(spec: Spec, known: set[str]) -> Iterator[str]:
 
 def _time_faults(spec: Spec) -> Iterator[str]:
     times: list[tuple[str, str | None]] = [
-        *((f"spec.sources.{name}.watermark.delay", s.watermark.delay) for name, s in spec.sources.items() if s.watermark),
+        *(
+            (f"spec.sources.{name}.watermark.delay", s.watermark.delay)
+            for name, s in spec.sources.items()
+            if s.watermark
+        ),
         ("spec.trigger.interval", spec.trigger.interval),
         ("spec.stop.graceful", spec.stop.graceful),
         ("spec.dedupe.within", spec.dedupe.within if spec.dedupe else None),

@@ -18,7 +18,7 @@ from kio.static.primitive import i8, i16, i32
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS, SettingError, topic_changes
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -43,7 +43,10 @@ async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) ->
     if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
-    ctx.broker.config.check_topic(config)
+    try:
+        topic_changes(config)
+    except SettingError as reason:
+        raise KafkaError(ErrorCode.invalid_config, str(reason)) from reason
     wish = wanted(ctx, topic, config)
     topic_id = await ctx.broker.controller.create_topic(wish, validate_only=validate_only)
     return created(ctx, wish, None if validate_only else topic_id)

@@ -1,7 +1,7 @@
 """The settings that hold addresses: listeners, the security protocol of each, limits per IP address, http.listener and register."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla_broker.config.kinds import Kind, parsed, split_list
 
@@ -9,8 +9,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """`NAME://host:port`. Host "" binds every interface; port 0 takes a free one. IPv6 hosts are kept without brackets."""
 
     name: str
@@ -21,8 +20,7 @@ class Listener:
         return f"{self.name}://{host_and_port(self.host, self.port)}"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAddress:
+class HttpAddress(NamedTuple):
     host: str
     port: int
 
@@ -121,7 +119,7 @@ def limits_by_address() -> Kind[dict[str, int]]:
 
 
 def http_address() -> Kind[HttpAddress]:
-    return parsed(parse_http, "host:port")
+    return parsed(parse_http, "host:port", str)
 
 
 def register_address() -> Kind[str]:

@@ -6,16 +6,15 @@ table's default. A topic's own value stands above all of them for that topic.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from os import PathLike
 from typing import TypeVar, cast
 
 from ottla_broker.config import checks, identity, network, topics
 from ottla_broker.config.addresses import Listener
 from ottla_broker.config.entries import Entry, Source, Synonym, entry
-from ottla_broker.config.problems import SettingError, parse_value
+from ottla_broker.config.problems import ConfigError, parse_value
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
-    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     Scope,
     Setting,
@@ -47,8 +46,8 @@ class Config:
         )
 
     @classmethod
-    def load(cls, files: Iterable[str | Path] = (), overrides: Iterable[str] = ()) -> "Config":
-        """`files`: in order, later ones over earlier ones; `overrides`: `key=value` texts over all files. Raises SettingError, whose
+    def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
+        """`files`: in order, later ones over earlier ones; `overrides`: `key=value` texts over all files. Raises ConfigError, whose
         `problems` name file, line, setting, value and what is allowed."""
         given = [item for path in files for item in read_file(path)]
         return cls._checked(settle(given + from_command_line(overrides)))
@@ -62,7 +61,7 @@ class Config:
     def _checked(cls, static: Static) -> "Config":
         config = cls(static)
         if problems := [*checks.values(config), *checks.listeners(config, static)]:
-            raise SettingError(problems)
+            raise ConfigError(problems)
         return config
 
     def __call__(self, setting: Setting[T]) -> T:
@@ -154,7 +153,7 @@ class Config:
             if text is not None:
                 try:
                     return parse_value(setting, text)
-                except SettingError as problem:
+                except ConfigError as problem:
                     log.warning("the cluster's metadata: %s; it is left out", problem)
         return cast(T, self._static.values.get(setting, setting.default))
 
@@ -166,7 +165,7 @@ class Config:
         if text is not None:
             try:
                 return parse_value(setting, text)
-            except SettingError as problem:
+            except ConfigError as problem:
                 log.warning("a topic's configs: %s; it is left out", problem)
         for behind in setting.from_broker:
             value = self._now[behind.setting]
@@ -219,6 +218,16 @@ class Config:
             follower_replication_throttled_replicas=of(topics.TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS),
         )
 
+    # Checks of changes that a client wants
+
+    def check_topic(self, changes: Mapping[str, str | None], current: Mapping[str, str] | None = None) -> None:
+        """Whether a topic may have these configs (None removes one) over its current ones. INVALID_CONFIG says why not."""
+        _refuse(checks.topic_changes(changes, current or {}))
+
+    def check_broker(self, changes: Mapping[str, str | None], *, everywhere: bool) -> None:
+        """Whether these may change while brokers run, for all of them (`everywhere`) or for one. INVALID_CONFIG says why not."""
+        _refuse(checks.broker_changes(changes, everywhere=everywhere))
+
     # What DescribeConfigs shows
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[Entry]:
@@ -227,9 +236,6 @@ class Config:
             self._entry(setting, overrides, Source.DYNAMIC_TOPIC_CONFIG)
             for _, setting in sorted(TOPIC_SETTINGS.items())
         ]
-
-    def describe_group(self, overrides: Mapping[str, str]) -> list[Entry]:
-        return [self._entry(setting, overrides, Source.GROUP_CONFIG) for _, setting in sorted(GROUP_SETTINGS.items())]
 
     def describe_broker(self) -> list[Entry]:
         """All settings of this broker in the order of their names."""
@@ -277,6 +283,13 @@ class Config:
         if setting.default is not None and setting.default != ():
             places.append(Synonym(setting.name, setting.default_text, Source.DEFAULT_CONFIG))
         return places
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        from ottla_broker.wire.errors import ErrorCode, KafkaError  # the protocol's errors: not for a light import
+
+        raise KafkaError(ErrorCode.invalid_config, "; ".join(problems))
 
 
 def _times(value: object, factor: int) -> int:

@@ -1,7 +1,7 @@
 """How a setting looks to DescribeConfigs: its value, where that came from, and what else would count were it not there."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla_broker.config.kinds import ConfigType
 from ottla_broker.config.setting import Setting
@@ -20,8 +20,7 @@ class Source(IntEnum):
     GROUP_CONFIG = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """One place a value is found in, under the name it has there."""
 
     name: str
@@ -29,8 +28,7 @@ class Synonym:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """`value` is None for a setting without value and for a sensitive one. `synonyms`: every place, the winning one first."""
 
     name: str

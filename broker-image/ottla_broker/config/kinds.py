@@ -5,9 +5,8 @@ https://kafka.apache.org/documentation/#configuration. A parser raises ValueErro
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -44,8 +43,7 @@ def plain_text(value: object) -> str:
     return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T_co]):
+class Kind(NamedTuple, Generic[T_co]):
     """`allowed` completes the sentence "allowed: …". `parse` raises ValueError for text that is not; its message, when it has one,
     says what exactly is wrong."""
 

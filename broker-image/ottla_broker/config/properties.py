@@ -4,17 +4,14 @@ Comments start with # or !. A key ends at the first unescaped =, : or blank. A b
 leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before any other character the backslash is dropped. The file is taken as UTF-8.
 """
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
-_LINE_END = re.compile("\r\n|\r|\n")
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """`line`: the number, from 1, of the line the key stands on."""
 
     key: str
@@ -39,7 +36,7 @@ def parse(text: str) -> list[Property]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     started, whole = 0, ""
-    for number, line in enumerate(_LINE_END.split(text), start=1):
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = line.lstrip(_BLANKS)
         if not started and (not line or line[0] in "#!"):
             continue

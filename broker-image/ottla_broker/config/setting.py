@@ -4,9 +4,8 @@ Validation, DescribeConfigs, docs/settings.md and the tests all read these decla
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 from ottla_broker.config.kinds import Kind
 
@@ -24,34 +23,52 @@ class Scope(Enum):
     CLUSTER = "while running, per broker or for all"
     CLUSTER_ONLY = "while running, for all brokers"
     TOPIC = "while running, per topic"
-    GROUP = "while running, per group"
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
-    """A broker setting that gives a topic setting its value where the topic says nothing: `value × factor`, and -1 (no limit) for
-    anything negative when there is a factor."""
-
-    setting: "Setting[object]"
-    factor: int = 1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[T_co]):
     """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's; empty when it is. `from_broker`: for a topic
-    setting, the broker settings that stand behind it, the first that is set wins."""
+    setting, the broker settings that stand behind it, the first that is set wins. Never changed once made; compared by identity."""
 
-    name: str
-    kind: Kind[T_co]
-    default: T_co
-    doc: str
-    scope: Scope
-    theme: str
-    importance: Importance = "medium"
-    differs: str = ""
-    sensitive: bool = False
-    ours: bool = False
-    from_broker: tuple[Default, ...] = ()
+    __slots__ = (
+        "default",
+        "differs",
+        "doc",
+        "from_broker",
+        "importance",
+        "kind",
+        "name",
+        "ours",
+        "scope",
+        "sensitive",
+        "theme",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind[T_co],
+        default: T_co,
+        doc: str,
+        *,
+        scope: Scope,
+        theme: str,
+        importance: Importance = "medium",
+        differs: str = "",
+        sensitive: bool = False,
+        ours: bool = False,
+        from_broker: "tuple[Default, ...]" = (),
+    ) -> None:
+        self.name: Final = name
+        self.kind: Final = kind
+        self.default: Final = default
+        self.doc: Final = doc
+        self.scope: Final = scope
+        self.theme: Final = theme
+        self.importance: Final = importance
+        self.differs: Final = differs
+        self.sensitive: Final = sensitive
+        self.ours: Final = ours
+        self.from_broker: Final = from_broker
 
     @property
     def default_text(self) -> str | None:
@@ -61,17 +78,23 @@ class Setting(Generic[T_co]):
         return f"<setting {self.name}>"
 
 
+class Default(NamedTuple):
+    """A broker setting that gives a topic setting its value where the topic says nothing: `value × factor`, and -1 (no limit) for
+    anything negative when there is a factor."""
+
+    setting: Setting[object]
+    factor: int = 1
+
+
 BROKER_SETTINGS: dict[str, Setting[object]] = {}
 TOPIC_SETTINGS: dict[str, Setting[object]] = {}
-GROUP_SETTINGS: dict[str, Setting[object]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(NamedTuple):
     """Declares settings that belong together; the title is a heading of docs/settings.md."""
 
     title: str
-    scope: Scope = field(default=Scope.STATIC)
+    scope: Scope = Scope.STATIC
 
     def broker(
         self,
@@ -86,7 +109,18 @@ class Theme:
         sensitive: bool = False,
         ours: bool = False,
     ) -> Setting[T]:
-        made = Setting(name, kind, default, doc, scope or self.scope, self.title, importance, differs, sensitive, ours)
+        made = Setting(
+            name,
+            kind,
+            default,
+            doc,
+            scope=scope or self.scope,
+            theme=self.title,
+            importance=importance,
+            differs=differs,
+            sensitive=sensitive,
+            ours=ours,
+        )
         BROKER_SETTINGS[name] = made
         return made
 
@@ -96,20 +130,22 @@ class Theme:
         kind: Kind[T],
         default: T,
         doc: str,
-        *from_broker: "Setting[object] | Default",
+        *from_broker: Setting[object] | Default,
         differs: str = "",
     ) -> Setting[T]:
         made = Setting(
-            name, kind, default, doc, Scope.TOPIC, self.title, differs=differs, from_broker=_defaults(from_broker)
+            name,
+            kind,
+            default,
+            doc,
+            scope=Scope.TOPIC,
+            theme=self.title,
+            differs=differs,
+            from_broker=_defaults(from_broker),
         )
         TOPIC_SETTINGS[name] = made
         return made
 
-    def group(self, name: str, kind: Kind[T], default: T, doc: str, *from_broker: "Setting[object]") -> Setting[T]:
-        made = Setting(name, kind, default, doc, Scope.GROUP, self.title, from_broker=_defaults(from_broker))
-        GROUP_SETTINGS[name] = made
-        return made
 
-
-def _defaults(settings: "Sequence[Setting[object] | Default]") -> tuple[Default, ...]:
+def _defaults(settings: Sequence[Setting[object] | Default]) -> tuple[Default, ...]:
     return tuple(setting if isinstance(setting, Default) else Default(setting) for setting in settings)

@@ -1,19 +1,18 @@
 """The settings a broker is started with: files, then --set, each later one over the earlier."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from os import PathLike
+from typing import NamedTuple
 
 from ottla_broker.config import properties
 from ottla_broker.config.foreign import REFUSED, why_ignored
-from ottla_broker.config.problems import SettingError, parse_value, unknown_name
+from ottla_broker.config.problems import ConfigError, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting
 
 ALIASES = {"broker.id": "node.id"}
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """A setting's text as somebody wrote it, and where: `server.properties:12` or `--set`."""
 
     name: str
@@ -21,28 +20,28 @@ class Given:
     place: str
 
 
-@dataclass(slots=True)
 class Static:
     """What was given, by setting, and what there is to say about it that is no error."""
 
-    values: dict[Setting[object], object] = field(default_factory=dict)
-    places: dict[Setting[object], str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    controller_listeners: tuple[str, ...] = ()
+    def __init__(self) -> None:
+        self.values: dict[Setting[object], object] = {}
+        self.notes: list[str] = []
+        self.controller_listeners: tuple[str, ...] = ()
 
 
-def read_file(path: str | Path) -> list[Given]:
-    """SettingError when the file cannot be read or has a bad escape."""
+def read_file(path: str | PathLike[str]) -> list[Given]:
+    """ConfigError when the file cannot be read or has a bad escape."""
     try:
-        text = Path(path).read_bytes().decode()
+        with open(path, "rb") as file:  # noqa: PTH123 (pathlib would be a third of this package's import time)
+            text = file.read().decode()
     except OSError as problem:
-        raise SettingError([f"{path}: {problem.strerror or problem}"]) from None
+        raise ConfigError([f"{path}: {problem.strerror or problem}"]) from None
     except UnicodeDecodeError as problem:
-        raise SettingError([f"{path}: byte {problem.start} is not UTF-8"]) from None
+        raise ConfigError([f"{path}: byte {problem.start} is not UTF-8"]) from None
     try:
         return [Given(found.key, found.value, f"{path}:{found.line}") for found in properties.parse(text)]
     except properties.BadEscape as problem:
-        raise SettingError([f"{path}: {problem}"]) from None
+        raise ConfigError([f"{path}: {problem}"]) from None
 
 
 def from_command_line(pairs: Iterable[str]) -> list[Given]:
@@ -51,7 +50,7 @@ def from_command_line(pairs: Iterable[str]) -> list[Given]:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
-            raise SettingError([f"--set {pair}: expected key=value"])
+            raise ConfigError([f"--set {pair}: expected key=value"])
         given.append(Given(name.strip(), text.strip(), "--set"))
     return given
 
@@ -61,7 +60,7 @@ def from_mapping(values: Mapping[str, str], place: str) -> list[Given]:
 
 
 def settle(given: Sequence[Given]) -> Static:
-    """Parses every setting; a later one of the same name wins. SettingError lists all that is wrong, in the order it was given."""
+    """Parses every setting; a later one of the same name wins. ConfigError lists all that is wrong, in the order it was given."""
     static, problems = Static(), []
     last: dict[str, Given] = {}
     for item in given:
@@ -81,13 +80,12 @@ def settle(given: Sequence[Given]) -> Static:
         try:
             if setting is not None:
                 static.values[setting] = parse_value(setting, item.text)
-                static.places[setting] = item.place
             else:
                 _foreign(item, static)
-        except SettingError as problem:
+        except ConfigError as problem:
             problems += [f"{item.place}: {sentence}" for sentence in problem.problems]
     if problems:
-        raise SettingError(problems)
+        raise ConfigError(problems)
     return static
 
 
@@ -95,13 +93,13 @@ def _foreign(item: Given, static: Static) -> None:
     if item.name in REFUSED:
         harmless, reason = REFUSED[item.name]
         if item.text.strip() != harmless:
-            raise SettingError([f"{item.name}={item.text} is refused: {reason}"])
+            raise ConfigError([f"{item.name}={item.text} is refused: {reason}"])
         return
     reason_ignored = why_ignored(item.name)
     if reason_ignored is None:
-        raise SettingError([unknown_name(item.name, BROKER_SETTINGS, "setting of a broker")])
+        raise ConfigError([unknown_name(item.name, BROKER_SETTINGS, "setting of a broker")])
     if item.name == "process.roles" and "broker" not in [role.strip() for role in item.text.split(",")]:
-        raise SettingError([f"process.roles={item.text} is refused: there are no controllers that are not brokers"])
+        raise ConfigError([f"process.roles={item.text} is refused: there are no controllers that are not brokers"])
     if item.name == "controller.listener.names":
         static.controller_listeners = tuple(name.strip().upper() for name in item.text.split(","))
     static.notes.append(f"{item.place}: {item.name} has no effect: {reason_ignored}")

@@ -67,24 +67,26 @@ class Writes:
 
     async def _append(self, writes: list["_Write"]) -> None:
         records = [record for write in writes for record in write.records]
+        code = ErrorCode.unknown_server_error  # stays when this task dies of something else: nobody must wait for ever
         try:
-            batch = encode_batch(records, compression=self._compression)
-            async with asyncio.timeout(self._timeout_ms / 1000):
-                await self._journal.append(batch)
+            if records:
+                batch = encode_batch(records, compression=self._compression)
+                async with asyncio.timeout(self._timeout_ms / 1000):
+                    await self._journal.append(batch)
+            for write in writes:
+                if write.apply is not None:
+                    write.apply()
+            code = ErrorCode.none
         except KafkaError as reason:
             log.warning("__consumer_offsets-%d: %s", self._journal.partition, reason)
             code = seen_by_clients(reason.code)
         except TimeoutError:
             log.warning("__consumer_offsets-%d: not replicated in %d ms", self._journal.partition, self._timeout_ms)
             code = seen_by_clients(ErrorCode.request_timed_out)
-        else:
-            code = ErrorCode.none
+        finally:
             for write in writes:
-                if write.apply is not None:
-                    write.apply()
-        for write in writes:
-            if not write.done.done():
-                write.done.set_result(code)
+                if not write.done.done():
+                    write.done.set_result(code)
 
 
 class _Write:

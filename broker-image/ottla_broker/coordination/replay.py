@@ -13,12 +13,12 @@ from ottla_broker.coordination.records import (
     GROUP_METADATA,
     OFFSET_COMMIT,
     GroupMetadataKey,
-    Malformed,
     OffsetCommit,
     OffsetCommitKey,
     read_key,
     read_value,
 )
+from ottla_broker.coordination.schema import Malformed
 from ottla_broker.wire.batch import BatchHeader, Buffer, batches, check_crc
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import ControlType, Record, control_type, payload_of, spans

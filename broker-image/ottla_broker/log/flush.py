@@ -124,5 +124,3 @@ class Flush:
         self._log.truncations += 1
         self.flushed = min(self.flushed, end)
         self.recovery_point = min(self.recovery_point, end)
-
-

@@ -85,7 +85,9 @@ class PartitionLog:
         "truncations",
     )
 
-    def __init__(self, topic: str, partition: int, directory: str, config: LogConfig, storage: Storage, opened: Opened) -> None:
+    def __init__(
+        self, topic: str, partition: int, directory: str, config: LogConfig, storage: Storage, opened: Opened
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.directory = directory
@@ -113,7 +115,9 @@ class PartitionLog:
         self.config = config
         # The hot path asks one question: may a client's batch be written as it came?
         self._plain = (
-            config.compression_type == "producer" and config.message_timestamp_type == "CreateTime" and not config.cleanup_compact
+            config.compression_type == "producer"
+            and config.message_timestamp_type == "CreateTime"
+            and not config.cleanup_compact
         )
 
     @property
@@ -139,7 +143,9 @@ class PartitionLog:
 
     # --- appending
 
-    def append_as_leader(self, records: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True) -> Appended:
+    def append_as_leader(
+        self, records: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True
+    ) -> Appended:
         """Checks, stamps and writes batches; a client may send one, a coordinator several. The bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, the window of timestamps and rolling. KafkaError, with nothing written: CORRUPT_MESSAGE,
@@ -206,7 +212,8 @@ class PartitionLog:
             check_crc(records, at, fields)
             if fields[0] < expected:
                 raise KafkaError(
-                    ErrorCode.offset_out_of_range, f"a batch at offset {fields[0]} came; {expected} is the end of the log"
+                    ErrorCode.offset_out_of_range,
+                    f"a batch at offset {fields[0]} came; {expected} is the end of the log",
                 )
             if fields[2] > leader_epoch:
                 size = at
@@ -265,14 +272,15 @@ class PartitionLog:
         largest = batches[-1][1]
         end = (largest[0] if first is None else first) + largest[6] + 1
         try:
-            if segment.must_roll(
+            full = segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)
+            if full or segment.must_roll(
                 size,
                 end - 1,
                 largest[8],
                 now_ms=now_ms,
                 segment_bytes=config.segment_bytes,
                 segment_ms=config.segment_ms,
-            ) or segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes):
+            ):
                 # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
                 segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
             arena = self._tail.room(size, self.end)
@@ -302,7 +310,9 @@ class PartitionLog:
                         segment.transactions.append(aborted)
                 else:
                     transactional = bool(attributes & TRANSACTIONAL)
-                    self.producers.apply(producer_id, epoch, sequence, base, delta, max_timestamp, transactional, now_ms)
+                    self.producers.apply(
+                        producer_id, epoch, sequence, base, delta, max_timestamp, transactional, now_ms
+                    )
         self.end = end
         self.touched = True
 
@@ -420,14 +430,19 @@ class PartitionLog:
         """Whether flush.messages wants an fsync before the next acknowledgement."""
         return self.end - self.flush.flushed >= self.config.flush_messages
 
+    def seal(self) -> None:
+        """Completes the active segment's indexes, as before a stop. KafkaError: KAFKA_STORAGE_ERROR."""
+        try:
+            self.segments.active.seal()
+        except OSError as error:
+            raise self.io_failed("write of an index", self.segments.active.path, error) from error
+
     def close(self) -> None:
-        """Writes what is only in memory (indexes) and gives up files. fsync first (`flush.now`) for a clean shutdown."""
+        """Writes what is only in memory (indexes) and gives up files. `flush.checkpoint` first for a clean stop."""
         self.forget_tail()
         try:
             if self.failed is None:
-                self.segments.active.seal()
-        except OSError as error:
-            raise self.io_failed("close", self.segments.active.path, error) from error
+                self.seal()
         finally:
             for segment in self.segments:
                 segment.unload()

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def rebuild_producers(storage: "Storage", segments: "Segments", snapshots: Snapshots, start: int, end: int) -> ProducerStates:
+def rebuild_producers(
+    storage: "Storage", segments: "Segments", snapshots: Snapshots, start: int, end: int
+) -> ProducerStates:
     """The producers just before offset `end`. Snapshots that cannot be read are removed. OSError, CorruptSegment."""
     now_ms = storage.runtime.now_ms()
     producers, since = newest_snapshot(snapshots, end, now_ms)

@@ -70,9 +70,13 @@ class ProducerStates:
 
     def __init__(self, producers: Iterable[Producer] = ()) -> None:
         self._producers = {producer.producer_id: producer for producer in producers}
-        starts = sorted((p.transaction_start, p.producer_id) for p in self._producers.values() if p.transaction_start >= 0)
+        starts = sorted(
+            (p.transaction_start, p.producer_id) for p in self._producers.values() if p.transaction_start >= 0
+        )
         self._open = dict(starts)  # first offset → producer id, rising: a transaction begins at the log's end
-        self._ended: dict[int, int] = {}  # first offset → offset of the marker, while that is not below the high watermark
+        self._ended: dict[
+            int, int
+        ] = {}  # first offset → offset of the marker, while that is not below the high watermark
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -97,7 +101,14 @@ class ProducerStates:
         return oldest if first is None else first if oldest is None else min(first, oldest)
 
     def check(
-        self, producer_id: int, epoch: int, base_sequence: int, last_offset_delta: int, *, transactional: bool, sequenced: bool
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_offset_delta: int,
+        *,
+        transactional: bool,
+        sequenced: bool,
     ) -> SentBatch | None:
         """Whether a data batch may be written. Returns the batch as it was written before when it is a duplicate.
 
@@ -125,7 +136,8 @@ class ProducerStates:
                 )
         if producer.transaction_start >= 0 and not transactional:
             raise KafkaError(
-                ErrorCode.invalid_txn_state, f"producer {producer_id} has a transaction open and sent a batch outside of it"
+                ErrorCode.invalid_txn_state,
+                f"producer {producer_id} has a transaction open and sent a batch outside of it",
             )
         return None
 
@@ -146,7 +158,15 @@ class ProducerStates:
             )
 
     def apply(
-        self, producer_id: int, epoch: int, base_sequence: int, base_offset: int, delta: int, timestamp: int, transactional: bool, now_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        base_offset: int,
+        delta: int,
+        timestamp: int,
+        transactional: bool,
+        now_ms: int,
     ) -> None:
         """Notes a data batch that is in the log."""
         producer = self._of(producer_id, epoch, now_ms)
@@ -158,7 +178,15 @@ class ProducerStates:
             self._open[base_offset] = producer_id
 
     def apply_marker(
-        self, producer_id: int, epoch: int, offset: int, timestamp: int, coordinator_epoch: int, *, aborted: bool, now_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        offset: int,
+        timestamp: int,
+        coordinator_epoch: int,
+        *,
+        aborted: bool,
+        now_ms: int,
     ) -> AbortedTransaction | None:
         """Notes an end marker at `offset`. Returns the entry for the transaction index when a transaction was aborted."""
         producer = self._of(producer_id, epoch, now_ms)
@@ -190,7 +218,9 @@ class ProducerStates:
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers silent for `expiration_ms`; returns how many."""
         silent = [
-            p.producer_id for p in self._producers.values() if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms
+            p.producer_id
+            for p in self._producers.values()
+            if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms
         ]
         for producer_id in silent:
             del self._producers[producer_id]

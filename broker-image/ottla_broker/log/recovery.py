@@ -38,7 +38,13 @@ class Known:
 
 
 def create_log(
-    storage: Storage, directory: str, topic: str, partition: int, topic_id: UUID | None, config: LogConfig, start: int = 0
+    storage: Storage,
+    directory: str,
+    topic: str,
+    partition: int,
+    topic_id: UUID | None,
+    config: LogConfig,
+    start: int = 0,
 ) -> PartitionLog:
     """A new partition's folder with one empty segment. OSError."""
     disk = storage.disk
@@ -64,7 +70,9 @@ def write_plainly(storage: Storage, path: str, data: bytes) -> None:
         file.close()
 
 
-def open_log(storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, known: Known) -> PartitionLog:
+def open_log(
+    storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, known: Known
+) -> PartitionLog:
     """An existing partition's folder. Never fails: a partition that cannot be served has `failed` set."""
     recovery = Recovery(storage, directory, config, known)
     return PartitionLog(topic, partition, directory, config, storage, recovery.opened())
@@ -95,7 +103,9 @@ class Recovery:
         snapshots = Snapshots(self.storage.disk, self.directory)
         start, point = self.known.start, self.known.recovery_point
         end = max(start, point)
-        return Opened(Segments([segment]), start, end, point, epochs, ProducerStates(), snapshots, topic_id, failed=reason)
+        return Opened(
+            Segments([segment]), start, end, point, epochs, ProducerStates(), snapshots, topic_id, failed=reason
+        )
 
     def _opened(self, topic_id: UUID | None) -> Opened:
         disk = self.storage.disk
@@ -200,9 +210,7 @@ class Recovery:
         position = self._position_of(segment, point)
         if position is None:
             self.flaws.append(f"{segment.offsets.path}: does not fit its log, built anew")
-            producers = rebuild_producers(
-                self.storage, self.segments, self.snapshots, self.known.start, segment.base
-            )
+            producers = rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, segment.base)
             return self._rescan(segment, producers, point)
         segment.size = position
         segment.offsets.truncate_to(point)
@@ -247,9 +255,13 @@ class Recovery:
                 if header.magic != _MAGIC:
                     raise CorruptSegment(segment.path, at, f"message format {header.magic}; only {_MAGIC} is kept")
                 if header.base_offset < expected or header.last_offset_delta < 0:
-                    raise CorruptSegment(segment.path, at, f"offset {header.base_offset}, {expected} or more was expected")
+                    raise CorruptSegment(
+                        segment.path, at, f"offset {header.base_offset}, {expected} or more was expected"
+                    )
                 if not check_crc(data, header):
-                    raise CorruptSegment(segment.path, at, f"the CRC of the batch at offset {header.base_offset} is wrong")
+                    raise CorruptSegment(
+                        segment.path, at, f"the CRC of the batch at offset {header.base_offset} is wrong"
+                    )
                 if header.leader_epoch > self.epochs.latest():
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0 and (aborted := note_batch(producers, header, data, self.now_ms)):

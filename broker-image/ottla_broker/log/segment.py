@@ -19,6 +19,7 @@ _FRONT: Final = Struct(">qi")  # base offset, batch length
 _DELTA: Final = Struct(">i")
 _DELTA_AT: Final = CRC_START + 2
 _SMALLEST_LENGTH: Final = HEADER_SIZE - LENGTH_END
+_FIRST_CHUNK: Final = 8 << 10
 _SCAN_CHUNK: Final = 1 << 20
 
 
@@ -60,7 +61,9 @@ class Segment:
         "unindexed",
     )
 
-    def __init__(self, files: OpenFiles, directory: str, base: int, *, size: int, now_ms: int, jitter_ms: int = 0) -> None:
+    def __init__(
+        self, files: OpenFiles, directory: str, base: int, *, size: int, now_ms: int, jitter_ms: int = 0
+    ) -> None:
         self._files = files
         self.directory = directory
         self.base = base
@@ -97,7 +100,9 @@ class Segment:
 
     # --- writing
 
-    def must_roll(self, size: int, last_offset: int, timestamp: int, *, now_ms: int, segment_bytes: int, segment_ms: int) -> bool:
+    def must_roll(
+        self, size: int, last_offset: int, timestamp: int, *, now_ms: int, segment_bytes: int, segment_ms: int
+    ) -> bool:
         """Whether the next `size` bytes belong into a new segment. Index fullness is the log's to check."""
         if not self.size:
             return last_offset - self.base > MAX_INT32
@@ -197,34 +202,38 @@ class Segment:
                 return found
         return None
 
-    def batches(self, position: int, chunk: int = 0) -> Iterator[Found]:
-        """Batches from `position` on, by the few bytes that say where they end. Raises CorruptSegment."""
-        for position, data, at, size in self._walk(position, chunk or 8192):
+    def batches(self, start: int) -> Iterator[Found]:
+        """Batches from position `start` on, by the few bytes that say where they end. Raises CorruptSegment."""
+        for position, data, at, size in self._walk(start):
             base, _ = _FRONT.unpack_from(data, at)
             yield Found(position, size, base, base + _DELTA.unpack_from(data, at + _DELTA_AT)[0])
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` on. Raises CorruptSegment."""
-        for position, data, at, _ in self._walk(position, 8192):
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from position `start` on. Raises CorruptSegment."""
+        for position, data, at, _ in self._walk(start):
             yield position, parse_header(data, at)
 
-    def _walk(self, position: int, chunk: int) -> Iterator[tuple[int, bytes, int, int]]:
-        """(position, data, index of the header in data, size of the batch), reading headers only when batches are large."""
-        data, start = b"", position
+    def _walk(self, position: int) -> Iterator[tuple[int, bytes, int, int]]:
+        """(position, data, index of the header in data, size of the batch). Reads much at once where batches are small and a
+        header at a time where they are large."""
+        data, start, chunk = b"", position, _FIRST_CHUNK
         file, end = self.file, self.size
         while position < end:
             at = position - start
             if at + HEADER_SIZE > len(data):
                 data, start, at = file.read(min(chunk, end - position), position), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise CorruptSegment(self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}")
+                    raise CorruptSegment(
+                        self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
+                    )
+                size = _FRONT.unpack_from(data)[1] + LENGTH_END
+                chunk = min(chunk * 2, _SCAN_CHUNK) if size < _FIRST_CHUNK else HEADER_SIZE
             length = _FRONT.unpack_from(data, at)[1]
             size = length + LENGTH_END
             if length < _SMALLEST_LENGTH or position + size > end:
                 raise CorruptSegment(self.path, position, f"batch length {length}, {end - position} bytes are left")
             yield position, data, at, size
             position += size
-            chunk = min(chunk * 2, _SCAN_CHUNK) if size < chunk else chunk
 
     def whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
         """(position, bytes, header) of the batches from `position` to `end`, with their records. Raises CorruptSegment."""
@@ -235,10 +244,14 @@ class Segment:
             if at + HEADER_SIZE > len(data):
                 data, start, at = memoryview(file.read(min(_SCAN_CHUNK, end - position), position)), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise CorruptSegment(self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}")
+                    raise CorruptSegment(
+                        self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
+                    )
             header = parse_header(data, at)
             if header.length < _SMALLEST_LENGTH or position + header.size > end:
-                raise CorruptSegment(self.path, position, f"batch length {header.length}, {end - position} bytes are left")
+                raise CorruptSegment(
+                    self.path, position, f"batch length {header.length}, {end - position} bytes are left"
+                )
             if at + header.size > len(data):
                 data, start, at = memoryview(file.read(max(_SCAN_CHUNK, header.size), position)), position, 0
             yield position, data[at : at + header.size], header
@@ -273,6 +286,10 @@ class Segment:
                 break
             at += length + LENGTH_END
         return stop + at
+
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`, by the index."""
+        return self.size - self.offsets.floor(offset)
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""

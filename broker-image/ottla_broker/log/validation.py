@@ -51,7 +51,9 @@ class Appended:
 def fields_at(data: Buffer, at: int, end: int) -> Fields:
     """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE."""
     if end - at < HEADER_SIZE:
-        raise KafkaError(ErrorCode.corrupt_message, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}")
+        raise KafkaError(
+            ErrorCode.corrupt_message, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
+        )
     fields: Fields = HEADER.unpack_from(data, at)
     if not _SMALLEST_LENGTH <= fields[1] <= end - at - LENGTH_END:
         raise KafkaError(ErrorCode.corrupt_message, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
@@ -67,7 +69,9 @@ def check_crc(data: Buffer, at: int, fields: Fields) -> None:
         raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic}; only {MAGIC} is known")
     computed = crc32c(memoryview(data)[at + CRC_START : at + fields[1] + LENGTH_END])
     if computed != fields[4]:
-        raise KafkaError(ErrorCode.corrupt_message, f"the batch says CRC {fields[4]:#010x}, its bytes give {computed:#010x}")
+        raise KafkaError(
+            ErrorCode.corrupt_message, f"the batch says CRC {fields[4]:#010x}, its bytes give {computed:#010x}"
+        )
 
 
 def check_size(fields: Fields, config: LogConfig) -> None:

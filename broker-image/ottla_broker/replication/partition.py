@@ -9,7 +9,8 @@ import heapq
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from ottla_broker.log.partition_log import Appended, PartitionLog
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -52,12 +53,18 @@ class Partition:
     def leads(self) -> bool:
         return self.state.leader == self._me
 
+    @property
+    def _acks_are_synced(self) -> bool:
+        return self.log.config.flush_messages == 1
+
     def become(self, state: PartitionRecord) -> None:
         """Takes over a new state from the metadata; a new leader epoch of ours starts at the log's end."""
         self.state = state
         if self.leads:
             self.log.epochs.assign(state.leader_epoch, self.log.end)
             self._advance()
+            if self._acks_are_synced and self.log.high_watermark < self.log.end:
+                self._sync()
         else:
             self._fail_waiting(KafkaError(ErrorCode.not_leader_or_follower))
         self._wake()
@@ -74,10 +81,10 @@ class Partition:
         appended = self.log.append_as_leader(
             records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
         )
-        if self.log.config.flush_messages == 1:
-            self._sync()
-        else:
+        if not self._acks_are_synced:
             self._advance()
+        if self.log.sync_due:
+            self._sync()
         return appended
 
     def acknowledged(self, appended: Appended, acks: int) -> Awaitable[None] | None:
@@ -108,7 +115,7 @@ class Partition:
         self._wake()
 
     def _advance(self) -> None:
-        durable = self.log.recovery_point if self.log.config.flush_messages == 1 else self.log.end
+        durable = self.log.flush.flushed if self._acks_are_synced else self.log.end
         if len(self.state.isr) == 1 and durable > self.log.high_watermark:
             self.log.advance_high_watermark(durable)
             if self._waiting:
@@ -139,7 +146,7 @@ class Partition:
 
     async def _sync_until_clean(self) -> None:
         try:
-            while self.log.recovery_point < self.log.end:
+            while self.log.sync_due or (self._acks_are_synced and self.log.flush.flushed < self.log.end):
                 await self.log.synced(self.log.end)
                 self._advance()
         except KafkaError as reason:

@@ -40,7 +40,7 @@ class Cursor:
 
     __slots__ = ("at", "data", "elements", "end")
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes | bytearray, at: int = 0) -> None:
         self.data = data
         self.at = at
         self.end = len(data)
@@ -51,7 +51,7 @@ class Cursor:
         self.at = at + layout.size
         return layout.unpack_from(self.data, at)[0]
 
-    def take_bytes(self, size: int) -> bytes:
+    def take_bytes(self, size: int) -> bytes | bytearray:
         at = self.at
         if size < 0 or size > self.end - at:
             raise Malformed(f"{size} bytes announced at {at}, {self.end - at} are left")
@@ -71,6 +71,16 @@ class Cursor:
                 self.at = at
                 return value
             shift += 7
+
+    def take_text(self, flexible: bool) -> str | None:
+        """A nullable string: its length as i16, or in flexible versions as a varint of one more."""
+        size = self.take_varint() - 1 if flexible else self.take_fixed(_I16)
+        if size < 0:
+            return None
+        try:
+            return self.take_bytes(size).decode()
+        except UnicodeDecodeError as error:
+            raise Malformed(f"no UTF-8 before {self.at}") from error
 
     def take_count(self, flexible: bool) -> int:
         """Elements of an array; -1 for null."""
@@ -157,15 +167,10 @@ def _nullable_entity(read: Read) -> Read:
 
 def _string_reader(flexible: bool, nullable: bool) -> Read:
     def read_string(cursor: Cursor) -> str | None:
-        size = cursor.take_varint() - 1 if flexible else cursor.take_fixed(_I16)
-        if size < 0:
-            if nullable:
-                return None
+        text = cursor.take_text(flexible)
+        if text is None and not nullable:
             raise Malformed(f"null at {cursor.at}, where a string must be")
-        try:
-            return cursor.take_bytes(size).decode()
-        except UnicodeDecodeError as error:
-            raise Malformed(f"no UTF-8 before {cursor.at}") from error
+        return text
 
     return read_string
 
@@ -177,13 +182,13 @@ def _bytes_reader(flexible: bool, nullable: bool) -> Read:
             if nullable:
                 return None
             raise Malformed(f"null at {cursor.at}, where bytes must be")
-        return cursor.take_bytes(size)
+        return bytes(cursor.take_bytes(size))
 
     return read_bytes
 
 
 def _uuid(cursor: Cursor) -> uuid.UUID | None:
-    value = uuid.UUID(bytes=cursor.take_bytes(16))
+    value = uuid.UUID(bytes=bytes(cursor.take_bytes(16)))
     return None if value == NO_UUID else value
 
 
