@@ -67,16 +67,13 @@ async def serve(config: Config, started: float) -> None:
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
-    bound = server.bind()
     try:
-        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in bound.items()})
-        http = await serve_http(broker, config)
+        reached = server.bind()
+        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
         await server.serve()
-        addresses = ", ".join(str(listener) for listener in server.listening)
-        print(
-            f"ottla broker {broker.node_id} ready on {addresses} in {(time.monotonic() - started) * 1000:.0f} ms",
-            flush=True,
-        )
+        addresses = ", ".join(map(str, server.listening))
+        took_ms = (time.monotonic() - started) * 1000
+        print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
     finally:
         await server.close()

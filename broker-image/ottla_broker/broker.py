@@ -49,7 +49,6 @@ class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     controller: Controller
-    groups: GroupCoordinator
     producer_ids: ProducerIds
 
     def __init__(
@@ -66,16 +65,6 @@ class Broker:
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: set[asyncio.Task[None]] = set()
-
-    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
-
-        Raises KafkaError or LogDirError with a sentence for people when it cannot.
-        """
-        self._open_directories()
-        metadata = await self._lead_metadata()
-        first_start = self.image.end == 0
-        metadata.replay()
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -86,15 +75,23 @@ class Broker:
             led=self._led,
             lost=self._lost,
         )
+        self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
+
+    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
+
+        Raises KafkaError or LogDirError with a sentence for people when it cannot.
+        """
+        self._open_directories()
+        metadata = await self._lead_metadata()
+        first_start = self.image.end == 0
+        metadata.replay()
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.groups = GroupCoordinator(
-            self.runtime,
-            GroupSettings.of(self.config),
-            lambda: len(self.image.topics[OFFSETS_TOPIC].partitions) if OFFSETS_TOPIC in self.image.topics else 0,
-        )
         self._configure_broker()
+        if not first_start:
+            self._hosting.set_strays_aside()
         self._follow_everything()
-        await self.controller.register_broker(
+        epoch = await self.controller.register_broker(
             RegisterBroker(
                 self.node_id,
                 self.runtime.new_uuid(),
@@ -103,13 +100,18 @@ class Broker:
                 directories=tuple(directory.directory_id for directory in self.directories),
             )
         )
-        if first_start and (orphans := self._hosting.orphans()):
+        if first_start:
+            await self._take_in_orphans()
+        for directory in self.directories:
+            directory.broker_epoch = epoch
+            self._spawn(directory.maintain())
+        self.ready = True
+
+    async def _take_in_orphans(self) -> None:
+        if orphans := self._hosting.orphans():
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt(self.node_id, orphans)
         self._hosting.set_strays_aside()
-        for directory in self.directories:
-            self._spawn(directory.maintain())
-        self.ready = True
 
     async def stop(self) -> None:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
@@ -132,6 +134,10 @@ class Broker:
             await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+
+    def _offsets_partitions(self) -> int:
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return len(topic.partitions) if topic else 0
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(

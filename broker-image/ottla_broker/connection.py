@@ -1,9 +1,9 @@
 """One client's connection: requests in, answers out in the order of the requests.
 
-- Produce requests are pipelined: each is appended when it comes, and its answer may wait for replicas while the next is appended. Of all
-  others one at a time is worked on, as Kafka's clients expect.
-- While the client does not read its answers, nothing more of what it sent is worked on or read (rule 18): what it has not fetched
-  stays on disk.
+- Produce requests are pipelined: each is appended when it comes, and its answer may wait for replicas while the next
+  is appended. Of all others one at a time is worked on, as Kafka's clients expect.
+- While the client does not read its answers, nothing more of what it sent is worked on or read (rule 18): what it
+  has not fetched stays on disk.
 - Whatever is wrong with a request costs the connection and one line in the log.
 """
 
@@ -157,9 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         key, version = header.api_key, header.version
         handler = self._server.hot_handler(key, version)
         if handler is not None:
-            context = Context(
-                self._server.broker, self.peer, version, header.client_id, self._server.authorizer
-            )
+            context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
             reply = handler(context, frame, header, self._server.room())
             if isinstance(reply, Future):
                 self._wait_for(reply, pipelined=key == PRODUCE)

@@ -1,7 +1,8 @@
 """How much memory requests and answers may take, over all connections.
 
-Requests: bytes of large frames, claimed before their buffers are made. Responses: bytes that transports hold because their readers
-are slow. Both are shared by everybody, so both name who waits, in order, and wake them when memory comes back.
+Requests: bytes of large frames, claimed before their buffers are made. Responses: bytes that transports hold because
+their readers are slow. Both are shared by everybody, so both name who waits, in order, and wake them when memory
+comes back.
 """
 
 from collections import deque
@@ -9,7 +10,8 @@ from collections.abc import Callable
 
 
 class Pool:
-    """`limit` bytes. A claim is granted while less than the limit is taken, so what is taken stays below the limit plus one claim."""
+    """`limit` bytes. A claim is granted while less than the limit is taken, so what is taken stays below the limit
+    plus one claim."""
 
     __slots__ = ("_waiting", "limit", "taken")
 

@@ -53,8 +53,8 @@ Reply = Buffers | Future[Buffers] | None
 
 
 class HotHandler(Protocol):
-    """A handler of the hot path, which reads and writes its messages itself and makes no task. It answers a whole response with
-    its size in front, or a future of one; None when the client wants no answer. `room`: bytes that the answer should not exceed, for
-    want of memory. Raises Malformed and HangUp."""
+    """A handler of the hot path, which reads and writes its messages itself and makes no task. It answers a whole
+    response with its size in front, or a future of one; None when the client wants no answer. `room`: bytes that the
+    answer should not exceed, for want of memory. Raises Malformed and HangUp."""
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply: ...

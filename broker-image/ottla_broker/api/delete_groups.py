@@ -25,7 +25,7 @@ async def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> DeleteGro
 
 async def delete(ctx: Context, group: GroupId) -> DeletableGroupResult:
     try:
-        if not ctx.may(Operation.DELETE, Resource.group(group)):
+        if not ctx.may(Operation.delete, Resource.group(group)):
             raise KafkaError(ErrorCode.group_authorization_failed)
         await ctx.broker.groups.delete_group(group)
     except KafkaError as reason:

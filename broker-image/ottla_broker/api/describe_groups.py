@@ -34,7 +34,7 @@ async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> Descr
 def describe(ctx: Context, group_id: GroupId, operations_too: bool) -> DescribedGroup:
     resource = Resource.group(group_id)
     try:
-        if not ctx.may(Operation.DESCRIBE, resource):
+        if not ctx.may(Operation.describe, resource):
             raise KafkaError(ErrorCode.group_authorization_failed)
         group = ctx.broker.groups.describe(group_id)
     except KafkaError as reason:

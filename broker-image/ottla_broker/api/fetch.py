@@ -1,18 +1,18 @@
 """Fetch (1), versions 4–18.
 
-- Answers whole batches as they lie in the log, from the batch that holds the offset; the first batch is answered even above the size limits
-  (rule 11). Limits: per partition, of the request, and `fetch.max.bytes`.
-- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over, and costs nothing meanwhile.
+- Answers whole batches as they lie in the log, from the batch that holds the offset; the first batch is answered
+  even above the size limits (rule 11). Limits: per partition, of the request, and `fetch.max.bytes`.
+- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over, and costs nothing
+  meanwhile.
 - read_committed sees only what lies before the last stable offset, with the list of aborted transactions (rule 7).
-- Sessions (v7, KIP-227) are in `fetch_sessions`. v9 checks leader epochs, v11 could name a nearer replica and never does, v13 names topics by
-  id (rule 13), v16 tells who leads instead.
+- Sessions (v7, KIP-227) are in `fetch_sessions`. v9 checks leader epochs, v11 could name a nearer replica and never
+  does, v13 names topics by id (rule 13), v16 tells who leads instead.
 - Left out: answers to followers (last fetched epoch, fetch from a follower).
 """
 
 import asyncio
 from asyncio import Future
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -117,9 +117,7 @@ class Fetch:
         isolation, replica = self.request.isolation, self.request.replica
         end = partition.readable_end(isolation, replica)
         self.partitions.append(partition)
-        fetched = Fetched(
-            wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start
-        )
+        fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
         if not log.start <= offset <= log.end:
             fetched.error = ErrorCode.offset_out_of_range
         elif offset < end and (left > 0 or first):
@@ -154,14 +152,14 @@ def find(context: Context, wanted: FetchPartition) -> "Partition":
         name, topic_id = partitions.name_of(topic), topic
     else:
         name, topic_id = topic, None
-    if not (context.authorizer.allows_everything or context.may(Operation.READ, Resource.topic(name))):
+    if not (context.authorizer.allows_everything or context.may(Operation.read, Resource.topic(name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     return partitions.leader(name, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
 
 
 class Wait:
-    """A fetch that waits: one timer, and one callback at each of its partitions. Nothing is left of it when it is answered or its
-    connection is gone."""
+    """A fetch that waits: one timer, and one callback at each of its partitions. Nothing is left of it when it is
+    answered or its connection is gone."""
 
     __slots__ = ("_checking", "_fetch", "_loop", "_missing", "_sizes", "_timer", "future")
 

@@ -1,10 +1,10 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches is remembered, so that requests name only what changed and answers
-hold only what is new.
+"""Incremental fetch sessions (KIP-227): what a client fetches is remembered, so that requests name only what changed
+and answers hold only what is new.
 
-A request's (session id, epoch): (0, −1) no session wanted; (0 or id, 0) a new one, in place of the named; (id, n) the next of that
-session; (id, −1) the last. An unknown id or an epoch out of turn is an error, and the client starts anew.
-The cache has a fixed number of slots. A newcomer takes the place of the session that rested longest, if it has rested for two minutes or is
-smaller than the newcomer; else the newcomer is served without a session.
+A request's (session id, epoch): (0, −1) no session wanted; (0 or id, 0) a new one, in place of the named; (id, n)
+the next of that session; (id, −1) the last. An unknown id or an epoch out of turn is an error, and the client starts
+anew. The cache has a fixed number of slots. A newcomer takes the place of the session that rested longest, if it has
+rested for two minutes or is smaller than the newcomer; else the newcomer is served without a session.
 """
 
 from collections import OrderedDict
@@ -81,7 +81,8 @@ class Session:
 
 
 class FetchSessions:
-    """At most `slots` sessions. `now`: seconds; `random_below`: chance, for ids that cannot be guessed from one another."""
+    """At most `slots` sessions. `now`: seconds; `random_below`: chance, for ids that cannot be guessed from one
+    another."""
 
     def __init__(self, slots: Callable[[], int], now: Callable[[], float], random_below: Callable[[int], int]) -> None:
         self._slots = slots

@@ -59,7 +59,7 @@ async def find(ctx: Context, kind: int, key: str) -> Coordinator:
             raise KafkaError(ErrorCode.unsupported_version, NO_TRANSACTIONS)
         if kind != GROUP:
             raise KafkaError(ErrorCode.invalid_request, f"no coordinators of kind {kind} are served")
-        if not ctx.may(Operation.DESCRIBE, Resource.group(key)):
+        if not ctx.may(Operation.describe, Resource.group(key)):
             raise KafkaError(ErrorCode.group_authorization_failed)
         node, host, port = await coordinator_of(ctx, key)
     except KafkaError as reason:

@@ -17,7 +17,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def heartbeat(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    if not ctx.may(Operation.READ, Resource.group(request.group_id)):
+    if not ctx.may(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     try:
         ctx.broker.groups.heartbeat(

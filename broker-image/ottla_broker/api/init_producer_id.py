@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         return answer(ErrorCode.transactional_id_authorization_failed)
-    if not ctx.may(Operation.IDEMPOTENT_WRITE, Resource.cluster()):
+    if not ctx.may(Operation.idempotent_write, Resource.cluster()):
         return answer(ErrorCode.cluster_authorization_failed)
     try:
         return answer(ErrorCode.none, await ctx.broker.producer_ids.next())

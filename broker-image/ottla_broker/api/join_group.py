@@ -30,7 +30,7 @@ SKIPPED_ASSIGNMENTS_SINCE = 9
 
 async def join_group(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
     try:
-        if not ctx.may(Operation.READ, Resource.group(request.group_id)):
+        if not ctx.may(Operation.read, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.group_authorization_failed)
         result = await ctx.broker.groups.join(request.group_id, wish(ctx, request))
     except KafkaError as reason:

@@ -40,7 +40,7 @@ async def many_leave(ctx: Context, request: ManyLeave) -> ManyLeft:
 
 
 async def leave(ctx: Context, group: str, members: Sequence[Leaving]) -> list[ErrorCode]:
-    if not ctx.may(Operation.READ, Resource.group(group)):
+    if not ctx.may(Operation.read, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     return await ctx.broker.groups.leave(group, members)
 

@@ -23,7 +23,7 @@ CLASSIC = "Classic"
 async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
-    sees_all = ctx.may(Operation.DESCRIBE, Resource.cluster())
+    sees_all = ctx.may(Operation.describe, Resource.cluster())
     return ListGroupsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -37,7 +37,7 @@ async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsRes
             for group in ctx.broker.groups.groups()
             if (not states or group.state.lower() in states)
             and (not types or CLASSIC.lower() in types)
-            and (sees_all or ctx.may(Operation.DESCRIBE, Resource.group(group.id)))
+            and (sees_all or ctx.may(Operation.describe, Resource.group(group.id)))
         ),
     )
 

@@ -128,7 +128,7 @@ async def commit(
     expire_ms: int,
 ) -> list[ErrorCode]:
     """One code for each that is wanted, in order."""
-    if not ctx.may(Operation.READ, Resource.group(request.group_id)):
+    if not ctx.may(Operation.read, Resource.group(request.group_id)):
         return [ErrorCode.group_authorization_failed] * len(wanted)
     codes = [check(ctx, one, unknown_topic) for one in wanted]
     now_ms = ctx.broker.runtime.now_ms()
@@ -158,7 +158,7 @@ async def commit(
 def check(ctx: Context, wanted: Wanted, unknown_topic: ErrorCode) -> ErrorCode:
     if wanted.topic is None:
         return unknown_topic
-    if not ctx.may(Operation.READ, Resource.topic(wanted.topic.name)):
+    if not ctx.may(Operation.read, Resource.topic(wanted.topic.name)):
         return ErrorCode.topic_authorization_failed
     if wanted.partition not in wanted.topic.partitions:
         return ErrorCode.unknown_topic_or_partition

@@ -20,7 +20,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    if not ctx.may(Operation.DELETE, Resource.group(request.group_id)):
+    if not ctx.may(Operation.delete, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     codes = {
         (topic.name, p.partition_index): check(ctx, topic.name, p.partition_index)
@@ -48,7 +48,7 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
 
 
 def check(ctx: Context, topic: str, partition: int) -> ErrorCode:
-    if not ctx.may(Operation.READ, Resource.topic(topic)):
+    if not ctx.may(Operation.read, Resource.topic(topic)):
         return ErrorCode.topic_authorization_failed
     found = ctx.broker.image.topics.get(topic)
     if found is None or partition not in found.partitions:

@@ -160,7 +160,7 @@ def group_by_id(ctx: Context, group: GroupById) -> GroupOffsetsById:
 
 
 def check_group(ctx: Context, group: str) -> None:
-    if not ctx.may(Operation.DESCRIBE, Resource.group(group)):
+    if not ctx.may(Operation.describe, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
 
 
@@ -168,7 +168,7 @@ def find(ctx: Context, group: str, wanted: Iterable[tuple[str, Sequence[int]]]) 
     committed = ctx.broker.groups.offsets(group)
     found = []
     for name, partitions in wanted:
-        if not ctx.may(Operation.DESCRIBE, Resource.topic(name)):
+        if not ctx.may(Operation.describe, Resource.topic(name)):
             found.append((name, nothing(partitions, ErrorCode.topic_authorization_failed)))
             continue
         topic, commits = ctx.broker.image.topics.get(name), committed.get(name, {})
@@ -184,7 +184,7 @@ def find_all(ctx: Context, group: str) -> list[tuple[str, Found]]:
     visible = [
         (name, sorted(commits))
         for name, commits in committed.items()
-        if ctx.may(Operation.DESCRIBE, Resource.topic(name))
+        if ctx.may(Operation.describe, Resource.topic(name))
     ]
     return [
         (name, [one for one in partitions if one[1] is not NOTHING]) for name, partitions in find(ctx, group, visible)

@@ -1,8 +1,10 @@
 """Produce (0), versions 0–13.
 
-- Appends each partition's batches in the order in which requests came, without looking into them beyond their headers.
-- acks=1 and 0 answer, or do not, when the leader has them; −1 when the whole ISR has, or says REQUEST_TIMED_OUT after the request's timeout (the
-  records stay). With acks=0 an error closes the connection: there is no answer to put it in.
+- Appends each partition's batches in the order in which requests came, without looking into them beyond their
+  headers.
+- acks=1 and 0 answer, or do not, when the leader has them; −1 when the whole ISR has, or says REQUEST_TIMED_OUT
+  after the request's timeout (the records stay). With acks=0 an error closes the connection: there is no answer to
+  put it in.
 - Versions 0–2 are advertised for librdkafka's sake (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
 - v10 tells who leads instead (KIP-951), v13 names topics by id; transactions come with their coordinator.
 """
@@ -71,9 +73,7 @@ def append(
         wait = partition.acknowledged(appended, acks) if acks == -1 else None
     except KafkaError as reason:
         return denied(index, reason)
-    produced = Produced(
-        index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start
-    )
+    produced = Produced(index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start)
     if wait is not None:
         waiting.append((produced, wait))
     return produced
@@ -85,7 +85,7 @@ def find(context: Context, topic: str | UUID, index: int) -> "Partition":
         name, topic_id = topic, None
     else:
         name, topic_id = partitions.name_of(topic), topic
-    if not (context.authorizer.allows_everything or context.may(Operation.WRITE, Resource.topic(name))):
+    if not (context.authorizer.allows_everything or context.may(Operation.write, Resource.topic(name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     return partitions.leader(name, index, topic_id=topic_id)
 
@@ -98,7 +98,7 @@ def settle(header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: 
     """A future of the answer, when everything that is waited for has come or the time is over."""
     loop = asyncio.get_running_loop()
     answer: Future[Buffers] = loop.create_future()
-    left = {asyncio.ensure_future(wait): produced for produced, wait in waiting}
+    left: dict[Future[None], Produced] = {asyncio.ensure_future(wait): produced for produced, wait in waiting}
 
     def finish() -> None:
         timer.cancel()

@@ -23,7 +23,7 @@ PROTOCOL_NAMED_SINCE = 5
 async def sync_group(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
     if ctx.version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
-    if not ctx.may(Operation.READ, Resource.group(request.group_id)):
+    if not ctx.may(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     result = await ctx.broker.groups.sync(
         request.group_id,

@@ -9,9 +9,6 @@ The settings are declared by theme: identity, network, replication, logs, topics
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
 from ottla_broker.config.addresses import Listener as Listener
-from ottla_broker.config.checks import broker_changes as broker_changes
-from ottla_broker.config.checks import group_changes as group_changes
-from ottla_broker.config.checks import topic_changes as topic_changes
 from ottla_broker.config.config import Config as Config
 from ottla_broker.config.entries import Entry as Entry
 from ottla_broker.config.entries import Source as Source
@@ -23,7 +20,6 @@ from ottla_broker.config.network import *  # noqa: F403
 from ottla_broker.config.problems import SettingError as SettingError
 from ottla_broker.config.replication import *  # noqa: F403
 from ottla_broker.config.setting import BROKER_SETTINGS as BROKER_SETTINGS
-from ottla_broker.config.setting import GROUP_SETTINGS as GROUP_SETTINGS
 from ottla_broker.config.setting import TOPIC_SETTINGS as TOPIC_SETTINGS
 from ottla_broker.config.setting import Scope as Scope
 from ottla_broker.config.setting import Setting as Setting

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ottla_broker.config import groups, identity, network, replication, topics
 from ottla_broker.config.foreign import why_ignored
 from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
-from ottla_broker.config.setting import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Scope, Setting
+from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from ottla_broker.config.static import ALIASES, Static
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def listeners(config: "Config", static: Static) -> list[str]:
     return problems
 
 
-def topic_changes(changes: Mapping[str, str | None], current: Mapping[str, str] = {}) -> None:
-    """Whether a topic may be given these configs (None removes one), over those it has. SettingError says why not."""
+def topic_changes(changes: Mapping[str, str | None], current: Mapping[str, str]) -> list[str]:
+    """What speaks against giving a topic these configs (None removes one), over those it has."""
     problems: list[str] = []
     for name, text in changes.items():
         setting = TOPIC_SETTINGS.get(name)
@@ -95,13 +95,12 @@ def topic_changes(changes: Mapping[str, str | None], current: Mapping[str, str] 
         }
         if len(lags) == 2:
             problems += conflict(lags, topics.TOPIC_MIN_COMPACTION_LAG_MS.name, topics.TOPIC_MAX_COMPACTION_LAG_MS.name)
-    if problems:
-        raise SettingError(problems)
+    return problems
 
 
-def broker_changes(changes: Mapping[str, str | None], *, everywhere: bool) -> None:
-    """Whether these may be changed while brokers run: the default of all (`everywhere`) or one broker's. SettingError says why not."""
-    problems = []
+def broker_changes(changes: Mapping[str, str | None], *, everywhere: bool) -> list[str]:
+    """What speaks against changing these while brokers run: the default of all (`everywhere`) or one broker's."""
+    problems: list[str] = []
     for name, text in changes.items():
         setting = BROKER_SETTINGS.get(ALIASES.get(name, name))
         if setting is None:
@@ -119,20 +118,7 @@ def broker_changes(changes: Mapping[str, str | None], *, everywhere: bool) -> No
             problems.append(f"{name} can only be set for all brokers: use the default (empty) broker name")
         else:
             problems += _problems(setting, text)
-    if problems:
-        raise SettingError(problems)
-
-
-def group_changes(changes: Mapping[str, str | None]) -> None:
-    problems = []
-    for name, text in changes.items():
-        setting = GROUP_SETTINGS.get(name)
-        if setting is None:
-            problems.append(unknown_name(name, GROUP_SETTINGS, "setting of a group"))
-        else:
-            problems += _problems(setting, text)
-    if problems:
-        raise SettingError(problems)
+    return problems
 
 
 def _problems(setting: Setting[object], text: str | None) -> tuple[str, ...]:

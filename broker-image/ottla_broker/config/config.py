@@ -15,7 +15,6 @@ from ottla_broker.config.entries import Entry, Source, Synonym, entry
 from ottla_broker.config.problems import SettingError, parse_value
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
-    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     Scope,
     Setting,
@@ -219,6 +218,16 @@ class Config:
             follower_replication_throttled_replicas=of(topics.TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS),
         )
 
+    # Checks of changes that a client wants
+
+    def check_topic(self, changes: Mapping[str, str | None], current: Mapping[str, str] | None = None) -> None:
+        """Whether a topic may have these configs (None removes one) over its current ones. INVALID_CONFIG says why not."""
+        _refuse(checks.topic_changes(changes, current or {}))
+
+    def check_broker(self, changes: Mapping[str, str | None], *, everywhere: bool) -> None:
+        """Whether these may change while brokers run, for all of them (`everywhere`) or for one. INVALID_CONFIG says why not."""
+        _refuse(checks.broker_changes(changes, everywhere=everywhere))
+
     # What DescribeConfigs shows
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[Entry]:
@@ -227,9 +236,6 @@ class Config:
             self._entry(setting, overrides, Source.DYNAMIC_TOPIC_CONFIG)
             for _, setting in sorted(TOPIC_SETTINGS.items())
         ]
-
-    def describe_group(self, overrides: Mapping[str, str]) -> list[Entry]:
-        return [self._entry(setting, overrides, Source.GROUP_CONFIG) for _, setting in sorted(GROUP_SETTINGS.items())]
 
     def describe_broker(self) -> list[Entry]:
         """All settings of this broker in the order of their names."""
@@ -277,6 +283,13 @@ class Config:
         if setting.default is not None and setting.default != ():
             places.append(Synonym(setting.name, setting.default_text, Source.DEFAULT_CONFIG))
         return places
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        from ottla_broker.wire.errors import ErrorCode, KafkaError  # the protocol's errors: not for a light import
+
+        raise KafkaError(ErrorCode.invalid_config, "; ".join(problems))
 
 
 def _times(value: object, factor: int) -> int:

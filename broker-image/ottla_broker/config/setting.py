@@ -23,7 +23,6 @@ class Scope(Enum):
     CLUSTER = "while running, per broker or for all"
     CLUSTER_ONLY = "while running, for all brokers"
     TOPIC = "while running, per topic"
-    GROUP = "while running, per group"
 
 
 class Setting(Generic[T_co]):
@@ -89,7 +88,6 @@ class Default(NamedTuple):
 
 BROKER_SETTINGS: dict[str, Setting[object]] = {}
 TOPIC_SETTINGS: dict[str, Setting[object]] = {}
-GROUP_SETTINGS: dict[str, Setting[object]] = {}
 
 
 class Theme(NamedTuple):
@@ -146,13 +144,6 @@ class Theme(NamedTuple):
             from_broker=_defaults(from_broker),
         )
         TOPIC_SETTINGS[name] = made
-        return made
-
-    def group(self, name: str, kind: Kind[T], default: T, doc: str, *from_broker: Setting[object]) -> Setting[T]:
-        made = Setting(
-            name, kind, default, doc, scope=Scope.GROUP, theme=self.title, from_broker=_defaults(from_broker)
-        )
-        GROUP_SETTINGS[name] = made
         return made
 
 

@@ -272,14 +272,15 @@ class PartitionLog:
         largest = batches[-1][1]
         end = (largest[0] if first is None else first) + largest[6] + 1
         try:
-            if segment.must_roll(
+            full = segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)
+            if full or segment.must_roll(
                 size,
                 end - 1,
                 largest[8],
                 now_ms=now_ms,
                 segment_bytes=config.segment_bytes,
                 segment_ms=config.segment_ms,
-            ) or (segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)):
+            ):
                 # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
                 segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
             arena = self._tail.room(size, self.end)
@@ -369,7 +370,7 @@ class PartitionLog:
             if segment.base >= up_to:
                 break
             try:
-                data = segment.read(offset, max_bytes, up_to, at_least_one)
+                data = self._read_segment(segment, offset, max_bytes, up_to, at_least_one)
             except CorruptSegment as error:
                 raise self.corrupt(error, offset) from error
             except OSError as error:
@@ -377,6 +378,16 @@ class PartitionLog:
             if data is not None:
                 return data
         return b""
+
+    def _read_segment(
+        self, segment: Segment, offset: int, max_bytes: int, up_to: int, at_least_one: bool
+    ) -> Buffer | None:
+        try:
+            return segment.read(offset, max_bytes, up_to, at_least_one)
+        except CorruptSegment as error:
+            log.warning("%s; its indexes are built anew, to see whether the fault is theirs", error)
+            segment.reindex(self.config.index_interval_bytes)
+            return segment.read(offset, max_bytes, up_to, at_least_one)
 
     def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that have records in [from_offset, to_offset), for read_committed readers."""
@@ -429,14 +440,19 @@ class PartitionLog:
         """Whether flush.messages wants an fsync before the next acknowledgement."""
         return self.end - self.flush.flushed >= self.config.flush_messages
 
+    def seal(self) -> None:
+        """Completes the active segment's indexes, as before a stop. KafkaError: KAFKA_STORAGE_ERROR."""
+        try:
+            self.segments.active.seal()
+        except OSError as error:
+            raise self.io_failed("write of an index", self.segments.active.path, error) from error
+
     def close(self) -> None:
-        """Writes what is only in memory (indexes) and gives up files. fsync first (`flush.now`) for a clean shutdown."""
+        """Writes what is only in memory (indexes) and gives up files. `flush.checkpoint` first for a clean stop."""
         self.forget_tail()
         try:
             if self.failed is None:
-                self.segments.active.seal()
-        except OSError as error:
-            raise self.io_failed("close", self.segments.active.path, error) from error
+                self.seal()
         finally:
             for segment in self.segments:
                 segment.unload()

@@ -4,6 +4,7 @@ The first two drop whole segments from the front, never above the high watermark
 it follow. Files are renamed to `.deleted` and unlinked after `file.delete.delay.ms`, so that a reader under way finishes.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ottla_broker.log import names
@@ -64,7 +65,7 @@ def _deletable(log: "PartitionLog") -> "list[Segment]":
 
 def _below_start(log: "PartitionLog") -> "list[Segment]":
     segments = list(log.segments)
-    return [old for old, new in zip(segments, segments[1:], strict=False) if new.base <= log.start]
+    return [old for old, new in pairwise(segments) if new.base <= log.start]
 
 
 def _too_old(log: "PartitionLog", now_ms: int) -> "list[Segment]":

@@ -19,6 +19,7 @@ _FRONT: Final = Struct(">qi")  # base offset, batch length
 _DELTA: Final = Struct(">i")
 _DELTA_AT: Final = CRC_START + 2
 _SMALLEST_LENGTH: Final = HEADER_SIZE - LENGTH_END
+_FIRST_CHUNK: Final = 8 << 10
 _SCAN_CHUNK: Final = 1 << 20
 
 
@@ -107,14 +108,15 @@ class Segment:
             return last_offset - self.base > MAX_INT32
         if self.size + size > segment_bytes or last_offset - self.base > MAX_INT32:
             return True
-        first = self.first_timestamp
-        if first is None:
-            first = self.first_timestamp = self._read_first_timestamp()
+        first = self.first_batch_timestamp()
         waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.created_ms
         return waited > segment_ms - self.jitter_ms
 
-    def _read_first_timestamp(self) -> int:
-        return parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, which stands for the segment's age. The segment must not be empty."""
+        if self.first_timestamp is None:
+            self.first_timestamp = parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+        return self.first_timestamp
 
     def indexes_full(self, index_bytes: int) -> bool:
         return (len(self.offsets) + 1) * OFFSET_ENTRY > index_bytes or (len(self.times) + 2) * TIME_ENTRY > index_bytes
@@ -161,13 +163,26 @@ class Segment:
 
     def reset_indexes(self) -> None:
         """Empties the indexes, before they are built anew from the batches."""
+        self.reset_offset_indexes()
+        self.transactions.clear()
+
+    def reset_offset_indexes(self) -> None:
         for index in (self.offsets, self.times):
             index.unload()
             self._files.create(index.path).truncate(0)
-        self.transactions.clear()
         self.unindexed = 0
         self.first_timestamp = None
         self._largest = TimestampOffset(-1, self.base)
+
+    def reindex(self, interval: int) -> None:
+        """Builds the offset and time indexes anew from the batches' headers. Raises CorruptSegment when it is not the indexes that are
+        wrong."""
+        size = self.size
+        headers = list(self.headers())
+        self.reset_offset_indexes()
+        for position, header in headers:
+            self.added(position, header.size, header.last_offset, header.max_timestamp, interval)
+        assert self.size == size
 
     def truncate_to(self, offset: int) -> int:
         """Cuts off the batch that holds `offset`, and all after it. Returns the offset where the log now ends: `offset`, or the first one
@@ -200,20 +215,21 @@ class Segment:
                 return found
         return None
 
-    def batches(self, position: int, chunk: int = 0) -> Iterator[Found]:
-        """Batches from `position` on, by the few bytes that say where they end. Raises CorruptSegment."""
-        for position, data, at, size in self._walk(position, chunk or 8192):
+    def batches(self, start: int) -> Iterator[Found]:
+        """Batches from position `start` on, by the few bytes that say where they end. Raises CorruptSegment."""
+        for position, data, at, size in self._walk(start):
             base, _ = _FRONT.unpack_from(data, at)
             yield Found(position, size, base, base + _DELTA.unpack_from(data, at + _DELTA_AT)[0])
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` on. Raises CorruptSegment."""
-        for position, data, at, _ in self._walk(position, 8192):
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from position `start` on. Raises CorruptSegment."""
+        for position, data, at, _ in self._walk(start):
             yield position, parse_header(data, at)
 
-    def _walk(self, position: int, chunk: int) -> Iterator[tuple[int, bytes, int, int]]:
-        """(position, data, index of the header in data, size of the batch), reading headers only when batches are large."""
-        data, start = b"", position
+    def _walk(self, position: int) -> Iterator[tuple[int, bytes, int, int]]:
+        """(position, data, index of the header in data, size of the batch). Reads much at once where batches are small and a
+        header at a time where they are large."""
+        data, start, chunk = b"", position, _FIRST_CHUNK
         file, end = self.file, self.size
         while position < end:
             at = position - start
@@ -223,13 +239,14 @@ class Segment:
                     raise CorruptSegment(
                         self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
                     )
+                size = _FRONT.unpack_from(data)[1] + LENGTH_END
+                chunk = min(chunk * 2, _SCAN_CHUNK) if size < _FIRST_CHUNK else HEADER_SIZE
             length = _FRONT.unpack_from(data, at)[1]
             size = length + LENGTH_END
             if length < _SMALLEST_LENGTH or position + size > end:
                 raise CorruptSegment(self.path, position, f"batch length {length}, {end - position} bytes are left")
             yield position, data, at, size
             position += size
-            chunk = min(chunk * 2, _SCAN_CHUNK) if size < chunk else chunk
 
     def whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
         """(position, bytes, header) of the batches from `position` to `end`, with their records. Raises CorruptSegment."""
@@ -283,11 +300,19 @@ class Segment:
             at += length + LENGTH_END
         return stop + at
 
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`, by the index."""
+        return self.size - self.offsets.floor(offset)
+
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
-        last = self.offsets.last()
+        entry = self.offsets.last()
+        if entry is not None and not 0 <= entry[1] < self.size:
+            raise CorruptSegment(self.offsets.path, entry[1], f"no position in a log of {self.size} bytes")
         end = self.base
-        for found in self.batches(last[1] if last else 0):
+        for found in self.batches(entry[1] if entry else 0):
+            if entry is not None and found.position == entry[1] and found.last_offset != entry[0]:
+                raise CorruptSegment(self.offsets.path, entry[1], f"{entry[0]} is not the last offset of a batch")
             end = found.last_offset + 1
         return end
 

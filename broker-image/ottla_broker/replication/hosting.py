@@ -49,9 +49,8 @@ class Hosting:
         for topic in changes.removed:
             self._remove(topic)
         for name, partition in sorted(changes.partitions):
-            topic = self._image.topics.get(name)
-            if topic is not None:
-                self._host(topic, topic.partitions[partition])
+            if (known := self._image.topics.get(name)) is not None:
+                self._host(known, known.partitions[partition])
         for resource_type, name in changes.configs:
             if resource_type == TOPIC_RESOURCE:
                 self.reconfigure([name])
@@ -116,11 +115,8 @@ class Hosting:
     def _open(self, topic: TopicImage, partition: int) -> PartitionLog:
         config = self._log_config_of(self._image.topic_config(topic.name))
         for directory in self._directories:
-            if (log := directory.logs.get((topic.name, partition))) is not None:
-                log.set_config(config)
-                if log.topic_id is None:
-                    log.set_topic_id(topic.id)
-                return log
+            if (topic.name, partition) in directory.logs:
+                return directory.create(topic.name, partition, topic.id, config)
         roomiest = min((d for d in self._directories if d.failed is None), key=lambda d: len(d.logs), default=None)
         if roomiest is None:
             raise KafkaError(ErrorCode.kafka_storage_error, "every log directory has failed")

@@ -12,29 +12,29 @@ from ottla_broker.security.principal import Principal
 
 
 class Operation(IntEnum):
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
+    all = 2
+    read = 3
+    write = 4
+    create = 5
+    delete = 6
+    alter = 7
+    describe = 8
+    cluster_action = 9
+    describe_configs = 10
+    alter_configs = 11
+    idempotent_write = 12
+    create_tokens = 13
+    describe_tokens = 14
+    two_phase_commit = 15
 
 
 class ResourceType(IntEnum):
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
+    topic = 2
+    group = 3
+    cluster = 4
+    transactional_id = 5
+    delegation_token = 6
+    user = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +44,55 @@ class Resource:
 
     @classmethod
     def topic(cls, name: str) -> "Resource":
-        return cls(ResourceType.TOPIC, name)
+        return cls(ResourceType.topic, name)
 
     @classmethod
     def group(cls, name: str) -> "Resource":
-        return cls(ResourceType.GROUP, name)
+        return cls(ResourceType.group, name)
 
     @classmethod
     def transactional_id(cls, name: str) -> "Resource":
-        return cls(ResourceType.TRANSACTIONAL_ID, name)
+        return cls(ResourceType.transactional_id, name)
 
     @classmethod
     def cluster(cls) -> "Resource":
         return CLUSTER
 
 
-CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")  # Kafka's name of the one cluster resource
+CLUSTER: Final = Resource(ResourceType.cluster, "kafka-cluster")  # Kafka's name of the one cluster resource
 
 # What can be asked for a resource of each kind; the bits of "authorized operations" in Metadata and the Describe
 # APIs.
 OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+    ResourceType.topic: (
+        Operation.read,
+        Operation.write,
+        Operation.create,
+        Operation.delete,
+        Operation.alter,
+        Operation.describe,
+        Operation.describe_configs,
+        Operation.alter_configs,
     ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+    ResourceType.group: (
+        Operation.read,
+        Operation.delete,
+        Operation.describe,
+        Operation.describe_configs,
+        Operation.alter_configs,
     ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+    ResourceType.cluster: (
+        Operation.create,
+        Operation.alter,
+        Operation.describe,
+        Operation.cluster_action,
+        Operation.describe_configs,
+        Operation.alter_configs,
+        Operation.idempotent_write,
     ),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    ResourceType.transactional_id: (Operation.write, Operation.describe, Operation.two_phase_commit),
+    ResourceType.delegation_token: (Operation.describe,),
+    ResourceType.user: (Operation.create_tokens, Operation.describe_tokens),
 }
 
 

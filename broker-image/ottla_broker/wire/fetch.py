@@ -1,11 +1,12 @@
 """Fetch (1), read and written by hand: records go out as the buffers they were read into.
 
-Request: replica id i32 (to v14) · max wait i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32 and epoch i32 (v7+) · topics
-[name, or id from v13 · partitions [index i32 · leader epoch i32 (v9+) · fetch offset i64 · last fetched epoch i32 (v12+) · log start i64 (v5+) ·
-max bytes i32]] · forgotten topics (v7+) · rack (v11+); tag 1: replica id and epoch (v15+).
-Response: throttle time i32 · error i16 and session id i32 (v7+) · topics [name or id · partitions [index i32 · error i16 · high watermark i64 ·
-last stable offset i64 · log start i64 (v5+) · aborted transactions · preferred replica i32 (v11+) · records]]. Flexible from v12. Checked
-against kio's codec for every version.
+Request: replica id i32 (to v14) · max wait i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32 and
+epoch i32 (v7+) · topics [name, or id from v13 · partitions [index i32 · leader epoch i32 (v9+) · fetch offset i64 ·
+last fetched epoch i32 (v12+) · log start i64 (v5+) · max bytes i32]] · forgotten topics (v7+) · rack (v11+); tag 1:
+replica id and epoch (v15+). Response: throttle time i32 · error i16 and session id i32 (v7+) · topics [name or id ·
+partitions [index i32 · error i16 · high watermark i64 · last stable offset i64 · log start i64 (v5+) · aborted
+transactions · preferred replica i32 (v11+) · records]]. Flexible from v12. Checked against kio's codec for every
+version.
 """
 
 import struct
@@ -76,7 +77,8 @@ class Fetched:
     leader: tuple[int, int] | None = None  # the leader's id and epoch, for a client that came to the wrong broker
 
 
-# Layouts of a partition's fixed fields: (epoch, offset, last fetched epoch, log start, max bytes), as far as a version has them.
+# Layouts of a partition's fixed fields: (epoch, offset, last fetched epoch, log start, max bytes), as far as a
+# version has them.
 _PARTITION_V4 = struct.Struct(">iqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
@@ -214,7 +216,8 @@ def write_fetch(
     error: ErrorCode = ErrorCode.none,
     session_id: int = 0,
 ) -> list[Buffer]:
-    """A whole response as the buffers to write in order, with its size in front. Records are not copied unless they are few."""
+    """A whole response as the buffers to write in order, with its size in front. Records are not copied unless they
+    are few."""
     flexible = version >= FLEXIBLE
     pieces = _Pieces()
     out = pieces.last

@@ -1,8 +1,8 @@
 """Frames: messages with their size in front, cut out of a stream of bytes. Knows nothing of what is in them.
 
-Small frames are read through a scratch buffer that all connections share (a connection that waits for bytes holds none), and copied out.
-A large frame gets a buffer of its own, into which the socket then writes directly. Its memory is asked for before it is
-taken: `claim` may say no, and the connection stops reading until it says yes.
+Small frames are read through a scratch buffer that all connections share (a connection that waits for bytes holds
+none), and copied out. A large frame gets a buffer of its own, into which the socket then writes directly. Its memory
+is asked for before it is taken: `claim` may say no, and the connection stops reading until it says yes.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,14 @@ from ottla_broker.wire.reading import Malformed
 
 SCRATCH_BYTES: Final = 128 * 1024
 SMALL: Final = SCRATCH_BYTES - 4  # frames of at most this many bytes are not claimed for
-_OWN_BUFFER_FROM: Final = 16 * 1024  # bytes already there; from here on copying them about again costs more than a buffer
+_OWN_BUFFER_FROM: Final = (
+    16 * 1024
+)  # bytes already there; from here on copying them about again costs more than a buffer
 
 
 class FrameReader:
-    """The receiving half of one connection. `scratch` is shared by readers of one thread: what `buffer` gives must be filled and
-    handed to `received` before another reader is asked."""
+    """The receiving half of one connection. `scratch` is shared by readers of one thread: what `buffer` gives must
+    be filled and handed to `received` before another reader is asked."""
 
     __slots__ = ("_claim", "_frame", "_have", "_max_bytes", "_rest", "_scratch", "stalled")
 
@@ -40,8 +42,9 @@ class FrameReader:
         return self._scratch
 
     def received(self, count: int) -> list[bytearray]:
-        """Whole frames (without their sizes), after `count` bytes were put into `buffer`. Malformed when a size is negative or above
-        the limit. When memory was refused, `stalled` is set: read no more, and call `resume` when there may be some."""
+        """Whole frames (without their sizes), after `count` bytes were put into `buffer`. Malformed when a size is
+        negative or above the limit. When memory was refused, `stalled` is set: read no more, and call `resume` when
+        there may be some."""
         if self._frame is not None:
             self._have += count
             if self._have < len(self._frame):

@@ -1,8 +1,9 @@
 """Produce (0), read and written by hand: it is the hottest request, and its records are passed on unread.
 
-Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions [index i32 · records bytes]].
-Response: topics [name or id · partitions [index i32 · error i16 · base offset i64 · log append time i64 (v2+) · log start i64 (v5+) ·
-record errors [] and message (v8+)]] · throttle time i32 (v1+). Flexible from v9. Checked against kio's codec for every version it has.
+Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions [index i32 ·
+records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 · base offset i64 · log append time
+i64 (v2+) · log start i64 (v5+) · record errors [] and message (v8+)]] · throttle time i32 (v1+). Flexible from v9.
+Checked against kio's codec for every version it has.
 """
 
 import struct
@@ -28,7 +29,8 @@ _HEAD = struct.Struct(">ii")
 
 @dataclass(slots=True)
 class ProduceRequest:
-    """`topics`: by name, or by id from version 13; of each the partitions with their records, as views into the frame."""
+    """`topics`: by name, or by id from version 13; of each the partitions with their records, as views into the
+    frame."""
 
     transactional_id: str | None
     acks: int
@@ -84,7 +86,9 @@ def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def write_produce(version: int, correlation_id: int, topics: Sequence[tuple[str | UUID, Sequence[Produced]]]) -> bytearray:
+def write_produce(
+    version: int, correlation_id: int, topics: Sequence[tuple[str | UUID, Sequence[Produced]]]
+) -> bytearray:
     """A whole response, with its size in front."""
     out = bytearray(8)
     flexible = version >= FLEXIBLE

@@ -12,7 +12,6 @@ from ottla_broker.wire.codec import (
     read_front,
     read_response,
     request_class,
-    response_class,
     write_request,
     write_response,
 )
@@ -47,9 +46,10 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
     found = read_produce(frame, read_front(frame))
     assert (found.transactional_id, found.acks) == (sent.transactional_id, sent.acks)
     assert datetime.timedelta(milliseconds=found.timeout_ms) == sent.timeout
-    assert [(topic, [(index, None if records is None else bytes(records)) for index, records in partitions]) for topic, partitions in found.topics] == [
-        (topic_of(topic, version), [(p.index, p.records) for p in topic.partition_data]) for topic in sent.topic_data
-    ]
+    assert [
+        (topic, [(index, None if records is None else bytes(records)) for index, records in partitions])
+        for topic, partitions in found.topics
+    ] == [(topic_of(topic, version), [(p.index, p.records) for p in topic.partition_data]) for topic in sent.topic_data]
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -57,14 +57,20 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
 @some
 def test_produce_responses(version: int, data: st.DataObject) -> None:
     made = st.builds(Produced, int32, codes, int64, st.integers(-1, 1 << 40), int64, st.none() | st.text(max_size=9))
-    topics = data.draw(st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3))
+    topics: Any = data.draw(
+        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
+    )
     answer = write_produce(version, 5, topics)
     found = read_response(bytes(answer[4:]), 0, version)
     assert write_response(0, version, 5, found) == answer
     assert [topic_of(topic, version) for topic in found.responses] == [topic for topic, _ in topics]
     for topic, (_, sent) in zip(found.responses, topics, strict=True):
         for partition, expected in zip(topic.partition_responses, sent, strict=True):
-            assert (partition.index, partition.error_code, partition.base_offset) == (expected.partition, expected.error, expected.base_offset)
+            assert (partition.index, partition.error_code, partition.base_offset) == (
+                expected.partition,
+                expected.error,
+                expected.base_offset,
+            )
             if version >= 5:
                 assert partition.log_start_offset == expected.log_start
             if version >= 8:
@@ -82,15 +88,23 @@ def test_fetch_requests(version: int, data: st.DataObject) -> None:
     assert datetime.timedelta(milliseconds=found.max_wait_ms) == sent.max_wait
     assert (found.min_bytes, found.max_bytes, found.isolation) == (sent.min_bytes, sent.max_bytes, sent.isolation_level)
     assert [(p.topic, p.partition, p.offset, p.max_bytes) for p in found.partitions] == [
-        (topic_of(topic, version), p.partition, p.fetch_offset, p.partition_max_bytes) for topic in sent.topics for p in topic.partitions
+        (topic_of(topic, version), p.partition, p.fetch_offset, p.partition_max_bytes)
+        for topic in sent.topics
+        for p in topic.partitions
     ]
     if version >= 9:
-        assert [p.leader_epoch for p in found.partitions] == [p.current_leader_epoch for t in sent.topics for p in t.partitions]
+        assert [p.leader_epoch for p in found.partitions] == [
+            p.current_leader_epoch for t in sent.topics for p in t.partitions
+        ]
     if version >= 12:
-        assert [p.last_fetched_epoch for p in found.partitions] == [p.last_fetched_epoch for t in sent.topics for p in t.partitions]
+        assert [p.last_fetched_epoch for p in found.partitions] == [
+            p.last_fetched_epoch for t in sent.topics for p in t.partitions
+        ]
     if version >= 7:
         assert (found.session_id, found.session_epoch) == (sent.session_id, sent.session_epoch)
-        assert found.forgotten == [(topic_of(topic, version), p) for topic in sent.forgotten_topics_data for p in topic.partitions]
+        assert found.forgotten == [
+            (topic_of(topic, version), p) for topic in sent.forgotten_topics_data for p in topic.partitions
+        ]
 
 
 @pytest.mark.parametrize("version", range(4, 19))
@@ -101,7 +115,9 @@ def test_fetch_responses(version: int, data: st.DataObject) -> None:
     leader = st.none() | st.tuples(st.integers(0, 1 << 30), int32)
     records = st.binary(max_size=100) | st.integers(4000, 9000).map(bytes)
     made = st.builds(Fetched, int32, codes, int64, int64, int64, records, aborted, leader)
-    topics = data.draw(st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3))
+    topics: Any = data.draw(
+        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
+    )
     code, session = data.draw(codes), data.draw(int32)
     answer = b"".join(write_fetch(version, 5, topics, error=code, session_id=session))
     assert int.from_bytes(answer[:4]) == len(answer) - 4
@@ -114,14 +130,22 @@ def test_fetch_responses(version: int, data: st.DataObject) -> None:
         for partition, expected in zip(topic.partitions, sent, strict=True):
             assert partition.records == expected.records
             assert (partition.partition_index, partition.error_code) == (expected.partition, expected.error)
-            assert (partition.high_watermark, partition.last_stable_offset) == (expected.high_watermark, expected.last_stable_offset)
-            seen = None if partition.aborted_transactions is None else [(a.producer_id, a.first_offset) for a in partition.aborted_transactions]
+            assert (partition.high_watermark, partition.last_stable_offset) == (
+                expected.high_watermark,
+                expected.last_stable_offset,
+            )
+            seen = (
+                None
+                if partition.aborted_transactions is None
+                else [(a.producer_id, a.first_offset) for a in partition.aborted_transactions]
+            )
             assert seen == expected.aborted
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_rule_16_old_produce_requests_can_be_read_and_answered(version: int) -> None:
-    """kio has no classes below 3: a request with one topic, one partition and three bytes, and the layout of its answer."""
+    """kio has no classes below 3: a request with one topic, one partition and three bytes, and the layout of its
+    answer."""
     body = b"\xff\xff" + (1000).to_bytes(4) + b"\0\0\0\x01\0\x01t" + b"\0\0\0\x01" + b"\0\0\0\x07" + b"\0\0\0\x03abc"
     frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05" + b"\0\x02me" + body)
     found = read_produce(frame, read_front(frame))
