@@ -208,7 +208,7 @@ class Broker:
 
     def _led(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
-            self.groups.load(partition.partition, PartitionJournal(partition))
+            self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
 
     def _lost(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
