@@ -180,7 +180,7 @@ def test_brokers_have_their_own_value_over_the_default_of_all(tmp_path: Path) ->
             await incrementally(on, BROKER, "1", (key, SET, "5"))
             assert on.config(MAX_CONNECTIONS) == 5
             (config,) = (await described(on, BROKER, "1", key)).configs
-            assert [(synonym.source, synonym.value) for synonym in config.synonyms] == [
+            assert [(Source(synonym.source), synonym.value) for synonym in config.synonyms] == [
                 (Source.DYNAMIC_BROKER_CONFIG, "5"),
                 (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, "4"),
                 (Source.STATIC_BROKER_CONFIG, "3"),
