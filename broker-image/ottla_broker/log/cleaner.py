@@ -247,7 +247,10 @@ def groups_of(chosen: Job, end: int) -> list[list[Source]]:
     """The sources below `end`, in groups of which each becomes one segment."""
     of_base = {source.base: source for source in chosen.sources}
     wanted = [fact for fact in facts_of_sources(chosen) if fact.base < end]
-    return [[of_base[fact.base] for fact in group] for group in grouped(wanted, chosen.config, chosen.bounds[len(wanted) - 1])]
+    return [
+        [of_base[fact.base] for fact in group]
+        for group in grouped(wanted, chosen.config, chosen.bounds[len(wanted) - 1])
+    ]
 
 
 def facts_of_sources(chosen: Job) -> list[SegmentFacts]:
