@@ -42,7 +42,7 @@ class Space(NamedTuple):
 
 
 async def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    if not ctx.may(Operation.DESCRIBE, CLUSTER):
+    if not ctx.may(Operation.describe, CLUSTER):
         return DescribeLogDirsResponse(
             throttle_time=NO_THROTTLE, error_code=ErrorCode.cluster_authorization_failed, results=()
         )

@@ -108,14 +108,15 @@ class Segment:
             return last_offset - self.base > MAX_INT32
         if self.size + size > segment_bytes or last_offset - self.base > MAX_INT32:
             return True
-        first = self.first_timestamp
-        if first is None:
-            first = self.first_timestamp = self._read_first_timestamp()
+        first = self.first_batch_timestamp()
         waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.created_ms
         return waited > segment_ms - self.jitter_ms
 
-    def _read_first_timestamp(self) -> int:
-        return parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, which stands for the segment's age. The segment must not be empty."""
+        if self.first_timestamp is None:
+            self.first_timestamp = parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+        return self.first_timestamp
 
     def indexes_full(self, index_bytes: int) -> bool:
         return (len(self.offsets) + 1) * OFFSET_ENTRY > index_bytes or (len(self.times) + 2) * TIME_ENTRY > index_bytes
