@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.epochs import LeaderEpochs
 

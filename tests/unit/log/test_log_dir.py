@@ -9,12 +9,12 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir, LogDirError
 from ottla_broker.log.maintenance import Intervals, Maintenance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
 from tests.unit.log.making import NOW, TOPIC_ID, Clock, FailingDisk, batch, lead, offsets, runtime
 
 

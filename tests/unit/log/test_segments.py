@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+
 from ottla_broker.log.config import MAX_INT32, LogConfig
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.time_index import TimestampOffset
-
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.recovery import Known
 from ottla_broker.log.retention import remove_retired
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead, offsets
 
 
