@@ -8,22 +8,25 @@ import argparse
 import asyncio
 import logging
 import signal
-import socket
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import Config, SettingError
+from ottla_broker.config import HTTP_LISTENER, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import Register
 from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
-from ottla_broker.server import Limits, Server
+from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla_broker.http.server import HttpServer
 
 CANNOT_START = 2
 
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
         uvloop.run(serve(config, started))
-    except (StartError, SettingError, KafkaError, LogDirError) as reason:
+    except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
         for line in str(reason).splitlines():
             print(f"ottla broker: {line}", file=sys.stderr)
         return CANNOT_START
@@ -64,53 +67,40 @@ async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
     runtime = Runtime()
     broker = Broker(config, register_of(config, runtime), runtime=runtime)
-    server = Server(broker, limits_of(config))
+    server = Server(broker)
+    http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     try:
-        bound = await bind(server, config)
-        await broker.start(endpoints(config, bound))
+        reached = server.bind()
+        http = await serve_http(broker, server)
+        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
         await server.serve()
-        addresses = ", ".join(map(str, bound))
+        addresses = ", ".join(map(str, server.listening))
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
     finally:
         await server.close()
         await broker.stop()
+        if http is not None:
+            await http.close()
 
 
-async def bind(server: Server, config: Config) -> list[Listener]:
-    """The listeners as they are bound: with the ports that the system chose."""
-    bound = []
-    for wanted in config.listeners:
-        try:
-            port = await server.bind(wanted.host, wanted.port, wanted.name, config(SOCKET_LISTEN_BACKLOG_SIZE))
-        except OSError as error:
-            raise StartError(f"listeners: {wanted} cannot be bound: {error.strerror or error}") from error
-        bound.append(Listener(wanted.name, wanted.host, port))
-    return bound
+async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
+    """Health and metrics, where `http.listener` wants them: from before the broker is up, so that its start can be watched."""
+    address = broker.config(HTTP_LISTENER)
+    if address is None:
+        return None
+    from ottla_broker.http.server import HttpServer  # aiohttp would be most of a broker's start
 
-
-def endpoints(config: Config, bound: Sequence[Listener]) -> dict[str, Endpoint]:
-    """What clients are told: the advertised listeners, their gaps filled with what was bound and with this machine's name."""
-    ports = {listener.name: listener.port for listener in bound}
-    return {
-        told.name: Endpoint(told.host or socket.getfqdn(), told.port or ports[told.name], config.protocol(told.name))
-        for told in config.advertised_listeners
-    }
-
-
-def limits_of(config: Config) -> Limits:
-    return Limits(
-        request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
-        requests_bytes=config(QUEUED_MAX_REQUEST_BYTES),
-        queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
-        idle_s=config(CONNECTIONS_MAX_IDLE_MS) / 1000,
-        connections=config(MAX_CONNECTIONS),
-        connections_per_ip=config(MAX_CONNECTIONS_PER_IP),
-    )
+    http = HttpServer(broker, server)
+    try:
+        await http.start(address)
+    except OSError as error:
+        raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
+    return http
 
 
 def register_of(config: Config, runtime: Runtime) -> Register:

@@ -13,25 +13,24 @@ from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
-    GROUP_INITIAL_REBALANCE_DELAY_MS,
-    GROUP_MAX_SESSION_TIMEOUT_MS,
-    GROUP_MAX_SIZE,
-    GROUP_MIN_SESSION_TIMEOUT_MS,
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
     NUM_PARTITIONS,
-    OFFSET_METADATA_MAX_BYTES,
-    OFFSETS_COMMIT_TIMEOUT_MS,
-    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
-    OFFSETS_RETENTION_MINUTES,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    PRODUCER_ID_EXPIRATION_MS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     Config,
 )
-from ottla_broker.coordination.coordinator import GroupCoordinator
+from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
+from ottla_broker.log.maintenance import Intervals
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.leadership import take_lead
@@ -49,7 +48,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
 
 
@@ -57,7 +55,6 @@ class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     controller: Controller
-    groups: GroupCoordinator
     producer_ids: ProducerIds
 
     def __init__(
@@ -74,16 +71,6 @@ class Broker:
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: set[asyncio.Task[None]] = set()
-
-    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
-
-        Raises KafkaError or LogDirError with a sentence for people when it cannot.
-        """
-        self._open_directories()
-        metadata = await self._lead_metadata()
-        first_start = self.image.end == 0
-        metadata.replay()
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -94,8 +81,18 @@ class Broker:
             led=self._led,
             lost=self._lost,
         )
+        self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
+
+    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
+
+        Raises KafkaError or LogDirError with a sentence for people when it cannot.
+        """
+        self._open_directories()
+        metadata = await self._lead_metadata()
+        first_start = self.image.end == 0
+        metadata.replay()
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
-        self.groups = GroupCoordinator(self.runtime, self._group_settings(), self._offsets_partitions)
         self._configure_broker()
         if not first_start:
             self._hosting.set_strays_aside()
@@ -113,7 +110,7 @@ class Broker:
             await self._take_in_orphans()
         for directory in self.directories:
             directory.broker_epoch = epoch
-            self._spawn(directory.maintain())
+            self._spawn(directory.maintain(self._intervals()))
         self.ready = True
 
     async def _take_in_orphans(self) -> None:
@@ -144,21 +141,18 @@ class Broker:
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
 
+    def _intervals(self) -> Intervals:
+        return Intervals(
+            retention_check_ms=self.config(LOG_RETENTION_CHECK_INTERVAL_MS),
+            flush_checkpoint_ms=self.config(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
+            watermark_checkpoint_ms=self.config(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+            producer_expiration_ms=self.config(PRODUCER_ID_EXPIRATION_MS),
+            cleaner_backoff_ms=self.config(LOG_CLEANER_BACKOFF_MS),
+        )
+
     def _offsets_partitions(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return len(topic.partitions) if topic else 0
-
-    def _group_settings(self) -> GroupSettings:
-        return GroupSettings(
-            group_min_session_timeout_ms=self.config(GROUP_MIN_SESSION_TIMEOUT_MS),
-            group_max_session_timeout_ms=self.config(GROUP_MAX_SESSION_TIMEOUT_MS),
-            group_initial_rebalance_delay_ms=self.config(GROUP_INITIAL_REBALANCE_DELAY_MS),
-            group_max_size=self.config(GROUP_MAX_SIZE),
-            offset_metadata_max_bytes=self.config(OFFSET_METADATA_MAX_BYTES),
-            offsets_retention_minutes=self.config(OFFSETS_RETENTION_MINUTES),
-            offsets_retention_check_interval_ms=self.config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
-            offsets_commit_timeout_ms=self.config(OFFSETS_COMMIT_TIMEOUT_MS),
-        )
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(
@@ -229,7 +223,7 @@ class Broker:
 
     def _led(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
-            self.groups.load(partition.partition, PartitionJournal(partition))
+            self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
 
     def _lost(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:

@@ -18,7 +18,7 @@ from kio.static.primitive import i8, i16, i32
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS, SettingError, topic_changes
+from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -43,10 +43,7 @@ async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) ->
     if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
-    try:
-        topic_changes(config)
-    except SettingError as reason:
-        raise KafkaError(ErrorCode.invalid_config, str(reason)) from reason
+    ctx.broker.config.check_topic(config)
     wish = wanted(ctx, topic, config)
     topic_id = await ctx.broker.controller.create_topic(wish, validate_only=validate_only)
     return created(ctx, wish, None if validate_only else topic_id)
@@ -59,7 +56,7 @@ def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTo
                 ErrorCode.invalid_request,
                 "with a replica assignment, partitions and replication factor must both be -1",
             )
-        assignment = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
+        assignment: dict[int, tuple[int, ...]] = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
         if len(assignment) != len(topic.assignments):
             raise KafkaError(ErrorCode.invalid_replica_assignment, "a partition stands twice in the replica assignment")
         return NewTopic(topic.name, len(assignment), len(topic.assignments[0].broker_ids), assignment, config)

@@ -36,11 +36,8 @@ NOT_ASKED = i32(-(2**31))
 async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     image = ctx.broker.image
     if wants_all(ctx.version, request.topics):
-        found = [
-            describe(ctx, topic)
-            for topic in image.topics.values()
-            if ctx.may(Operation.describe, Resource.topic(topic.name))
-        ]
+        visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
+        found = [describe(ctx, topic, request) for topic in visible]
     else:
         found = [await one(ctx, wanted, request) for wanted in request.topics or ()]
     brokers = [(broker, broker.endpoints.get(ctx.peer.listener)) for broker in image.alive_brokers()]
@@ -68,7 +65,7 @@ async def one(ctx: Context, wanted: MetadataRequestTopic, request: MetadataReque
         by_id = image.topic_by_id(wanted.topic_id) if wanted.topic_id else None
         if by_id is None or not ctx.may(Operation.describe, Resource.topic(by_id.name)):
             return refused(None, wanted.topic_id, ErrorCode.unknown_topic_id)
-        return describe(ctx, by_id, operations_too=request.include_topic_authorized_operations)
+        return describe(ctx, by_id, request)
     if not ctx.may(Operation.describe, Resource.topic(wanted.name)):
         return refused(wanted.name, None, ErrorCode.topic_authorization_failed)
     if wanted.name not in image.topics:
@@ -76,7 +73,7 @@ async def one(ctx: Context, wanted: MetadataRequestTopic, request: MetadataReque
             await ctx.broker.auto_create(wanted.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:
             return refused(wanted.name, None, reason.code)
-    return describe(ctx, image.topics[wanted.name], operations_too=request.include_topic_authorized_operations)
+    return describe(ctx, image.topics[wanted.name], request)
 
 
 def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
@@ -85,8 +82,12 @@ def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> Metadat
     )
 
 
-def describe(ctx: Context, topic: TopicImage, *, operations_too: bool) -> MetadataResponseTopic:
-    operations = ctx.authorized_operations(Resource.topic(topic.name)) if operations_too else NOT_ASKED
+def describe(ctx: Context, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+    operations = (
+        ctx.authorized_operations(Resource.topic(topic.name))
+        if request.include_topic_authorized_operations
+        else NOT_ASKED
+    )
     alive = {broker.id for broker in ctx.broker.image.alive_brokers()}
     return MetadataResponseTopic(
         error_code=ErrorCode.none,

@@ -17,7 +17,7 @@ from ottla_broker.config.groups import *  # noqa: F403 (the constants of a theme
 from ottla_broker.config.identity import *  # noqa: F403
 from ottla_broker.config.logs import *  # noqa: F403
 from ottla_broker.config.network import *  # noqa: F403
-from ottla_broker.config.problems import ConfigError as ConfigError
+from ottla_broker.config.problems import SettingError as SettingError
 from ottla_broker.config.replication import *  # noqa: F403
 from ottla_broker.config.setting import BROKER_SETTINGS as BROKER_SETTINGS
 from ottla_broker.config.setting import TOPIC_SETTINGS as TOPIC_SETTINGS

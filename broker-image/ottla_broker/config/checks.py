@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ottla_broker.config import groups, identity, network, replication, topics
 from ottla_broker.config.foreign import why_ignored
-from ottla_broker.config.problems import ConfigError, conflict, parse_value, unknown_name
+from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from ottla_broker.config.static import ALIASES, Static
 
@@ -126,7 +126,7 @@ def _problems(setting: Setting[object], text: str | None) -> tuple[str, ...]:
         return ()
     try:
         parse_value(setting, text)
-    except ConfigError as problem:
+    except SettingError as problem:
         return problem.problems
     return ()
 

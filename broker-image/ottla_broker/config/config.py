@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from ottla_broker.config import checks, identity, network, topics
 from ottla_broker.config.addresses import Listener
 from ottla_broker.config.entries import Entry, Source, Synonym, entry
-from ottla_broker.config.problems import ConfigError, parse_value
+from ottla_broker.config.problems import SettingError, parse_value
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -47,7 +47,7 @@ class Config:
 
     @classmethod
     def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
-        """`files`: in order, later ones over earlier ones; `overrides`: `key=value` texts over all files. Raises ConfigError, whose
+        """`files`: in order, later ones over earlier ones; `overrides`: `key=value` texts over all files. Raises SettingError, whose
         `problems` name file, line, setting, value and what is allowed."""
         given = [item for path in files for item in read_file(path)]
         return cls._checked(settle(given + from_command_line(overrides)))
@@ -61,7 +61,7 @@ class Config:
     def _checked(cls, static: Static) -> "Config":
         config = cls(static)
         if problems := [*checks.values(config), *checks.listeners(config, static)]:
-            raise ConfigError(problems)
+            raise SettingError(problems)
         return config
 
     def __call__(self, setting: Setting[T]) -> T:
@@ -153,7 +153,7 @@ class Config:
             if text is not None:
                 try:
                     return parse_value(setting, text)
-                except ConfigError as problem:
+                except SettingError as problem:
                     log.warning("the cluster's metadata: %s; it is left out", problem)
         return cast(T, self._static.values.get(setting, setting.default))
 
@@ -165,7 +165,7 @@ class Config:
         if text is not None:
             try:
                 return parse_value(setting, text)
-            except ConfigError as problem:
+            except SettingError as problem:
                 log.warning("a topic's configs: %s; it is left out", problem)
         for behind in setting.from_broker:
             value = self._now[behind.setting]

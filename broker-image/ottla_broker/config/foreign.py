@@ -37,6 +37,7 @@ NOTED: dict[str, str] = {
     "num.io.threads": _ONE_THREAD,
     "background.threads": _ONE_THREAD,
     "queued.max.requests": "queues are bounded by bytes: `queued.max.request.bytes`",
+    "num.recovery.threads.per.data.dir": "recovery reads only what follows the recovery point",
     "num.replica.fetchers": "one connection fetches from each leader",
     "num.replica.alter.log.dirs.threads": _ONE_THREAD,
     "log.cleaner.threads": "one pass of compaction runs at a time",

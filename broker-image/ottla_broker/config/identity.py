@@ -53,10 +53,3 @@ HTTP_LISTENER: Setting[HttpAddress | None] = _theme.broker(
     "Where `/livez`, `/readyz` and `/metrics` are served. Not given: nowhere.",
     ours=True,
 )
-NUM_RECOVERY_THREADS_PER_DATA_DIR = _theme.broker(
-    "num.recovery.threads.per.data.dir",
-    integer(at_least=1),
-    2,
-    "How many partitions of one folder are recovered at a time when the broker starts.",
-    importance="high",
-)

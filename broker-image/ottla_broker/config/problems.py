@@ -8,7 +8,7 @@ from ottla_broker.config.setting import Setting
 T = TypeVar("T")
 
 
-class ConfigError(ValueError):
+class SettingError(ValueError):
     """One or more settings that are not possible. `problems`: a sentence each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -17,7 +17,7 @@ class ConfigError(ValueError):
 
 
 def parse_value(setting: Setting[T], text: str) -> T:
-    """ConfigError says what is allowed."""
+    """SettingError says what is allowed."""
     try:
         return setting.kind.parse(text)
     except ValueError as problem:
@@ -26,7 +26,7 @@ def parse_value(setting: Setting[T], text: str) -> T:
         reason = f" ({reason})" if reason and not reason.startswith(("could not convert", "invalid literal")) else ""
         shown = "a value that is kept secret" if setting.sensitive else repr(text)
         sentence = f"{setting.name} cannot be {shown}{reason}; allowed: {setting.kind.allowed}"
-        raise ConfigError([sentence]) from None
+        raise SettingError([sentence]) from None
 
 
 def unknown_name(name: str, known: Iterable[str], what: str) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla_broker.config import properties
 from ottla_broker.config.foreign import REFUSED, why_ignored
-from ottla_broker.config.problems import ConfigError, parse_value, unknown_name
+from ottla_broker.config.problems import SettingError, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting
 
 ALIASES = {"broker.id": "node.id"}
@@ -30,18 +30,18 @@ class Static:
 
 
 def read_file(path: str | PathLike[str]) -> list[Given]:
-    """ConfigError when the file cannot be read or has a bad escape."""
+    """SettingError when the file cannot be read or has a bad escape."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 (pathlib would be a third of this package's import time)
             text = file.read().decode()
     except OSError as problem:
-        raise ConfigError([f"{path}: {problem.strerror or problem}"]) from None
+        raise SettingError([f"{path}: {problem.strerror or problem}"]) from None
     except UnicodeDecodeError as problem:
-        raise ConfigError([f"{path}: byte {problem.start} is not UTF-8"]) from None
+        raise SettingError([f"{path}: byte {problem.start} is not UTF-8"]) from None
     try:
         return [Given(found.key, found.value, f"{path}:{found.line}") for found in properties.parse(text)]
     except properties.BadEscape as problem:
-        raise ConfigError([f"{path}: {problem}"]) from None
+        raise SettingError([f"{path}: {problem}"]) from None
 
 
 def from_command_line(pairs: Iterable[str]) -> list[Given]:
@@ -50,7 +50,7 @@ def from_command_line(pairs: Iterable[str]) -> list[Given]:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator:
-            raise ConfigError([f"--set {pair}: expected key=value"])
+            raise SettingError([f"--set {pair}: expected key=value"])
         given.append(Given(name.strip(), text.strip(), "--set"))
     return given
 
@@ -60,7 +60,7 @@ def from_mapping(values: Mapping[str, str], place: str) -> list[Given]:
 
 
 def settle(given: Sequence[Given]) -> Static:
-    """Parses every setting; a later one of the same name wins. ConfigError lists all that is wrong, in the order it was given."""
+    """Parses every setting; a later one of the same name wins. SettingError lists all that is wrong, in the order it was given."""
     static, problems = Static(), []
     last: dict[str, Given] = {}
     for item in given:
@@ -82,10 +82,10 @@ def settle(given: Sequence[Given]) -> Static:
                 static.values[setting] = parse_value(setting, item.text)
             else:
                 _foreign(item, static)
-        except ConfigError as problem:
+        except SettingError as problem:
             problems += [f"{item.place}: {sentence}" for sentence in problem.problems]
     if problems:
-        raise ConfigError(problems)
+        raise SettingError(problems)
     return static
 
 
@@ -93,13 +93,13 @@ def _foreign(item: Given, static: Static) -> None:
     if item.name in REFUSED:
         harmless, reason = REFUSED[item.name]
         if item.text.strip() != harmless:
-            raise ConfigError([f"{item.name}={item.text} is refused: {reason}"])
+            raise SettingError([f"{item.name}={item.text} is refused: {reason}"])
         return
     reason_ignored = why_ignored(item.name)
     if reason_ignored is None:
-        raise ConfigError([unknown_name(item.name, BROKER_SETTINGS, "setting of a broker")])
+        raise SettingError([unknown_name(item.name, BROKER_SETTINGS, "setting of a broker")])
     if item.name == "process.roles" and "broker" not in [role.strip() for role in item.text.split(",")]:
-        raise ConfigError([f"process.roles={item.text} is refused: there are no controllers that are not brokers"])
+        raise SettingError([f"process.roles={item.text} is refused: there are no controllers that are not brokers"])
     if item.name == "controller.listener.names":
         static.controller_listeners = tuple(name.strip().upper() for name in item.text.split(","))
     static.notes.append(f"{item.place}: {item.name} has no effect: {reason_ignored}")

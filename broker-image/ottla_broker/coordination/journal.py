@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from ottla_broker.wire.batch import Buffer, Compression
+from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
@@ -31,10 +31,9 @@ class Writes:
     """The writes to one journal. Those of one turn of the event loop go into one batch, many batches can be on their
     way, and what a write changes in memory (`apply`) is done when it is replicated, in the order of writing."""
 
-    def __init__(self, journal: Journal, *, timeout_ms: int, compression: int) -> None:
+    def __init__(self, journal: Journal, *, timeout_ms: int) -> None:
         self._journal = journal
         self._timeout_ms = timeout_ms
-        self._compression = Compression(compression)
         self._collected: list[_Write] = []
         self._running: set[asyncio.Task[None]] = set()
 
@@ -70,7 +69,7 @@ class Writes:
         code = ErrorCode.unknown_server_error  # stays when this task dies of something else: nobody must wait for ever
         try:
             if records:
-                batch = encode_batch(records, compression=self._compression)
+                batch = encode_batch(records)
                 async with asyncio.timeout(self._timeout_ms / 1000):
                     await self._journal.append(batch)
             for write in writes:

@@ -1,20 +1,7 @@
-"""`__consumer_offsets`: what it is made with, and which of its partitions keeps a group.
-
-Both are Kafka's, so that a folder can move between the two.
-"""
-
-from ottla_broker.coordination.settings import GroupSettings
+"""Which partition of `__consumer_offsets` keeps a group: the same as Kafka's, so that a folder can move between the
+two."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
-
-
-def topic_config(settings: GroupSettings) -> dict[str, str]:
-    """Topic-level settings it is created with, by Kafka's names."""
-    return {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(settings.offsets_topic_segment_bytes),
-    }
 
 
 def java_hash(text: str) -> int:

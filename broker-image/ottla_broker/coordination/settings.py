@@ -2,10 +2,22 @@
 
 from dataclasses import dataclass
 
+from ottla_broker.config import (
+    GROUP_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_MAX_SESSION_TIMEOUT_MS,
+    GROUP_MAX_SIZE,
+    GROUP_MIN_SESSION_TIMEOUT_MS,
+    OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_COMMIT_TIMEOUT_MS,
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
+    OFFSETS_RETENTION_MINUTES,
+    Config,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Defaults are Kafka 4.1's. Names without a unit are Kafka's own; their unit is in the comment."""
+    """Defaults are Kafka 4.1's."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -15,11 +27,20 @@ class GroupSettings:
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
-    offsets_topic_num_partitions: int = 50
-    offsets_topic_replication_factor: int = 3
-    offsets_topic_segment_bytes: int = 100 << 20
-    offsets_topic_compression_codec: int = 0  # a codec's number, as in a batch's attributes
 
     @property
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
+
+    @classmethod
+    def of(cls, config: Config) -> "GroupSettings":
+        return cls(
+            group_min_session_timeout_ms=config(GROUP_MIN_SESSION_TIMEOUT_MS),
+            group_max_session_timeout_ms=config(GROUP_MAX_SESSION_TIMEOUT_MS),
+            group_initial_rebalance_delay_ms=config(GROUP_INITIAL_REBALANCE_DELAY_MS),
+            group_max_size=config(GROUP_MAX_SIZE),
+            offset_metadata_max_bytes=config(OFFSET_METADATA_MAX_BYTES),
+            offsets_retention_minutes=config(OFFSETS_RETENTION_MINUTES),
+            offsets_retention_check_interval_ms=config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
+            offsets_commit_timeout_ms=config(OFFSETS_COMMIT_TIMEOUT_MS),
+        )

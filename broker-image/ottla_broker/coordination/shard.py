@@ -55,11 +55,7 @@ class Shard:
         self._journal = journal
         self._runtime = runtime
         self._settings = settings
-        self._writes = Writes(
-            journal,
-            timeout_ms=settings.offsets_commit_timeout_ms,
-            compression=settings.offsets_topic_compression_codec,
-        )
+        self._writes = Writes(journal, timeout_ms=settings.offsets_commit_timeout_ms)
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}  # group → (due in ms, timer)
         self._committing: dict[str, set[asyncio.Future[ErrorCode]]] = {}  # group → its commits on their way
@@ -76,6 +72,8 @@ class Shard:
                     if self._loop.time() - breath > SLICE_S:
                         await asyncio.sleep(0)
                         breath = self._loop.time()
+                        if self.phase is Phase.closed:
+                            return
         except (KafkaError, OSError) as reason:
             self.phase = Phase.failed
             log.error("__consumer_offsets-%d could not be loaded: %s", self.partition, reason)
@@ -90,7 +88,8 @@ class Shard:
                 rebalance.prepare(group, self._settings, now, "it is larger than group.max.size now")
             self.run(group, group.take_effects())
         self.phase = Phase.serving
-        log.info(
+        log.log(
+            logging.INFO if replay.records else logging.DEBUG,
             "__consumer_offsets-%d: %d groups, %d offsets from %d records in %.0f ms",
             self.partition,
             len(self.groups),
@@ -299,7 +298,7 @@ def _answer(answer: Answer) -> None:
 
 
 async def ended(write: asyncio.Future[ErrorCode]) -> None:
-    """Returns when the write has ended well; KafkaError otherwise. Who is cancelled while waiting (its connection closed)
-    does not take the write along."""
+    """Returns when the write has ended well; KafkaError otherwise. Who is cancelled while waiting (its connection
+    closed) does not take the write along."""
     if (error := await asyncio.shield(write)) is not ErrorCode.none:
         raise KafkaError(error)

@@ -157,6 +157,13 @@ class LogDir:
 
     def delete(self, topic: str, partition: int) -> None:
         """Takes the partition away at once; its folder is renamed now and removed in the background. No error when there is none."""
+        self._take_away(topic, partition, names.DELETE_FOLDER)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Takes the partition away but keeps its folder, under a name that Kafka calls a stray and leaves alone too."""
+        self._take_away(topic, partition, names.STRAY_FOLDER)
+
+    def _take_away(self, topic: str, partition: int, ending: str) -> None:
         gone = self.logs.pop((topic, partition), None)
         if gone is None:
             return
@@ -165,13 +172,14 @@ class LogDir:
         for segment in gone.segments:
             segment.unload()
         gone.failed = KafkaError(ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} was deleted")
-        unique = f".{self.storage.runtime.new_uuid().hex}{names.DELETE_FOLDER}"
+        unique = f".{self.storage.runtime.new_uuid().hex}{ending}"
         folder = names.partition_folder(topic, partition)[: _LONGEST_NAME - len(unique)] + unique
         try:
             self.storage.disk.rename(gone.directory, f"{self.path}/{folder}")
         except OSError as error:
             raise self._io_failed(gone.directory, error) from error
-        self.condemned.append(f"{self.path}/{folder}")
+        if ending == names.DELETE_FOLDER:
+            self.condemned.append(f"{self.path}/{folder}")
 
     def _io_failed(self, path: str, error: OSError) -> KafkaError:
         reason = f"{path}: {error.strerror or error}"

@@ -110,7 +110,8 @@ def encode(record: MetadataRecord) -> bytes:
 def decode(value: bytes) -> MetadataRecord:
     """KafkaError UNSUPPORTED_VERSION when the value is not one of ours (a newer Ottla's, or Apache Kafka's own metadata log)."""
     try:
-        return _decoder.decode(value)
+        record: MetadataRecord = _decoder.decode(value)
+        return record
     except msgspec.MsgspecError as reason:
         raise KafkaError(
             ErrorCode.unsupported_version, f"not a metadata record that this version knows: {reason}"

@@ -49,9 +49,8 @@ class Hosting:
         for topic in changes.removed:
             self._remove(topic)
         for name, partition in sorted(changes.partitions):
-            topic = self._image.topics.get(name)
-            if topic is not None:
-                self._host(topic, topic.partitions[partition])
+            if (known := self._image.topics.get(name)) is not None:
+                self._host(known, known.partitions[partition])
         for resource_type, name in changes.configs:
             if resource_type == TOPIC_RESOURCE:
                 self.reconfigure([name])

@@ -73,7 +73,9 @@ def spans(data: Buffer) -> list[tuple[int, int]]:
     return [(header.base_offset, header.last_offset) for _, header in batches(data)]
 
 
-def offsets(log: PartitionLog, start: int | None = None, up_to: int | None = None, max_bytes: int = 1 << 20) -> list[int]:
+def offsets(
+    log: PartitionLog, start: int | None = None, up_to: int | None = None, max_bytes: int = 1 << 20
+) -> list[int]:
     """Every offset of every batch, read as a consumer reads."""
     found: list[int] = []
     at = log.start if start is None else start
@@ -92,6 +94,7 @@ class FailingDisk(OsDisk):
         self.room: int | None = None
         self.broken: set[str] = set()
         self.synced: list[str] = []
+        self.log_bytes_read = 0
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "FailingFile":  # type: ignore[override]
         return FailingFile(self, super().open(path, create=create, read_only=read_only))
@@ -120,7 +123,10 @@ class FailingFile:
 
     def read(self, count: int, at: int) -> bytes:
         self._disk.take(0, self.path)
-        return self._file.read(count, at)
+        data = self._file.read(count, at)
+        if self.path.endswith(".log"):
+            self._disk.log_bytes_read += len(data)
+        return data
 
     def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
         self._disk.take(sum(map(len, buffers)), self.path)

@@ -43,30 +43,20 @@ class GroupCoordinator:
         self._runtime = runtime
         self._partitions = partitions
         self._shards: dict[int, Shard] = {}
-        self._loading: dict[int, asyncio.Task[None]] = {}
         self._expiring: asyncio.Task[None] | None = None
 
     # -- which groups are ours ---------------------------------------------------------------------
 
-    def load(self, partition: int, journal: Journal) -> asyncio.Task[None]:
-        """This broker leads the partition now. The task ends when its groups are served (or could not be loaded)."""
+    async def load(self, partition: int, journal: Journal) -> None:
+        """This broker leads the partition now. Returns when its groups are served (or could not be loaded)."""
         self.unload(partition)
         shard = self._shards[partition] = Shard(journal, self._runtime, self.settings)
-        task = asyncio.get_running_loop().create_task(shard.load(), name=f"load __consumer_offsets-{partition}")
-        self._loading[partition] = task
-        task.add_done_callback(lambda done: self._loaded(partition, done))
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(self._expire_now_and_then(), name="expire offsets")
-        return task
-
-    def _loaded(self, partition: int, task: asyncio.Task[None]) -> None:
-        if self._loading.get(partition) is task:
-            del self._loading[partition]
+        await shard.load()
 
     def unload(self, partition: int) -> None:
         """This broker leads the partition no longer (or is about to load it anew)."""
-        if (task := self._loading.pop(partition, None)) is not None:
-            task.cancel()
         if (shard := self._shards.pop(partition, None)) is not None:
             shard.close()
 
