@@ -202,6 +202,12 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, text: str) -> None:
         opened(tmp_path)
 
 
+def test_an_empty_checkpoint_is_one_that_nobody_has_written_yet(tmp_path: Path) -> None:
+    closed(opened(tmp_path))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("")
+    closed(opened(tmp_path))
+
+
 class TestMaintenance:
     def test_checkpoints_are_written_only_when_something_changed(self, tmp_path: Path) -> None:
         directory = opened(tmp_path)
