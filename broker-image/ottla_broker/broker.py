@@ -13,10 +13,15 @@ from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
     NUM_PARTITIONS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    PRODUCER_ID_EXPIRATION_MS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     Config,
 )
 from ottla_broker.coordination.groups import GroupCoordinator
@@ -25,6 +30,7 @@ from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
+from ottla_broker.log.maintenance import Intervals
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.leadership import take_lead
@@ -104,7 +110,7 @@ class Broker:
             await self._take_in_orphans()
         for directory in self.directories:
             directory.broker_epoch = epoch
-            self._spawn(directory.maintain())
+            self._spawn(directory.maintain(self._intervals()))
         self.ready = True
 
     async def _take_in_orphans(self) -> None:
@@ -134,6 +140,15 @@ class Broker:
             await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+
+    def _intervals(self) -> Intervals:
+        return Intervals(
+            retention_check_ms=self.config(LOG_RETENTION_CHECK_INTERVAL_MS),
+            flush_checkpoint_ms=self.config(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
+            watermark_checkpoint_ms=self.config(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+            producer_expiration_ms=self.config(PRODUCER_ID_EXPIRATION_MS),
+            cleaner_backoff_ms=self.config(LOG_CLEANER_BACKOFF_MS),
+        )
 
     def _offsets_partitions(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
@@ -208,7 +223,7 @@ class Broker:
 
     def _led(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
-            self.groups.load(partition.partition, PartitionJournal(partition))
+            self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
 
     def _lost(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:

@@ -27,6 +27,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.connection import Connection
 from ottla_broker.memory import Pool
+from ottla_broker.metrics import API_KEYS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.wire.framing import SCRATCH_BYTES
 
@@ -89,6 +90,7 @@ class Server:
         self._sweeper: asyncio.TimerHandle | None = None
         self._stuck_look: asyncio.TimerHandle | None = None
         self.refused = 0  # connections turned away
+        self.served = [0] * API_KEYS  # requests by API key
 
     def _hot_handlers(self) -> dict[int, HotHandler]:
         from ottla_broker.api.fetch import Fetching

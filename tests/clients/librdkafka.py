@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.clients.sample import Message
 
@@ -130,3 +130,9 @@ def numbered(start: int, stop: int) -> list[Message]:
 
 def dotted(settings: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("_", "."): value for key, value in settings.items()}
+
+
+def config_change(topic: str, key: str, value: str) -> ConfigResource:
+    """One setting of a topic, as `incremental_alter_configs` takes it."""
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    return ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])

@@ -44,7 +44,7 @@ async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConf
 
 async def replace(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
-    must_may(ctx, Operation.ALTER_CONFIGS, kind, name)
+    must_may(ctx, Operation.alter_configs, kind, name)
     if kind == ConfigResource.BROKER_LOGGER:
         raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
     wanted: dict[str, str | None] = {}

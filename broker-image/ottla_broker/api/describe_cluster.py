@@ -37,7 +37,7 @@ async def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> Des
         for _, broker in sorted(image.brokers.items())
         if ctx.peer.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
     ]
-    told = request.include_cluster_authorized_operations and ctx.may(Operation.DESCRIBE, CLUSTER)
+    told = request.include_cluster_authorized_operations and ctx.may(Operation.describe, CLUSTER)
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

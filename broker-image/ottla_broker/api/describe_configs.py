@@ -53,7 +53,7 @@ def describe(ctx: Context, resource: DescribeConfigsResource, request: DescribeC
 
 
 def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
-    must_may(ctx, Operation.DESCRIBE_CONFIGS, kind, name)
+    must_may(ctx, Operation.describe_configs, kind, name)
     config = ctx.broker.config
     match kind:
         case ConfigResource.TOPIC:

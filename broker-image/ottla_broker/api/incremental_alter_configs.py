@@ -64,7 +64,7 @@ async def incremental_alter_configs(
 
 async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
-    must_may(ctx, Operation.ALTER_CONFIGS, kind, name)
+    must_may(ctx, Operation.alter_configs, kind, name)
     changes: dict[str, str | None] = {}
     for config in resource.configs:
         if config.name in changes:

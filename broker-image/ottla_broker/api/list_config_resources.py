@@ -24,7 +24,7 @@ ONLY_CLIENT_METRICS = 0
 
 
 async def list_config_resources(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    if not ctx.may(Operation.DESCRIBE_CONFIGS, CLUSTER):
+    if not ctx.may(Operation.describe_configs, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,

@@ -34,7 +34,7 @@ class JoinRequest:
     session_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    unique: str
+    unique: str = ""
     needs_member_id: bool = True
     may_skip_assignment: bool = True
     reason: str = ""

@@ -370,7 +370,7 @@ class PartitionLog:
             if segment.base >= up_to:
                 break
             try:
-                data = segment.read(offset, max_bytes, up_to, at_least_one)
+                data = self._read_segment(segment, offset, max_bytes, up_to, at_least_one)
             except CorruptSegment as error:
                 raise self.corrupt(error, offset) from error
             except OSError as error:
@@ -378,6 +378,16 @@ class PartitionLog:
             if data is not None:
                 return data
         return b""
+
+    def _read_segment(
+        self, segment: Segment, offset: int, max_bytes: int, up_to: int, at_least_one: bool
+    ) -> Buffer | None:
+        try:
+            return segment.read(offset, max_bytes, up_to, at_least_one)
+        except CorruptSegment as error:
+            log.warning("%s; its indexes are built anew, to see whether the fault is theirs", error)
+            segment.reindex(self.config.index_interval_bytes)
+            return segment.read(offset, max_bytes, up_to, at_least_one)
 
     def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that have records in [from_offset, to_offset), for read_committed readers."""

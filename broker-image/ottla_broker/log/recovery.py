@@ -88,6 +88,7 @@ class Recovery:
         self.known = known
         self.now_ms = storage.runtime.now_ms()
         self.flaws: list[str] = []
+        self.unindexed: Segment | None = None  # the one that the recovery point lies in, without an index
 
     def opened(self) -> Opened:
         topic_id = None
@@ -166,13 +167,16 @@ class Recovery:
         return rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, end)
 
     def _rebuild_missing_indexes(self, found: set[str]) -> None:
+        """What lies above the recovery point after a crash is indexed anew in any case; that waits for `_recovered`."""
         for segment in self.segments:
             present = all(path.rpartition("/")[2] in found for path in (segment.offsets.path, segment.times.path))
-            if not present and segment.size > self.config.index_interval_bytes:
-                self.flaws.append(f"{segment.path}: an index was missing, built anew")
-                tail = segment is self.segments.active or segment.base >= self.known.recovery_point
-                if self.known.clean or not tail:
-                    self._rescan(segment, ProducerStates(), EVERYTHING)
+            if present or segment.size <= self.config.index_interval_bytes:
+                continue
+            self.flaws.append(f"{segment.path}: an index was missing, built anew")
+            if self.known.clean or segment is not self.segments[self.segments.floor(self.known.recovery_point)]:
+                self._rescan(segment, ProducerStates(), EVERYTHING)
+            else:
+                self.unindexed = segment
 
     # --- after a crash
 
@@ -207,35 +211,36 @@ class Recovery:
     def _tail_of(self, segment: Segment, point: int) -> tuple[int, ProducerStates]:
         """Recovers what follows the recovery point inside a segment; what is below it is only skipped, by the index."""
         file_size = segment.size
-        position = self._position_of(segment, point)
-        if position is None:
+        found = self._position_of(segment, point)
+        if found is None:
             self.flaws.append(f"{segment.offsets.path}: does not fit its log, built anew")
             producers = rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, segment.base)
             return self._rescan(segment, producers, point)
+        position, expected = found
         segment.size = position
         segment.offsets.truncate_to(point)
         segment.times.truncate_to(point)
         segment.transactions.truncate_to(point)
         segment.note_unindexed()
         producers = rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, point)
-        return self._read_on(segment, position, file_size, point, point, producers)
+        return self._read_on(segment, position, file_size, expected, point, producers)
 
-    def _position_of(self, segment: Segment, point: int) -> int | None:
-        """Where the first batch at or above the recovery point starts; None when the index leads nowhere."""
-        if not segment.offsets.is_sound(segment.size) or not segment.times.is_sound():
+    def _position_of(self, segment: Segment, point: int) -> tuple[int, int] | None:
+        """(position, offset) from which on batches are to be read: the first batch that ends at or above the recovery point. None when
+        the index leads nowhere."""
+        if segment is self.unindexed or not segment.offsets.is_sound(segment.size) or not segment.times.is_sound():
             return None
-        position = segment.offsets.floor(point - 1)
-        last = segment.base - 1
+        position, expected = segment.offsets.floor(point - 1), segment.base
         try:
             for found in segment.batches(position):
-                if found.base_offset <= last or found.base_offset > found.last_offset:
+                if found.base_offset < expected or found.base_offset > found.last_offset:
                     return None
                 if found.last_offset >= point:
-                    return found.position
-                position, last = found.position + found.size, found.last_offset
-        except CorruptSegment as error:
-            return error.position if last == point - 1 else None
-        return position
+                    break
+                position, expected = found.position + found.size, found.last_offset + 1
+        except CorruptSegment:
+            return (position, expected) if expected == point else None
+        return position, expected
 
     def _rescan(self, segment: Segment, producers: ProducerStates, protected: int) -> tuple[int, ProducerStates]:
         """Reads a whole segment and builds its indexes anew."""

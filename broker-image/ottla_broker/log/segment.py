@@ -108,14 +108,15 @@ class Segment:
             return last_offset - self.base > MAX_INT32
         if self.size + size > segment_bytes or last_offset - self.base > MAX_INT32:
             return True
-        first = self.first_timestamp
-        if first is None:
-            first = self.first_timestamp = self._read_first_timestamp()
+        first = self.first_batch_timestamp()
         waited = timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.created_ms
         return waited > segment_ms - self.jitter_ms
 
-    def _read_first_timestamp(self) -> int:
-        return parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, which stands for the segment's age. The segment must not be empty."""
+        if self.first_timestamp is None:
+            self.first_timestamp = parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+        return self.first_timestamp
 
     def indexes_full(self, index_bytes: int) -> bool:
         return (len(self.offsets) + 1) * OFFSET_ENTRY > index_bytes or (len(self.times) + 2) * TIME_ENTRY > index_bytes
@@ -143,8 +144,9 @@ class Segment:
         return self._largest
 
     def _find_largest(self) -> TimestampOffset:
-        largest = self.times.last()
-        for _, header in self.headers(self.offsets.floor(largest.offset)):
+        # Whenever an offset was indexed, so was the largest timestamp before it: only what follows can be larger.
+        largest, entry = self.times.last(), self.offsets.last()
+        for _, header in self.headers(entry[1] if entry else 0):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
@@ -162,13 +164,26 @@ class Segment:
 
     def reset_indexes(self) -> None:
         """Empties the indexes, before they are built anew from the batches."""
+        self.reset_offset_indexes()
+        self.transactions.clear()
+
+    def reset_offset_indexes(self) -> None:
         for index in (self.offsets, self.times):
             index.unload()
             self._files.create(index.path).truncate(0)
-        self.transactions.clear()
         self.unindexed = 0
         self.first_timestamp = None
         self._largest = TimestampOffset(-1, self.base)
+
+    def reindex(self, interval: int) -> None:
+        """Builds the offset and time indexes anew from the batches' headers. Raises CorruptSegment when it is not the indexes that are
+        wrong."""
+        size = self.size
+        headers = list(self.headers())
+        self.reset_offset_indexes()
+        for position, header in headers:
+            self.added(position, header.size, header.last_offset, header.max_timestamp, interval)
+        assert self.size == size
 
     def truncate_to(self, offset: int) -> int:
         """Cuts off the batch that holds `offset`, and all after it. Returns the offset where the log now ends: `offset`, or the first one
@@ -292,9 +307,13 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises CorruptSegment."""
-        last = self.offsets.last()
+        entry = self.offsets.last()
+        if entry is not None and not 0 <= entry[1] < self.size:
+            raise CorruptSegment(self.offsets.path, entry[1], f"no position in a log of {self.size} bytes")
         end = self.base
-        for found in self.batches(last[1] if last else 0):
+        for found in self.batches(entry[1] if entry else 0):
+            if entry is not None and found.position == entry[1] and found.last_offset != entry[0]:
+                raise CorruptSegment(self.offsets.path, entry[1], f"{entry[0]} is not the last offset of a batch")
             end = found.last_offset + 1
         return end
 

@@ -182,7 +182,7 @@ class ClusterRun:
 
     def _pipeline(self, resource: Pipeline, document: Document) -> PipelineRun:
         folder = self.home.pipeline(self.name, resource.name)
-        return PipelineRun(resource, document.data, document.file.parent.resolve(), folder, self.bootstrap, self.board)
+        return PipelineRun(resource, document.data, document.file.resolve(), folder, self.bootstrap, self.board)
 
 
 def broker_command(plan: BrokerPlan) -> Sequence[str]:

@@ -72,29 +72,34 @@ def files_of(inputs: Iterable[Path]) -> list[Path]:
 
 
 def read(inputs: Iterable[Path]) -> list[Document]:
-    """All resources of the files, each checked. Objects of other API groups are passed over."""
+    """All resources of the files, each checked, and then together. Objects of other API groups are passed over."""
     documents: list[Document] = []
     wrong: list[str] = []
     for file in files_of(inputs):
         try:
-            text = file.read_text(encoding="utf-8")
-            found = list(parse(text, file))
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            wrong.append(f"{file}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}")
-            continue
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            wrong.append(f"{file}:1: not YAML: {' '.join(str(error).split())}")
-            continue
-        for document in found:
-            if _foreign(document.data):
-                continue
-            wrong += map(document.says, check.problems(document.data))
-            documents.append(document)
+            documents += read_each(file)
+        except BadInput as bad:
+            wrong += bad.lines
     wrong = wrong or list(_together(documents))
     if wrong:
         raise BadInput(wrong)
     return documents
+
+
+def read_each(file: Path) -> list[Document]:
+    """The resources of one file, each checked by itself."""
+    try:
+        found = [it for it in parse(file.read_text(encoding="utf-8"), file) if not _foreign(it.data)]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise BadInput(
+            [f"{file}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}"]
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
+    if wrong := [it.says(problem) for it in found for problem in check.problems(it.data)]:
+        raise BadInput(wrong)
+    return found
 
 
 def parse(text: str, file: Path) -> Iterator[Document]:

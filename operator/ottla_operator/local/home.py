@@ -5,7 +5,7 @@
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/process.json       which process it is, and with which settings it was started
 .ottla/<cluster>/<id>/output.log         what it printed
-.ottla/<cluster>/pipelines/<name>/       a pipeline: pipeline.json, checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json, output.log
 """
 
 import fcntl

@@ -1,7 +1,7 @@
 """One pipeline as a local Spark process: started, watched through its progress events, started again when it falls.
 
 The runner is a program of its own (`python -m ottla_spark run`), so that brokers and this command need no Java and no PySpark. It appends
-a JSON object to progress.jsonl for everything that happens: started, progress, first-row, failed, stopped, finished.
+a JSON object to progress.jsonl for every change of its state and every batch (`ottla_spark.progress` says which fields it has).
 """
 
 import asyncio
@@ -46,11 +46,11 @@ def java() -> str | None:
 
 @dataclass(slots=True)
 class PipelineRun:
-    """`base`: the folder that relative paths of the pipeline start from. `data`: the resource as it was written."""
+    """`file`: where the resource is written; the pipeline's relative paths start from its folder. `data`: the resource as written."""
 
     resource: Pipeline
     data: dict[str, Json]
-    base: Path
+    file: Path
     folder: Path
     bootstrap: str
     board: Board
@@ -74,7 +74,7 @@ class PipelineRun:
     @property
     def hash(self) -> str:
         """Another hash means that the pipeline has to be started again: its spec, its folder or the brokers' address has changed."""
-        told = json.dumps([self.data["spec"], str(self.base), self.bootstrap], sort_keys=True)
+        told = json.dumps([self.data["spec"], str(self.file), self.bootstrap], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:12]
 
     @property
@@ -96,7 +96,6 @@ class PipelineRun:
             self.board.say(f"pipeline {self.resource.name} is not started: {reason}", "warn")
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "pipeline.json").write_text(json.dumps(self.data, indent=2) + "\n")
         watching = asyncio.create_task(self._watch())
         try:
             await self.keeper.run()
@@ -110,8 +109,8 @@ class PipelineRun:
     def _command(self) -> list[str]:
         return [
             sys.executable, "-m", "ottla_spark", "run",
-            "--pipeline", str(self.folder / "pipeline.json"),
-            "--base", str(self.base),
+            "--pipeline", str(self.file),
+            "--name", self.resource.name,
             "--bootstrap", self.bootstrap,
             "--progress", str(self.progress),
             "--checkpoint", str(self._checkpoint()),
@@ -120,7 +119,7 @@ class PipelineRun:
     def _checkpoint(self) -> str | Path:
         checkpoint = self.resource.spec.checkpoint
         if checkpoint and checkpoint.path:
-            return checkpoint.path if "://" in checkpoint.path else self.base / checkpoint.path
+            return checkpoint.path if "://" in checkpoint.path else self.file.parent / checkpoint.path
         return self.folder / "checkpoint"
 
     def _grace_s(self) -> float:
@@ -159,24 +158,24 @@ class PipelineRun:
                 new = file.read()
         except FileNotFoundError:
             return
+        if not new and self.progress.stat().st_size < self._read:  # it has begun anew, having grown large
+            self._read = 0
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():
             self._event(json.loads(line))
 
-    def _event(self, event: dict[str, Json]) -> None:
+    def _event(self, told: dict[str, Json]) -> None:
         row = self.row
-        match event.get("event"):
-            case "started":
-                if row.state in (State.starting, State.waiting, State.retrying):
-                    row.state, row.note = State.running, ""
-            case "progress":
-                row.rows_per_second = event.get("input_rows_per_second")
-                row.lag_records = event.get("lag_records")
-                row.lag_seconds = event.get("lag_seconds")
-                row.rows_in = event.get("total_input_rows", row.rows_in + event.get("input_rows", 0))
-                row.rows_out = event.get("total_output_rows", row.rows_out + event.get("output_rows", 0))
-            case "first-row":
+        if told.get("state") == "running" and row.state in (State.starting, State.waiting, State.retrying):
+            row.state, row.note = State.running, ""
+        if "error" in told:
+            self._error = str(told["error"])
+        if "batch" in told:
+            row.rows_per_second = told.get("processedRowsPerSecond")
+            row.rows_in += told.get("rows", 0)
+            row.rows_out += told.get("written", 0)
+            lag = told.get("lag") or {}
+            row.lag_records, row.lag_seconds = lag.get("records"), lag.get("seconds")
+            if told.get("written"):
                 self.board.first("first pipeline row")
-            case "failed":
-                self._error = str(event.get("error", ""))

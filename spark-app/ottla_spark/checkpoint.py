@@ -1,0 +1,110 @@
+"""What the runner keeps beside Spark's own checkpoint, and what it refuses to go on with.
+
+    <checkpoint>/ottla.json          this: topic ids, state store, shuffle partitions
+    <checkpoint>/queries/<name>/     Spark's: offsets, commits and state of each query
+
+Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset, looks to Spark like the
+old one, and records are passed over in silence. So each topic's id is kept, and another id is an error. Spark also goes on with the
+shuffle partitions of batch 0 whatever is set later; saying so is better.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla_spark.session import SHUFFLE_PARTITIONS, STATE_STORE
+from ottla_spark.trouble import Trouble
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILE: Final = "ottla.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What must not change while a checkpoint is used."""
+
+    topics: Mapping[str, str]
+    state_store: str
+    shuffle_partitions: int
+
+
+def facts(topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
+    """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at most 200."""
+    return Facts(dict(topics), conf[STATE_STORE], int(conf.get(SHUFFLE_PARTITIONS, min(200, 2 * cores))))
+
+
+def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
+    """The facts to go on with: those kept, and topics that are new. Trouble when what is kept and what is now contradict."""
+    now = facts(topics, conf, cores)
+    if kept is None:
+        return now
+    check_topics(kept.topics, topics)
+    if SHUFFLE_PARTITIONS in conf and now.shuffle_partitions != kept.shuffle_partitions:
+        raise Trouble(
+            f"the checkpoint was begun with {SHUFFLE_PARTITIONS}={kept.shuffle_partitions}, which cannot change; "
+            f"the pipeline now says {now.shuffle_partitions}: set it back, or start with a new checkpoint"
+        )
+    if now.state_store != kept.state_store:
+        raise Trouble(
+            f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; start with a new checkpoint"
+        )
+    return Facts({**kept.topics, **topics}, kept.state_store, kept.shuffle_partitions)
+
+
+def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Trouble when a topic is another one than it was."""
+    for topic, identity in now.items():
+        if (before := kept.get(topic, identity)) != identity:
+            raise Trouble(
+                f"the topic {topic} was deleted and made anew since the checkpoint was begun (its id was {before} and is {identity}): "
+                "the checkpoint's offsets mean nothing there; start with a new checkpoint"
+            )
+
+
+class Checkpoint:
+    """The checkpoint's folder, on any file system that Spark can write to."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm: Any = spark._jvm
+        self._paths = jvm.org.apache.hadoop.fs.Path
+        self._jvm = jvm
+        self.location = location.rstrip("/")
+        self._file = self._paths(f"{self.location}/{_FILE}")
+        self._beside = self._paths(f"{self.location}/.{_FILE}.new")
+        self._system = self._file.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+
+    def query(self, name: str) -> str:
+        """Where Spark keeps a query's checkpoint."""
+        return f"{self.location}/queries/{name}"
+
+    def read(self) -> Facts | None:
+        """What was kept, or None when the checkpoint is new. Trouble when it cannot be read."""
+        # Between the deletion of the old file and the renaming of the new one, the new one is whole and alone.
+        found = next((path for path in (self._file, self._beside) if self._system.exists(path)), None)
+        if found is None:
+            return None
+        stream = self._system.open(found)
+        try:
+            text = bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+        try:
+            return Facts(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise Trouble(f"{self.location}/{_FILE} is damaged ({error})") from error
+
+    def write(self, kept: Facts) -> None:
+        """Keeps the facts: written beside, then renamed."""
+        stream = self._system.create(self._beside, True)
+        try:
+            stream.write(bytearray(json.dumps(asdict(kept), indent=2).encode()))
+        finally:
+            stream.close()
+        self._system.delete(self._file, False)
+        if not self._system.rename(self._beside, self._file):
+            raise Trouble(f"cannot write {self.location}/{_FILE}")
