@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ottla_spark.trouble import Trouble
 
@@ -60,6 +60,20 @@ class Cluster(AbstractContextManager["Cluster"]):
             topic: self._asked(lambda topic=topic: answers.get(topic).get().topicId().toString(), topic)  # type: ignore[misc]
             for topic in topics
         }
+
+    def offsets(self, topics: Iterable[str], which: Literal["earliest", "latest"]) -> dict[Partition, int]:
+        """The first offset of each partition of the topics, or the next that would be written."""
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        described = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            described.add(topic)
+        answers = self._asked(lambda: self._admin.describeTopics(described).allTopicNames().get())
+        asked = self._jvm.java.util.HashMap()
+        wanted = [(topic, at) for topic in topics for at in range(answers.get(topic).partitions().size())]
+        for partition in wanted:
+            asked.put(self._partition(*partition), spec.earliest() if which == "earliest" else spec.latest())
+        found = self._asked(lambda: self._admin.listOffsets(asked).all().get())
+        return {partition: found.get(self._partition(*partition)).offset() for partition in wanted}
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commits offsets to a consumer group that has no members."""

@@ -36,6 +36,11 @@ def holds(expectation: Expectation) -> Column:
     return F.coalesce(F.expr(expectation.sql).cast("boolean"), F.lit(False))
 
 
+def all_hold(expectations: Sequence[Expectation]) -> Column:
+    """Whether a row fulfils all of them."""
+    return reduce(lambda found, more: found & more, map(holds, expectations))
+
+
 def broken(rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
     """The letters of rows that break one of the expectations; the first that is broken is the reason."""
     from pyspark.sql import functions as F  # noqa: N812

@@ -33,6 +33,7 @@ class Batch:
     processed_rows_per_second: float
     milliseconds: int
     watermark: str | None
+    starts: Mapping[Partition, int]
     ends: Mapping[Partition, int]
     newest: Mapping[Partition, int]
 
@@ -40,9 +41,11 @@ class Batch:
 def batch(event: str | Mapping[str, Any]) -> Batch:
     """A batch from Spark's progress event (its JSON, or that parsed)."""
     progress = json.loads(event) if isinstance(event, str) else event
+    starts: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     newest: dict[Partition, int] = {}
     for source in progress["sources"]:
+        starts |= offsets(source.get("startOffset"))
         ends |= offsets(source.get("endOffset"))
         newest |= offsets(source.get("latestOffset"))
     observed = progress.get("observedMetrics") or {}
@@ -56,6 +59,7 @@ def batch(event: str | Mapping[str, Any]) -> Batch:
         processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
         milliseconds=int(progress.get("durationMs", {}).get("triggerExecution", 0)),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
+        starts=starts,
         ends=ends,
         newest=newest,
     )

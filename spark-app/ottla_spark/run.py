@@ -1,4 +1,4 @@
-"""Running a pipeline: one Spark query for each sink, one more for rows that are set aside; watched, reported and stopped here.
+"""Running a pipeline: one Spark query for each sink, watched, reported and stopped here.
 
 Stopping: Spark's own `stop()` aborts the batch in flight, whose work is then done, and for topics written, a second time. So a pipeline
 that is asked to stop lets batches end: the next one is refused before it writes anything, and a query between batches is stopped
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla_spark import checkpoint, dead_letter, jars, progress, session, sink, source, transform
 from ottla_spark.cluster import Cluster
 from ottla_spark.duration import interval, milliseconds
+from ottla_spark.set_aside import SetAside
 from ottla_spark.spec import Pipeline, Sink
 from ottla_spark.trouble import Trouble, in_words
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-DEAD_LETTERS: Final = "dead-letters"
-"""Name of the query that sets rows aside; no sink can have it, for it is no identifier."""
 _REFUSED: Final = "OttlaBatchRefused"
 _TURN_S: Final = 0.2
 _LAG_PATIENCE_S: Final = 1.0
@@ -118,6 +117,7 @@ class Running:
         self._identified_at = time.monotonic()
         self._queries: list[StreamingQuery] = []
         self._ended: set[str] = set()
+        self._aside: SetAside | None = None
 
     def to_the_end(self) -> None:
         """Starts the queries and watches them until all have ended. Trouble when one fails."""
@@ -136,6 +136,8 @@ class Running:
                 query.stop()
             raise
         self._raise_failure()
+        if self._aside is not None:
+            self._aside.close()
         self._report.state("stopped" if self._asked_to_stop.is_set() else "finished")
 
     # -- starting
@@ -147,46 +149,37 @@ class Running:
             name: source.table(spark, of, client) if of.mode == "table" else source.stream(spark, of, client)
             for name, of in spec.sources.items()
         }
-        changes = {name: source.stream(spark, of, client) for name, of in spec.sources.items() if of.mode == "table"}
-        graph = transform.graph(spark, pipeline, raw, changes)
+        graph = transform.graph(spark, pipeline, raw, transform.Counting())
+        if spec.dead_letter is not None:
+            self._aside = SetAside(spark, pipeline, client, self._cluster, self._kept, late=frozenset(graph.late))
         told: set[str] = set()
         for target in spec.sinks:
-            late = graph.late.get(target.source)
-            self._queries.append(self._sink_query(target, graph, late if target.source not in told else None))
+            late = graph.late.get(target.source) if target.source not in told else None
+            self._queries.append(self._sink_query(target, graph.tables[target.source], late))
             told.add(target.source)
         if untold := set(graph.late) - told:
             raise Trouble(
                 f"the rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps, so rows that break an expectation "
                 "cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
             )
-        if graph.letters and spec.dead_letter is not None:
-            letters = graph.letters[0]
-            for more in graph.letters[1:]:
-                letters = letters.unionByName(more)
-            self._queries.append(self._query(DEAD_LETTERS, counted(letters, dead=True), "append", self._write_letters))
 
-    def _sink_query(self, target: Sink, graph: transform.Graph, late: transform.Late | None) -> StreamingQuery:
+    def _sink_query(self, target: Sink, rows: DataFrame, late: transform.Late | None) -> StreamingQuery:
         write = sink.writer(target, self._place.client, self._pipeline.folder)
-        sink.check(target, graph.tables[target.source])
+        sink.check(target, rows)
         if late is None:
-            return self._query(target.query, counted(graph.tables[target.source]), target.output_mode, write)
-        holds = [dead_letter.holds(expectation) for expectation in late.expectations]
+            return self._query(target.query, counted(rows), target.output_mode, write)
 
         def write_both(rows: DataFrame, batch: int) -> None:
             rows.persist()  # or Spark would ask its state twice
             try:
-                kept = rows
-                for condition in holds:
-                    kept = kept.where(condition)
-                write(kept, batch)
-                self._write_letters(dead_letter.broken(rows, late.step, late.expectations), batch)
+                write(rows.where(dead_letter.all_hold(late.expectations)), batch)
+                self._write_letters(dead_letter.broken(rows, late.step, late.expectations))
             finally:
                 rows.unpersist()
 
-        rows = counted(graph.unchecked[target.source], late=late)
-        return self._query(target.query, rows, target.output_mode, write_both)
+        return self._query(target.query, counted(late.rows, late), target.output_mode, write_both)
 
-    def _write_letters(self, letters: DataFrame, _: int) -> None:
+    def _write_letters(self, letters: DataFrame) -> None:
         letter = self._pipeline.spec.dead_letter
         if letter is not None:
             sink.write_records(dead_letter.records(letters, self._pipeline.name), letter.topic, self._place.client)
@@ -235,6 +228,9 @@ class Running:
     def _done(self, batch: progress.Batch) -> None:
         self._positions.add(batch)
         self._check_identity()
+        if self._aside is not None:
+            everyone = len(self._positions.queries) == len(self._queries)
+            self._aside.after(batch, self._positions.ends if everyone else {})
         self._cluster.commit(self._pipeline.group, self._positions.ends)
         behind = self._positions.behind
         ends = self._positions.ends
@@ -279,16 +275,14 @@ class Running:
                 raise Trouble(in_words(error))
 
 
-def counted(rows: DataFrame, *, dead: bool = False, late: transform.Late | None = None) -> DataFrame:
-    """The same rows, counted on the way for the progress event: as `rows` that are written, or `dead` that are set aside."""
+def counted(rows: DataFrame, late: transform.Late | None = None) -> DataFrame:
+    """The same rows, counted on the way for the progress event: `rows` that are written, and `dead` ones that are set aside."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    if late is not None:
-        good = F.lit(True)
-        for expectation in late.expectations:
-            good = good & dead_letter.holds(expectation)
-        return rows.observe("counts", F.count_if(good).alias("rows"), F.count_if(~good).alias("dead"))
-    return rows.observe("counts", F.count(F.lit(1)).alias("dead" if dead else "rows"))
+    if late is None:
+        return rows.observe("counts", F.count(F.lit(1)).alias("rows"))
+    good = dead_letter.all_hold(late.expectations)
+    return rows.observe("counts", F.count_if(good).alias("rows"), F.count_if(~good).alias("dead"))
 
 
 def listener(events: queue.SimpleQueue[progress.Batch | str]) -> Any:

@@ -10,6 +10,7 @@ Every raw row has `_key`, `_value` (bytes), `_topic`, `_partition`, `_offset` an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,26 @@ def table(spark: SparkSession, source: Source, kafka: Mapping[str, str]) -> Data
         }
     )
     return newest(reader.load().selectExpr(*RAW))
+
+
+def between(
+    spark: SparkSession, source: Source, kafka: Mapping[str, str], starts: Mapping[int, int], ends: Mapping[int, int]
+) -> DataFrame:
+    """The topic's records from one offset of each partition up to, and without, another; those that are gone by now are left out."""
+    reader = spark.read.format("kafka").options(**{f"kafka.{name}": value for name, value in kafka.items()})
+    return (
+        reader.option("subscribe", source.topic)
+        .option("startingOffsets", _as_json(source.topic, starts))
+        .option("endingOffsets", _as_json(source.topic, ends))
+        .option("failOnDataLoss", "false")
+        .option("kafka.isolation.level", source.isolation)
+        .load()
+        .selectExpr(*RAW)
+    )
+
+
+def _as_json(topic: str, offsets: Mapping[int, int]) -> str:
+    return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
 
 
 def newest(raw: DataFrame) -> DataFrame:
