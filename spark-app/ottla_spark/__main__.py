@@ -45,15 +45,21 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument("--shape", action="store_true", help="only look at the YAML: quick, needs no Java")
     run = commands.add_parser("run", help="runs a pipeline until it ends or is asked to stop (SIGTERM, Ctrl-C)")
     run.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="brokers")
-    run.add_argument("--checkpoint", metavar="FOLDER", help="where it keeps how far it is; without it, spec.checkpoint.path")
+    run.add_argument(
+        "--checkpoint", metavar="FOLDER", help="where it keeps how far it is; without it, spec.checkpoint.path"
+    )
     run.add_argument("--progress", type=Path, metavar="FILE", help="file to append progress to, as lines of JSON")
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's own log; without it, beside the progress")
     run.add_argument("--master", help="Spark's master; without it, this machine's cores")
     run.add_argument("--kafka", action="append", default=[], metavar="NAME=VALUE", help="a setting of the Kafka client")
     test = commands.add_parser("test", help="runs a pipeline on JSON lines beside it and compares the rows")
-    test.add_argument("--cases", type=Path, metavar="FOLDER", help="without it, the pipeline's file name with .test for .yaml")
+    test.add_argument(
+        "--cases", type=Path, metavar="FOLDER", help="without it, the pipeline's file name with .test for .yaml"
+    )
     for command in (validate, run, test):
-        command.add_argument("--pipeline", type=Path, required=True, metavar="FILE", help="YAML or JSON with a Pipeline resource")
+        command.add_argument(
+            "--pipeline", type=Path, required=True, metavar="FILE", help="YAML or JSON with a Pipeline resource"
+        )
         command.add_argument("--name", help="which Pipeline, when the file has several")
     fetch = commands.add_parser("jars", help="fetches the jars that Spark needs to speak with brokers, once")
     fetch.add_argument("--into", type=Path, metavar="FOLDER", help="without it, $OTTLA_SPARK_JARS or the user's cache")
@@ -77,7 +83,10 @@ def _run(pipeline: Pipeline, asked: argparse.Namespace) -> int:
 
 
 def _stop_signals() -> threading.Event:
-    """Set when the process is asked to stop. Spark handles Ctrl-C itself once it runs, by dropping work: its handler is not let in."""
+    """Set when the process is asked to stop.
+
+    Spark handles Ctrl-C itself once it runs, by dropping work: its handler is not let in.
+    """
     asked_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked_to_stop.set())

@@ -4,9 +4,9 @@
     <checkpoint>/letters.json        up to where records were searched for dead letters (see set_aside.py)
     <checkpoint>/queries/<name>/     Spark's: offsets, commits and state of each query
 
-Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset, looks to Spark like the
-old one, and records are passed over in silence. So each topic's id is kept, and another id is an error. Spark also goes on with the
-shuffle partitions of batch 0 whatever is set later; saying so is better.
+Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset,
+looks to Spark like the old one, and records are passed over in silence. So each topic's id is kept, and another id is
+an error. Spark also goes on with the shuffle partitions of batch 0 whatever is set later; saying so is better.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ class Facts:
 
 
 def facts(topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
-    """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at most 200."""
+    """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at
+    most 200."""
     return Facts(dict(topics), conf[STATE_STORE], int(conf.get(SHUFFLE_PARTITIONS, min(200, 2 * cores))))
 
 
 def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
-    """The facts to go on with: those kept, and topics that are new. Trouble when what is kept and what is now contradict."""
+    """The facts to go on with: those kept, and topics that are new.
+
+    Trouble when what is kept and what is now contradict.
+    """
     now = facts(topics, conf, cores)
     if kept is None:
         return now
@@ -52,7 +56,8 @@ def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str
         )
     if now.state_store != kept.state_store:
         raise Trouble(
-            f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; start with a new checkpoint"
+            f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; "
+            "start with a new checkpoint"
         )
     return Facts({**kept.topics, **topics}, kept.state_store, kept.shuffle_partitions)
 
@@ -62,8 +67,8 @@ def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:
     for topic, identity in now.items():
         if (before := kept.get(topic, identity)) != identity:
             raise Trouble(
-                f"the topic {topic} was deleted and made anew since the checkpoint was begun (its id was {before} and is {identity}): "
-                "the checkpoint's offsets mean nothing there; start with a new checkpoint"
+                f"the topic {topic} was deleted and made anew since the checkpoint was begun "
+                f"(its id was {before} and is {identity}): the checkpoint's offsets mean nothing there; start with a new checkpoint"
             )
 
 

@@ -1,7 +1,8 @@
-"""What the runner itself asks brokers, through the Kafka client on Spark's side: topic ids, how old what waits is, and committed offsets.
+"""What the runner itself asks brokers, through the Kafka client on Spark's side: topic ids, how old what waits is,
+and committed offsets.
 
-Spark commits no offsets, so no tool that looks at consumer groups would see a pipeline. After each batch the runner commits where it
-ended to a group of the pipeline's own.
+Spark commits no offsets, so no tool that looks at consumer groups would see a pipeline. After each batch the runner
+commits where it ended to a group of the pipeline's own.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class Cluster(AbstractContextManager["Cluster"]):
         self._asked(lambda: self._admin.alterConsumerGroupOffsets(group, asked).all().get())
 
     def written_ms(self, offsets: Mapping[Partition, int], patience_s: float) -> dict[Partition, int]:
-        """When the first record from each offset on was written, in milliseconds since 1970. Those not read in time are left out."""
+        """When the first record from each offset on was written, in milliseconds since 1970.
+
+        Those not read in time are left out.
+        """
         found: dict[Partition, int] = {}
         if not offsets:
             return found

@@ -1,7 +1,8 @@
-"""The jars that Spark needs to speak with brokers: fetched once by their coordinates, checked by digest, kept in a cache folder.
+"""The jars that Spark needs to speak with brokers: fetched once by their coordinates, checked by digest, kept in a
+cache folder.
 
-Nothing is fetched when they are there, so an image that was built with them starts without a network. The fetching is done by Ivy,
-which PySpark carries, run as a plain command with its own notion of where artifacts come from.
+Nothing is fetched when they are there, so an image that was built with them starts without a network. The fetching is
+done by Ivy, which PySpark carries, run as a plain command with its own notion of where artifacts come from.
 """
 
 from __future__ import annotations
@@ -39,15 +40,27 @@ class Jar:
 
 # The connector is pinned to Spark's version; clients and pool are the ones that it was built with.
 CONNECTOR: Final = (
-    Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3"),
+    Jar(
+        "org.apache.spark",
+        "spark-sql-kafka-0-10_2.13",
+        "4.0.0",
+        "33a3b8b04df4a2e43c9d5bf8ca5972936a1ac662f2714e014d00ef6f27468bf3",
+    ),
     Jar(
         "org.apache.spark",
         "spark-token-provider-kafka-0-10_2.13",
         "4.0.0",
         "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
     ),
-    Jar("org.apache.kafka", "kafka-clients", "3.9.0", "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18"),
-    Jar("org.apache.commons", "commons-pool2", "2.12.0", "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b"),
+    Jar(
+        "org.apache.kafka", "kafka-clients", "3.9.0", "15c1e137f2c2c94398e27abc4060a03b6bde10bf9fac15e8f70c02320b202f18"
+    ),
+    Jar(
+        "org.apache.commons",
+        "commons-pool2",
+        "2.12.0",
+        "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
+    ),
 )
 
 _FETCH_SECONDS: Final = 300
@@ -61,7 +74,10 @@ def cache_folder() -> Path:
 
 
 def connector(folder: Path | None = None, say: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Paths of the connector's jars, fetched first if any is missing. Trouble when they cannot be had or are not what they should be."""
+    """Paths of the connector's jars, fetched first if any is missing.
+
+    Trouble when they cannot be had or are not what they should be.
+    """
     folder = folder or cache_folder()
     if any(not (folder / jar.file).exists() for jar in CONNECTOR):
         say(f"fetching Spark's Kafka connector into {folder}, once")
@@ -76,7 +92,9 @@ def check(file: Path, sha256: str) -> None:
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != sha256:
-        raise Trouble(f"{file} is not what it should be: its SHA-256 is {found}, expected {sha256}; delete it and run again")
+        raise Trouble(
+            f"{file} is not what it should be: its SHA-256 is {found}, expected {sha256}; delete it and run again"
+        )
 
 
 def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
@@ -106,7 +124,8 @@ def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
 
 def _wish(jars: tuple[Jar, ...]) -> str:
     wanted = "".join(
-        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false" conf="default->master"/>'
+        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}"'
+        ' transitive="false" conf="default->master"/>'
         for jar in jars
     )
     return (
@@ -131,7 +150,9 @@ def java() -> str:
         return str(found)
     if on_path := shutil.which("java"):
         return on_path
-    raise Trouble("pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)")
+    raise Trouble(
+        "pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)"
+    )
 
 
 def _ivy() -> Path:

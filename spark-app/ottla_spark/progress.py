@@ -1,9 +1,10 @@
 """How the pipeline does: Spark's progress events read, lag reckoned, and told as lines of JSON.
 
-A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after a batch, `query`, `batch`, `rows`
-(read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`, `watermark` and `lag`: {`records`, `seconds`,
-`partitions`: {topic: {partition: {`records`, `seconds`}}}}. Records: what the topic has beyond the batch. Seconds: how long ago the first of them
-was written (0 when there is none, null when it could not be read in time). `error` is the last error in words.
+A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after
+a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`,
+`batchMs`, `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}.
+Records: what the topic has beyond the batch. Seconds: how long ago the first of them was written (0 when there is
+none, null when it could not be read in time). `error` is the last error in words.
 """
 
 from __future__ import annotations
@@ -118,11 +119,18 @@ def lag(behind: Mapping[Partition, int], written_ms: Mapping[Partition, int], no
             oldest.append(seconds)
         partitions.setdefault(topic, {})[str(partition)] = {"records": records, "seconds": seconds}
     unknown = len(oldest) < len(behind) and not any(oldest)
-    return {"records": sum(behind.values()), "seconds": None if unknown else max(oldest, default=0.0), "partitions": partitions}
+    return {
+        "records": sum(behind.values()),
+        "seconds": None if unknown else max(oldest, default=0.0),
+        "partitions": partitions,
+    }
 
 
 class Report:
-    """The file of lines. Another process follows it, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`."""
+    """The file of lines.
+
+    Another process follows it, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`.
+    """
 
     def __init__(self, path: Path | None, pipeline: str) -> None:
         self._path = path

@@ -1,8 +1,8 @@
 """Running a pipeline: one Spark query for each sink, watched, reported and stopped here.
 
-Stopping: Spark's own `stop()` aborts the batch in flight, whose work is then done, and for topics written, a second time. So a pipeline
-that is asked to stop lets batches end: the next one is refused before it writes anything, and a query between batches is stopped
-as it is. When `spec.stop.graceful` has passed, batches are aborted after all.
+Stopping: Spark's own `stop()` aborts the batch in flight, whose work is then done, and for topics written, a second
+time. So a pipeline that is asked to stop lets batches end: the next one is refused before it writes anything, and a
+query between batches is stopped as it is. When `spec.stop.graceful` has passed, batches are aborted after all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Place:
 
 
 def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> None:
-    """Runs until the pipeline has ended, is asked to stop, or fails. Trouble says why it failed; the report has it too."""
+    """Runs until the pipeline has ended, is asked to stop, or fails.
+
+    Trouble says why it failed; the report has it too.
+    """
     report = progress.Report(place.progress, pipeline.name)
     if pipeline.spec.state == "suspended":
         report.state("suspended")
@@ -71,7 +74,9 @@ def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> Non
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, report: progress.Report, scratch: Path) -> None:
+def _run(
+    pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, report: progress.Report, scratch: Path
+) -> None:
     session.check_java()
     fetched = jars.connector(say=lambda what: report.state("starting", doing=what))
     log = place.log or scratch / "spark.log"
@@ -81,7 +86,9 @@ def _run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, repor
         with Cluster(spark, place.client) as cluster:
             kept = checkpoint.Checkpoint(spark, place.checkpoint)
             topics = {made.topic for made in pipeline.spec.sources.values()}
-            facts = checkpoint.settle(kept.read(), cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism)
+            facts = checkpoint.settle(
+                kept.read(), cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism
+            )
             spark.conf.set(session.SHUFFLE_PARTITIONS, str(facts.shuffle_partitions))
             kept.write(facts)
             Running(spark, pipeline, place, cluster, kept, facts, report, asked_to_stop).to_the_end()
@@ -159,8 +166,8 @@ class Running:
             told.add(target.source)
         if untold := set(graph.late) - told:
             raise Trouble(
-                f"the rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps, so rows that break an expectation "
-                "cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
+                f"the rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps, "
+                "so rows that break an expectation cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
             )
 
     def _sink_query(self, target: Sink, rows: DataFrame, late: transform.Late | None) -> StreamingQuery:
@@ -228,15 +235,15 @@ class Running:
     def _done(self, batch: progress.Batch) -> None:
         self._positions.add(batch)
         self._check_identity()
-        if self._aside is not None:
-            everyone = len(self._positions.queries) == len(self._queries)
-            self._aside.after(batch, self._positions.ends if everyone else {})
         self._cluster.commit(self._pipeline.group, self._positions.ends)
         behind = self._positions.behind
         ends = self._positions.ends
         waiting = {partition: ends[partition] for partition, records in behind.items() if records}
         written = self._cluster.written_ms(waiting, _LAG_PATIENCE_S)
         self._report.batch(batch, progress.lag(behind, written, time.time_ns() // 1_000_000))
+        if self._aside is not None:
+            everyone = len(self._positions.queries) == len(self._queries)
+            self._aside.after(batch, self._positions.ends if everyone else {})
         if self._pipeline.spec.dead_letter is not None:
             dead_letter.judge(batch.dead, batch.rows, self._pipeline.spec.dead_letter)
 
@@ -260,7 +267,8 @@ class Running:
                 self._take_events(wait_s=_TURN_S)
 
     def _await_last_events(self) -> None:
-        """Spark tells of batches a little later than it does them; that a query has ended is the last it tells of it."""
+        """Spark tells of batches a little later than it does them; that a query has ended is the last it tells of
+        it."""
         for query in self._queries:
             if query.isActive:
                 query.stop()
@@ -276,8 +284,9 @@ class Running:
 
 
 def counted(rows: DataFrame, late: transform.Late | None = None) -> DataFrame:
-    """The same rows, counted on the way for the progress event: `rows` that are written, and `dead` ones that are set aside."""
-    from pyspark.sql import functions as F  # noqa: N812
+    """The same rows, counted on the way for the progress event: `rows` that are written, and `dead` ones that are set
+    aside."""
+    from pyspark.sql import functions as F
 
     if late is None:
         return rows.observe("counts", F.count(F.lit(1)).alias("rows"))
@@ -296,16 +305,16 @@ def listener(events: queue.SimpleQueue[progress.Batch | str]) -> Any:
     )
 
     class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        def onQueryStarted(self, event: QueryStartedEvent) -> None:
             pass
 
-        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        def onQueryIdle(self, event: QueryIdleEvent) -> None:
             pass
 
-        def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        def onQueryProgress(self, event: QueryProgressEvent) -> None:
             events.put(progress.batch(event.progress.json))
 
-        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
             events.put(str(event.runId))
 
     return Listener()

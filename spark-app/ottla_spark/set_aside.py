@@ -1,9 +1,10 @@
 """Fetching the records that are set aside, and remembering how far that was done.
 
-Queries only *count* the rows that do not decode or break an expectation; nearly always there are none, and nothing is paid for them. When a
-batch has some, its records are read again, and those rows alone are made into letters. `letters.json` beside the checkpoint says up to which
-offset of each partition that was done: a process that was killed between a batch and its letters searches again what it had not
-marked, so letters are written at least once, and none is missed.
+Queries only *count* the rows that do not decode or break an expectation; nearly always there are none, and nothing is
+paid for them. When a batch has some, its records are read again, and those rows alone are made into letters.
+`letters.json` beside the checkpoint says up to which offset of each partition that was done: a process that was
+killed between a batch and its letters searches again what it had not marked, so letters are written at least once,
+and none is missed.
 
 A table's records are searched as they come, apart from the batches that look them up.
 """
@@ -54,7 +55,10 @@ class SetAside:
         self._remember()
 
     def after(self, batch: Batch, ends: Mapping[Partition, int]) -> None:
-        """Searches what a batch has read, if it has rows to set aside. `ends`: up to where all queries are; empty when that is not known."""
+        """Searches what a batch has read, if it has rows to set aside.
+
+        `ends`: up to where all queries are; empty when that is not known.
+        """
         first = batch.query not in self._begun
         self._begun.add(batch.query)
         unsearched = first and any(start > self._done.get(partition, 0) for partition, start in batch.starts.items())
@@ -93,7 +97,9 @@ class SetAside:
                 raw[name] = source.table(self._spark, of, self._kafka)
             else:
                 upto = {partition: end for (topic, partition), end in ends.items() if topic == of.topic}
-                since = {partition: min(end, self._done.get((of.topic, partition), 0)) for partition, end in upto.items()}
+                since = {
+                    partition: min(end, self._done.get((of.topic, partition), 0)) for partition, end in upto.items()
+                }
                 raw[name] = source.between(self._spark, of, self._kafka, since, upto)
         collecting = transform.Collecting(leave_out=self._late | self._tables.keys())
         transform.graph(self._spark, self._pipeline, raw, collecting)

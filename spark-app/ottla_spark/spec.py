@@ -1,8 +1,8 @@
 """A Pipeline resource as this runner understands it.
 
-The custom resource's schema lives with the operator; this is the same shape, read again here, because a pipeline must also
-run without an operator (`python -m ottla_spark run`). Unknown fields are errors on both sides. Where the resource leaves a
-field out, the default stands here, and nowhere else.
+The custom resource's schema lives with the operator; this is the same shape, read again here, because a pipeline must
+also run without an operator (`python -m ottla_spark run`). Unknown fields are errors on both sides. Where the
+resource leaves a field out, the default stands here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -138,7 +138,10 @@ class Dedupe(Part):
 
 
 class DeadLetter(Part):
-    """Topic for rows that do not decode or break an expectation. max_rate: share of a batch above which the pipeline fails."""
+    """Topic for rows that do not decode or break an expectation.
+
+    max_rate: share of a batch above which the pipeline fails.
+    """
 
     topic: str
     max_rate: float = 1.0
@@ -158,7 +161,10 @@ class Stop(Part):
 
 
 class Checkpoint(Part):
-    """Where the pipeline keeps how far it is. Only `path` concerns the runner: the others become a path before it starts."""
+    """Where the pipeline keeps how far it is.
+
+    Only `path` concerns the runner: the others become a path before it starts.
+    """
 
     path: str | None = None
     pvc: dict[str, Any] | None = None
@@ -211,7 +217,10 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path, name: str | None = None) -> Pipeline:
-    """The Pipeline in a file of YAML or JSON documents; `name` picks one where there are several. Trouble says what is wrong."""
+    """The Pipeline in a file of YAML or JSON documents; `name` picks one where there are several.
+
+    Trouble says what is wrong.
+    """
     try:
         documents = [document for document in yaml.safe_load_all(path.read_text()) if isinstance(document, dict)]
     except OSError as error:
@@ -243,7 +252,10 @@ def of(document: dict[str, Any], folder: Path) -> Pipeline:
     if not isinstance(spec, dict):
         raise Trouble("spec is missing")
     pipeline = Pipeline(
-        name=metadata["name"], namespace=metadata.get("namespace", "default"), spec=_spec(spec), folder=folder.absolute()
+        name=metadata["name"],
+        namespace=metadata.get("namespace", "default"),
+        spec=_spec(spec),
+        folder=folder.absolute(),
     )
     for fault in faults(pipeline.spec):
         raise Trouble(fault)
@@ -318,7 +330,8 @@ def _sink_faults(spec: Spec, known: set[str]) -> Iterator[str]:
     for at, sink in enumerate(spec.sinks):
         where = f"spec.sinks[{at}]"
         if sink.source not in known:
-            yield f"{where}.from: there is no source or transform named {sink.source!r}; there are {', '.join(sorted(known))}"
+            names = ", ".join(sorted(known))
+            yield f"{where}.from: there is no source or transform named {sink.source!r}; there are {names}"
         elif sink.source in spec.sources and spec.sources[sink.source].mode == "table":
             yield f"{where}.from: {sink.source!r} is a table; only streams can be written"
         targets = [sink.topic, sink.parquet, sink.iceberg, sink.delta, sink.jdbc, sink.console]
@@ -338,7 +351,11 @@ def _sink_faults(spec: Spec, known: set[str]) -> Iterator[str]:
 
 def _time_faults(spec: Spec) -> Iterator[str]:
     times: list[tuple[str, str | None]] = [
-        *((f"spec.sources.{name}.watermark.delay", s.watermark.delay) for name, s in spec.sources.items() if s.watermark),
+        *(
+            (f"spec.sources.{name}.watermark.delay", s.watermark.delay)
+            for name, s in spec.sources.items()
+            if s.watermark
+        ),
         ("spec.trigger.interval", spec.trigger.interval),
         ("spec.stop.graceful", spec.stop.graceful),
         ("spec.dedupe.within", spec.dedupe.within if spec.dedupe else None),

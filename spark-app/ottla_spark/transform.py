@@ -42,12 +42,12 @@ class Counting:
     """Counts them, for the progress event of the batch: `set_aside.py` then fetches them. Streams only."""
 
     def undecoded(self, rows: DataFrame, name: str) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         return rows.observe(f"undecoded_{name}", F.count(decode.FAULT).alias("dead")) if rows.isStreaming else rows
 
     def broken(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         return rows.observe(f"broken_{step}", F.count_if(~dead_letter.all_hold(expectations)).alias("dead"))
 
@@ -72,7 +72,8 @@ class Collecting:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Rows out of state (sums, for example) before they were held against their expectations: the sink does that, batch by batch."""
+    """Rows out of state (sums, for example) before they were held against their expectations: the sink does that,
+    batch by batch."""
 
     step: str
     rows: DataFrame
@@ -95,7 +96,10 @@ def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame],
         rows = decode.decoded(raw[name], source, name)
         rows = decode.all_or_fail(rows) if spec.dead_letter is None else decode.good(aside.undecoded(rows, name))
         if source.watermark is not None:
-            rows = _said(f"spec.sources.{name}.watermark", partial(_watermarked, rows, source.watermark.column, source.watermark.delay))
+            rows = _said(
+                f"spec.sources.{name}.watermark",
+                partial(_watermarked, rows, source.watermark.column, source.watermark.delay),
+            )
         if source.mode == "stream":
             rows = _deduped(rows, pipeline, name)
         _show(made, name, rows)
@@ -188,7 +192,7 @@ def _expected(made: Graph, step: Transform, rows: DataFrame, pipeline: Pipeline,
 
 
 def _or_fail(step: str, expectation: Expectation) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     sentence = marked(f"a row of {step} breaks {expectation.name}: {expectation.sql}")
     return F.when(dead_letter.holds(expectation), F.lit(True)).otherwise(F.raise_error(F.lit(sentence)).cast("boolean"))

@@ -28,12 +28,18 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
         "the checkpoint was written by a pipeline with other aggregations, joins or dedupe; "
         "a changed pipeline needs a new checkpoint",
     ),
-    ("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "the columns kept as state have changed; a changed pipeline needs a new checkpoint"),
+    (
+        "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+        "the columns kept as state have changed; a changed pipeline needs a new checkpoint",
+    ),
     (
         "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
         "the columns kept as state have changed; a changed pipeline needs a new checkpoint",
     ),
-    ("java.lang.OutOfMemoryError", "Spark ran out of memory; give it more (spark.driver.memory) or set maxOffsetsPerTrigger"),
+    (
+        "java.lang.OutOfMemoryError",
+        "Spark ran out of memory; give it more (spark.driver.memory) or set maxOffsetsPerTrigger",
+    ),
     ("No space left on device", "the disk is full"),
 )
 
