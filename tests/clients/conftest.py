@@ -1,0 +1,52 @@
+"""Real clients against one broker, Ottla by default, Apache Kafka with `--against kafka`."""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.brokers import BROKERS, Broker
+from tests.jars import kafka_classpath, unavailable
+
+NewBroker = Callable[..., AbstractContextManager[Broker]]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def new_broker(against: str) -> NewBroker:
+    """A broker of one's own: `with new_broker(some_setting=…) as broker`."""
+    return BROKERS[against]
+
+
+@pytest.fixture(scope="session")
+def _shared(new_broker: NewBroker) -> Iterator[Broker]:
+    with new_broker(num_partitions=1) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(_shared: Broker) -> Broker:
+    """The broker that most tests share: each uses its own topics and groups. A crashed one is started again,
+    so that the tests after it say something."""
+    if _shared.process is None or _shared.process.poll() is not None:
+        _shared.start()
+    return _shared
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for a topic or a group that no other test uses."""
+    return f"{request.function.__name__.removeprefix('test_').replace('_', '-')[:60]}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def classpath() -> str:
+    return kafka_classpath()
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    """The path of kcat, which is Debian's (`make test` installs it where it may)."""
+    return shutil.which("kcat") or unavailable("kcat is not installed (Debian: apt-get install kcat)")

@@ -1,0 +1,184 @@
+"""Consumer groups as librdkafka sees them: who gets what, who takes over, what is remembered."""
+
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.clients.members import QUICK, SESSION_TIMEOUT_MS, Member, members, shared_fairly
+from tests.waiting import eventually
+
+EAGER: dict[str, object] = {"partition_assignment_strategy": "range"}
+ROUND_ROBIN: dict[str, object] = {"partition_assignment_strategy": "roundrobin"}
+COOPERATIVE: dict[str, object] = {"partition_assignment_strategy": "cooperative-sticky"}
+WITHIN_S = 30
+
+
+@pytest.mark.parametrize("strategy", [EAGER, ROUND_ROBIN, COOPERATIVE], ids=["range", "roundrobin", "cooperative"])
+def test_members_come_and_go(broker: Broker, name: str, strategy: dict[str, object]) -> None:
+    rd.create(broker.bootstrap, name, 6)
+    with members(broker.bootstrap, name, name, [strategy, strategy]) as (first, second):
+        shared_fairly([first, second], 6)
+        third = Member(broker.bootstrap, name, name, **strategy)
+        try:
+            shared_fairly([first, second, third], 6)
+        finally:
+            third.leave()
+        shared_fairly([first, second], 6)
+        for partition in range(6):
+            rd.produce(broker.bootstrap, name, rd.numbered(partition * 10, partition * 10 + 10), partition=partition)
+        eventually(lambda: len(first.values) + len(second.values) >= 60)
+        got = sorted(first.values + second.values)
+        assert got == sorted(record.value or b"" for record in rd.numbered(0, 60)), "each record once, to one of them"
+
+
+def test_a_cooperative_rebalance_takes_only_what_moves(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 6)
+    with members(broker.bootstrap, name, name, [COOPERATIVE]) as (first,):
+        shared_fairly([first], 6)
+        before = first.assigned
+        with members(broker.bootstrap, name, name, [COOPERATIVE]) as (second,):
+            shared_fairly([first, second], 6)
+            assert first.assigned < before
+            assert first.revoked == 1
+
+
+def test_a_killed_member_is_replaced_after_its_session(broker: Broker, name: str, kcat: str) -> None:
+    rd.create(broker.bootstrap, name, 4)
+    settings = [part for key, value in QUICK.items() if "wait" not in key for part in ("-X", f"{key}={value}")]
+    settings += ["-X", "partition.assignment.strategy=range"]
+    other = subprocess.Popen(
+        [kcat, "-b", broker.bootstrap, *settings, "-G", name, name],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with members(broker.bootstrap, name, name, [EAGER]) as (stays,):
+            eventually(lambda: len(stays.assigned) == 2, what="two members share four partitions")
+            other.kill()
+            eventually(lambda: len(stays.assigned) == 4, within_s=SESSION_TIMEOUT_MS / 1000 + 10)
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_static_member_comes_back_to_its_partitions(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 4)
+    one: dict[str, object] = {"group_instance_id": "one", "session_timeout_ms": 20_000, **EAGER}
+    two: dict[str, object] = {"group_instance_id": "two", "session_timeout_ms": 20_000, **EAGER}
+    with members(broker.bootstrap, name, name, [one]) as (first,):
+        second = Member(broker.bootstrap, name, name, **two)
+        shared_fairly([first, second], 4)
+        had, revoked = second.assigned, first.revoked
+        second.leave()
+        second = Member(broker.bootstrap, name, name, **two)
+        try:
+            eventually(lambda: second.assigned == had)
+            assert first.revoked == revoked, "nobody else noticed"
+        finally:
+            second.leave()
+
+
+def test_a_static_member_with_a_double_is_fenced(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 2)
+    same: dict[str, object] = {"group_instance_id": "same", **EAGER}
+    with members(broker.bootstrap, name, name, [same]) as (old,):
+        eventually(lambda: len(old.assigned) == 2)
+        with members(broker.bootstrap, name, name, [same]) as (new,):
+            error = eventually(lambda: old.error, what="the older one is told")
+            assert "fenced" in str(error).lower()
+            eventually(lambda: len(new.assigned) == 2)
+
+
+def test_members_that_share_no_protocol_are_refused(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 2)
+    with (
+        members(broker.bootstrap, name, name, [EAGER]) as (first,),
+        rd.consumer(broker.bootstrap, name, partition_assignment_strategy="roundrobin", **_underscored(QUICK)) as other,
+    ):
+        eventually(lambda: len(first.assigned) == 2)
+        other.subscribe([name])
+        message = rd.next_message(other)
+        assert message.error().code() == ck.KafkaError.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_subscription_by_pattern_finds_new_topics(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, f"{name}-a")
+    settings: dict[str, object] = {"topic_metadata_refresh_interval_ms": 200, "metadata_max_age_ms": 1000}
+    with members(broker.bootstrap, name, f"^{name}-.*", [settings]) as (member,):
+        eventually(lambda: len(member.assigned) == 1)
+        rd.create(broker.bootstrap, f"{name}-b", 2)
+        eventually(lambda: len(member.assigned) == 2, what="partitions 0 and 1: the new topic has two")
+
+
+def test_commits_are_kept_and_picked_up(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name)
+    rd.produce(broker.bootstrap, name, rd.numbered(0, 20))
+    with rd.consumer(broker.bootstrap, name) as reader:
+        reader.subscribe([name])
+        taken = [rd.next_message(reader) for _ in range(7)]
+        reader.commit(taken[-1], asynchronous=False)
+    with rd.consumer(broker.bootstrap, name) as reader:
+        reader.subscribe([name])
+        assert rd.next_message(reader).offset() == 7
+        found = reader.committed([ck.TopicPartition(name, 0)], timeout=10)[0]
+        assert found.offset == 7
+        reader.commit(offsets=[ck.TopicPartition(name, 0, 12, metadata="half way")], asynchronous=False)
+        found = reader.committed([ck.TopicPartition(name, 0)], timeout=10)[0]
+        assert (found.offset, found.metadata) == (12, "half way")
+
+
+def test_offsets_of_a_group_are_listed_altered_and_go_with_it(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 2)
+    client = rd.admin(broker.bootstrap)
+
+    def ask(
+        call: Callable[..., dict[str, Future[ConsumerGroupTopicPartitions]]], *offsets: ck.TopicPartition
+    ) -> dict[int, int]:
+        answer = call([ConsumerGroupTopicPartitions(name, list(offsets) or None)])[name].result(WITHIN_S)
+        return {found.partition: found.offset for found in answer.topic_partitions}
+
+    ask(client.alter_consumer_group_offsets, ck.TopicPartition(name, 0, 3), ck.TopicPartition(name, 1, 5))
+    assert ask(client.list_consumer_group_offsets) == {0: 3, 1: 5}
+    assert ask(client.list_consumer_group_offsets, ck.TopicPartition(name, 1)) == {1: 5}
+    ask(client.alter_consumer_group_offsets, ck.TopicPartition(name, 0, 1))
+    assert ask(client.list_consumer_group_offsets) == {0: 1, 1: 5}
+    client.delete_consumer_groups([name])[name].result(WITHIN_S)
+    assert ask(client.list_consumer_group_offsets, ck.TopicPartition(name, 0)) == {0: ck.OFFSET_INVALID}
+    with pytest.raises(ck.KafkaException) as refused:
+        client.delete_consumer_groups([name])[name].result(WITHIN_S)
+    assert refused.value.args[0].code() == ck.KafkaError.GROUP_ID_NOT_FOUND
+
+
+def test_groups_are_described_and_listed(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 2)
+    client = rd.admin(broker.bootstrap)
+    with members(broker.bootstrap, name, name, [{"client_id": "it is me", **EAGER}]) as (member,):
+        eventually(lambda: len(member.assigned) == 2)
+        found = eventually(
+            lambda: next(iter(client.describe_consumer_groups([name]).values())).result(WITHIN_S), what="an answer"
+        )
+        assert found.state == ConsumerGroupState.STABLE
+        assert found.partition_assignor == "range"
+        assert found.coordinator.port == broker.port
+        (one,) = found.members
+        assert one.client_id == "it is me"
+        assert one.host in ("127.0.0.1", "/127.0.0.1")
+        assert sorted(part.partition for part in one.assignment.topic_partitions) == [0, 1]
+        assert one.group_instance_id is None
+        listed = client.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(WITHIN_S)
+        assert name in [group.group_id for group in listed.valid]
+        with pytest.raises(ck.KafkaException) as refused:
+            client.delete_consumer_groups([name])[name].result(WITHIN_S)
+        assert refused.value.args[0].code() == ck.KafkaError.NON_EMPTY_GROUP
+    listed = client.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result(WITHIN_S)
+    assert name in [group.group_id for group in listed.valid]
+
+
+def _underscored(settings: dict[str, int]) -> dict[str, object]:
+    return {key.replace(".", "_"): value for key, value in settings.items()}

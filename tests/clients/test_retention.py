@@ -1,0 +1,109 @@
+"""Segments, retention and compaction, seen by a client and in the folder."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.clients.sample import Message
+from tests.waiting import eventually
+
+SEGMENT = 1024 * 1024  # Kafka takes no smaller one
+LARGE = bytes(range(256)) * 400  # 100 KiB
+
+
+@pytest.fixture(scope="module")
+def tidy(new_broker: NewBroker) -> Iterator[Broker]:
+    """A broker that looks after its logs all the time."""
+    with new_broker(
+        log_retention_check_interval_ms=100,
+        log_initial_task_delay_ms=100,
+        log_cleaner_backoff_ms=100,
+        log_segment_delete_delay_ms=100,
+    ) as broker:
+        yield broker
+
+
+def segments(broker: Broker, topic: str) -> list[Path]:
+    return sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
+
+
+def earliest(broker: Broker, topic: str) -> int:
+    with rd.consumer(broker.bootstrap) as reader:
+        low, _ = reader.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)
+        return int(low)
+
+
+def stamped(count: int, age_ms: int, key: bytes | None = None) -> list[Message]:
+    at = int(time.time() * 1000) - age_ms
+    return [Message(key or b"%d" % number, LARGE, at + number) for number in range(count)]
+
+
+def test_segments_roll_by_size_and_are_read_across(tidy: Broker, name: str) -> None:
+    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT)
+    rd.produce(tidy.bootstrap, name, stamped(50, 0))
+    assert len(segments(tidy, name)) >= 5
+    assert all(file.stat().st_size <= SEGMENT for file in segments(tidy, name))
+    assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == list(range(50))
+
+
+def test_retention_by_size(tidy: Broker, name: str) -> None:
+    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_bytes=2 * SEGMENT)
+    rd.produce(tidy.bootstrap, name, stamped(60, 0))
+    eventually(lambda: len(segments(tidy, name)) <= 3)
+    low = eventually(lambda: earliest(tidy, name))
+    assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == list(range(low, 60))
+
+
+def test_retention_by_time(tidy: Broker, name: str) -> None:
+    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_ms=60_000)
+    rd.produce(tidy.bootstrap, name, stamped(30, 3_600_000))
+    eventually(lambda: earliest(tidy, name) == 30, what="everything is an hour old")
+    assert rd.produce(tidy.bootstrap, name, stamped(2, 0)) == [30, 31]
+    assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == [30, 31]
+
+
+def test_a_setting_changed_while_running_counts(tidy: Broker, name: str) -> None:
+    rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_ms=-1)
+    rd.produce(tidy.bootstrap, name, stamped(30, 3_600_000))
+    assert earliest(tidy, name) == 0
+    resource = rd.config_change(name, "retention.ms", "60000")
+    client = rd.admin(tidy.bootstrap)
+    client.incremental_alter_configs([resource])[resource].result(30)
+    eventually(lambda: earliest(tidy, name) == 30)
+
+
+def test_compaction_keeps_the_last_of_each_key(tidy: Broker, name: str) -> None:
+    rd.create(
+        tidy.bootstrap,
+        name,
+        cleanup_policy="compact",
+        segment_bytes=SEGMENT,
+        min_cleanable_dirty_ratio=0.01,
+        delete_retention_ms=100,
+    )
+    at = int(time.time() * 1000) - 1000
+    records = [Message(b"key %d" % (number % 5), b"%d " % number + LARGE, at + number) for number in range(60)]
+    records.append(Message(b"key 0", None, at + 100))
+    rd.produce(tidy.bootstrap, name, records)
+    newer = [Message(b"key 1", LARGE, at + 200 + number) for number in range(11)]
+
+    def compacted() -> bool:
+        rd.produce(tidy.bootstrap, name, newer)  # a tombstone goes with a later cleaning, and that wants something new
+        kept = rd.consume(tidy.bootstrap, name)
+        return kept[0].offset() > 40 and b"key 0" not in {message.key() for message in kept}
+
+    eventually(compacted, what="old values and the tombstone are gone")
+    kept = rd.consume(tidy.bootstrap, name)
+    offsets = [message.offset() for message in kept]
+    assert offsets == sorted(set(offsets)), "offsets stay, with gaps"
+    last = {message.key(): message for message in kept}
+    for number in (57, 58, 59):
+        assert last[b"key %d" % (number % 5)].offset() == number
+        assert last[b"key %d" % (number % 5)].value() == b"%d " % number + LARGE
+    assert last[b"key 1"].offset() == kept[-1].offset()

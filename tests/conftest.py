@@ -1,0 +1,30 @@
+"""Shared by all tests: which broker the client tests run against, and what a broker said when a test fails."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import brokers
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--against",
+        choices=sorted(brokers.BROKERS),
+        default="ottla",
+        help="the broker that tests/clients run against. A test that fails against Apache Kafka is a wrong test.",
+    )
+
+
+@pytest.fixture(scope="session")
+def against(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--against"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        for broker in brokers.running:
+            report.sections.append((f"{broker.kind} on {broker.bootstrap} wrote", broker.log_text(6000)))

@@ -1,0 +1,28 @@
+"""Waiting on a condition, for tests that look at another process."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], *, within_s: float = 20.0, what: str = "") -> T:
+    """Looks until what is seen is true, and returns it; AssertionError with what was last seen after `within_s`."""
+    deadline = time.monotonic() + within_s
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what or 'the condition'}; last seen: {seen!r}"
+        time.sleep(0.02)
+
+
+async def eventually_async(look: Callable[[], Awaitable[T]], *, within_s: float = 20.0) -> T:
+    """The same on an event loop. TimeoutError after `within_s`."""
+    async with asyncio.timeout(within_s):
+        while True:
+            if seen := await look():
+                return seen
+            await asyncio.sleep(0.02)
