@@ -68,7 +68,8 @@ def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:
         if (before := kept.get(topic, identity)) != identity:
             raise Trouble(
                 f"the topic {topic} was deleted and made anew since the checkpoint was begun "
-                f"(its id was {before} and is {identity}): the checkpoint's offsets mean nothing there; start with a new checkpoint"
+                f"(its id was {before} and is {identity}), so the checkpoint's offsets mean nothing there; "
+                "start with a new checkpoint"
             )
 
 

@@ -84,7 +84,8 @@ def all_or_fail(rows: DataFrame) -> DataFrame:
     before, after = marked("\0").split("\0")
     sentence = F.concat(
         F.lit(before + "topic "), topic, F.lit(", partition "), partition.cast("string"),
-        F.lit(", offset "), offset.cast("string"), F.lit(": "), F.col(FAULT), F.lit("; with a deadLetter topic such records are set aside" + after),
+        F.lit(", offset "), offset.cast("string"), F.lit(": "), F.col(FAULT),
+        F.lit("; with a deadLetter topic such records are set aside" + after),
     )  # fmt: skip
     passes = F.when(F.col(FAULT).isNull(), F.lit(True)).otherwise(F.raise_error(sentence).cast("boolean"))
     return rows.where(passes).drop(FAULT, "_key", "_value")

@@ -129,9 +129,9 @@ class Running:
     def to_the_end(self) -> None:
         """Starts the queries and watches them until all have ended. Trouble when one fails."""
         self._spark.streams.addListener(listener(self._events))
-        self._start()
-        self._report.state("running", group=self._pipeline.group)
         try:
+            self._start()
+            self._report.state("running", group=self._pipeline.group)
             while self._queries_alive() and not self._asked_to_stop.is_set():
                 self._take_events(wait_s=_TURN_S)
             if self._asked_to_stop.is_set():
@@ -159,16 +159,16 @@ class Running:
         graph = transform.graph(spark, pipeline, raw, transform.Counting())
         if spec.dead_letter is not None:
             self._aside = SetAside(spark, pipeline, client, self._cluster, self._kept, late=frozenset(graph.late))
+        if untold := set(graph.late) - {target.source for target in spec.sinks}:
+            raise Trouble(
+                f"rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps; those that "
+                "break an expectation cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
+            )
         told: set[str] = set()
         for target in spec.sinks:
             late = graph.late.get(target.source) if target.source not in told else None
             self._queries.append(self._sink_query(target, graph.tables[target.source], late))
             told.add(target.source)
-        if untold := set(graph.late) - told:
-            raise Trouble(
-                f"the rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps, "
-                "so rows that break an expectation cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
-            )
 
     def _sink_query(self, target: Sink, rows: DataFrame, late: transform.Late | None) -> StreamingQuery:
         write = sink.writer(target, self._place.client, self._pipeline.folder)

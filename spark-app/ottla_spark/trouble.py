@@ -10,6 +10,10 @@ class Trouble(Exception):
     """Something a person can act on. Its text is a sentence: what is wrong, where, and what would be right."""
 
 
+class NotInstalled(Trouble):
+    """Something that pipelines need is not on this machine; trying again does not help."""
+
+
 _BROKEN_EXPECTATION: Final = re.compile(r"\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
@@ -54,7 +58,11 @@ def in_words(error: BaseException | str) -> str:
     if isinstance(error, Trouble):
         return str(error)
     text = str(error)
-    if found := _BROKEN_EXPECTATION.search(text):
+    if found := class NotInstalled(Trouble):
+    """Something that pipelines need is not on this machine; trying again does not help."""
+
+
+_BROKEN_EXPECTATION.search(text):
         return found["sentence"].strip()
     for sign, meaning in _MEANINGS:
         if sign in text:
