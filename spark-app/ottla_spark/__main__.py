@@ -1,6 +1,7 @@
 """`python -m ottla_spark validate|run|test|jars`: pipelines from their YAML, without an operator.
 
-Exit codes: 0 it ended as it should, 1 it failed or rows differ, 2 the pipeline or the command line is wrong.
+Exit codes: 0 it ended as it should, 1 it failed or rows differ, 2 the pipeline or the command line is wrong, 3 Java or PySpark
+is missing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla_spark.spec import Pipeline, load
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import NotInstalled, Trouble
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         return int({"validate": _validate, "run": _run, "test": _test}[asked.command](pipeline, asked))
+    except NotInstalled as trouble:
+        _tell(str(trouble))
+        return 3
     except Trouble as trouble:
         _tell(f"pipeline {pipeline.name}: {trouble}")
         return 1

@@ -80,7 +80,7 @@ class Checkpoint:
         jvm: Any = spark._jvm
         self.location = location.rstrip("/")
         self._paths = jvm.org.apache.hadoop.fs.Path
-        self._system = self._paths(self.location).getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        self._system = self._paths(self.location).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def query(self, name: str) -> str:
         """Where Spark keeps a query's checkpoint."""

@@ -33,7 +33,8 @@ class Cluster(AbstractContextManager["Cluster"]):
         properties = self._properties(
             kafka, {"default.api.timeout.ms": str(_PATIENCE_MS), "request.timeout.ms": str(_PATIENCE_MS // 2)}
         )
-        self._admin = self._asked(lambda: self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties))
+        admin = self._jvm.org.apache.kafka.clients.admin.AdminClient
+        self._admin = self._asked(lambda: admin.create(properties))
         reading = {
             "enable.auto.commit": "false",
             "auto.offset.reset": "none",
@@ -121,7 +122,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     def _asked(self, ask: Callable[[], _T], topic: str = "") -> _T:
         """The answer; Java's errors as Trouble."""
-        from py4j.protocol import Py4JJavaError
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         try:
             return ask()

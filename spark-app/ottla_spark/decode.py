@@ -52,9 +52,12 @@ def columns(source: Source, name: str) -> StructType:
     from pyspark.sql.types import StructType
 
     try:
-        return StructType.fromDDL(source.format.schema or "")
+        schema = StructType.fromDDL(source.format.schema or "")
     except PySparkException as error:
         raise Trouble(f"spec.sources.{name}.format.schema: {in_words(error)}") from error
+    if not isinstance(schema, StructType):
+        raise Trouble(f"spec.sources.{name}.format.schema: {source.format.schema} is one type, and not columns")
+    return schema
 
 
 def _fault(schema: StructType) -> Column:

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import NotInstalled, Trouble
 
 FOLDER_VARIABLE: Final = "OTTLA_SPARK_JARS"
 """Environment variable: the folder that holds the jars, in images for example."""
@@ -150,7 +150,7 @@ def java() -> str:
         return str(found)
     if on_path := shutil.which("java"):
         return on_path
-    raise Trouble(
+    raise NotInstalled(
         "pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)"
     )
 
@@ -158,8 +158,8 @@ def java() -> str:
 def _ivy() -> Path:
     found = find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise Trouble("pipelines need PySpark: pip install 'ottla[spark]'")
+        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'")
     jars = sorted((Path(found.submodule_search_locations[0]) / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise Trouble("this PySpark carries no Ivy to fetch jars with; it is not a whole installation")
+        raise NotInstalled("this PySpark carries no Ivy to fetch jars with; it is not a whole installation")
     return jars[-1]

@@ -26,7 +26,7 @@ from ottla_spark.trouble import Trouble, in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _REFUSED: Final = "OttlaBatchRefused"
 _TURN_S: Final = 0.2

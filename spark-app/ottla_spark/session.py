@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla_spark.jars import java
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import NotInstalled, Trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def check_java() -> None:
     if found is None:
         raise Trouble(f"{command} -version does not say which Java it is")
     if int(found["major"]) < _OLDEST_JAVA:
-        raise Trouble(f"pipelines need Java {_OLDEST_JAVA} or newer; {command} is Java {found['major']}")
+        raise NotInstalled(f"pipelines need Java {_OLDEST_JAVA} or newer; {command} is Java {found['major']}")
 
 
 def settings(
@@ -99,7 +99,7 @@ def start(name: str, conf: Mapping[str, str]) -> SparkSession:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise Trouble("pipelines need PySpark: pip install 'ottla[spark]'") from error
+        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'") from error
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)

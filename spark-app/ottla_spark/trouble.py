@@ -58,11 +58,7 @@ def in_words(error: BaseException | str) -> str:
     if isinstance(error, Trouble):
         return str(error)
     text = str(error)
-    if found := class NotInstalled(Trouble):
-    """Something that pipelines need is not on this machine; trying again does not help."""
-
-
-_BROKEN_EXPECTATION.search(text):
+    if found := _BROKEN_EXPECTATION.search(text):
         return found["sentence"].strip()
     for sign, meaning in _MEANINGS:
         if sign in text:
@@ -76,7 +72,7 @@ def _innermost(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    lines = []
+    lines: list[str] = []
     for line in text.splitlines():
         stripped = line.strip()
         if stripped.startswith(("at ", "==", "JVM stacktrace", "'", "Traceback", "... ")) and lines:
@@ -84,8 +80,8 @@ def _plain(text: str) -> str:
         if stripped:
             lines.append(stripped)
     sentence = _SQLSTATE.sub("", " ".join(lines))
-    while stripped := _CLASS_PREFIX.match(sentence):
-        sentence = sentence[stripped.end() :]
+    while java_class := _CLASS_PREFIX.match(sentence):
+        sentence = sentence[java_class.end() :]
     if found := _SPARK_CLASS.match(sentence):
         sentence = sentence[found.end() :]
     return sentence[:_LONGEST].strip()
