@@ -1,7 +1,7 @@
 """Partition folders that move from Apache Kafka to Ottla and back.
 
-A broker that starts for the first time on a folder with partitions and without cluster metadata takes them as topics, each
-with the id of its `partition.metadata`.
+A broker that starts for the first time on a folder with partitions and without cluster metadata takes them as topics,
+each with the id of its `partition.metadata`.
 """
 
 import shutil
