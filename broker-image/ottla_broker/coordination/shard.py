@@ -88,7 +88,8 @@ class Shard:
                 rebalance.prepare(group, self._settings, now, "it is larger than group.max.size now")
             self.run(group, group.take_effects())
         self.phase = Phase.serving
-        log.info(
+        log.log(
+            logging.INFO if replay.records else logging.DEBUG,
             "__consumer_offsets-%d: %d groups, %d offsets from %d records in %.0f ms",
             self.partition,
             len(self.groups),

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, cast, get_args, get_origin
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
 from ottla_operator.resources.common import API_VERSION
@@ -126,8 +126,9 @@ def _schema(kind: Kind) -> Schema:
 
 
 @cache
-def _validator(kind: Kind) -> Draft202012Validator:
-    return Draft202012Validator(_schema(kind))
+def _validator(kind: Kind) -> Draft4Validator:
+    """OpenAPI v3.0 is JSON Schema's draft 4 where it matters: exclusiveMinimum is a flag."""
+    return Draft4Validator(_schema(kind))
 
 
 def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
@@ -141,7 +142,7 @@ def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
         )
 
 
-_OBJECT_NAME = Draft202012Validator(
+_OBJECT_NAME = Draft4Validator(
     {"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
 )
 
