@@ -6,12 +6,13 @@ Monotonic time is the event loop's: `asyncio.get_running_loop().time()`.
 """
 
 import asyncio
-import random
+import base64
 import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from random import Random, SystemRandom
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -28,7 +29,7 @@ class Runtime:
     None means the loop's default pool."""
 
     now_ms: Callable[[], int] = _wall_clock_ms
-    random: random.Random = field(default_factory=random.SystemRandom)
+    random: Random = field(default_factory=SystemRandom)
     executor: Executor | None = None
 
     async def offload(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,13 +46,9 @@ class Runtime:
 
 def uuid_text(value: uuid.UUID) -> str:
     """Kafka's text form of an id: 22 characters of URL-safe base64 without padding."""
-    import base64
-
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> uuid.UUID:
     """The inverse of `uuid_text`; ValueError when the text is not 16 bytes of base64."""
-    import base64
-
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

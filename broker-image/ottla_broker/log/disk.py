@@ -4,11 +4,13 @@ All calls block; those that wait for the device (`sync`, `sync_directory`, `remo
 (`Runtime.offload`). Every path is a plain string below one of the broker's `log.dirs`.
 """
 
+import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 
 class File(Protocol):
@@ -33,6 +35,21 @@ class File(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A lock that is held until it is released or the process ends."""
+
+    def release(self) -> None: ...
+
+
+class LockHeld(Exception):
+    """Another process (or another broker of this process) holds the lock. `holder`: its process id; 0 when it does not say."""
+
+    def __init__(self, path: str, holder: int) -> None:
+        super().__init__(f"{path} is locked by " + (f"process {holder}" if holder else "another process"))
+        self.path = path
+        self.holder = holder
 
 
 class Disk(Protocol):
@@ -60,6 +77,10 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None: ...
     def free_bytes(self, path: str) -> tuple[int, int]:
         """(usable, total) bytes of the volume that holds the path."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Takes the lock file; made when it is not there. Raises LockHeld."""
         ...
 
 
@@ -115,6 +136,37 @@ class OsFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class OsLock:
+    """A POSIX record lock, the kind that Apache Kafka takes: the two exclude each other. Such locks do not exclude within one process,
+    hence `_held`."""
+
+    __slots__ = ("_fd", "_path")
+    _held: ClassVar[set[str]] = set()
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        if self._path in self._held:
+            raise LockHeld(path, os.getpid())
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._fd, 20, 0).strip()
+            os.close(self._fd)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise LockHeld(path, int(holder) if holder.isdigit() else 0) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        self._held.add(self._path)
+
+    def release(self) -> None:
+        if self._path in self._held:
+            self._held.discard(self._path)
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
 
 
 class OsDisk:
@@ -174,3 +226,6 @@ class OsDisk:
     def free_bytes(self, path: str) -> tuple[int, int]:
         usage = os.statvfs(path)
         return usage.f_bavail * usage.f_frsize, usage.f_blocks * usage.f_frsize
+
+    def lock(self, path: str) -> OsLock:
+        return OsLock(path)

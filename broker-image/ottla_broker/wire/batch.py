@@ -1,10 +1,11 @@
 """The header of a record batch, format version 2: 61 bytes before the records.
 
-Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of what follows it) · partition
-leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) · attributes i16 · last offset delta i32 · base timestamp
-i64 · max timestamp i64 · producer id i64 · producer epoch i16 · base sequence i32 · record count i32.
+Layout (https://kafka.apache.org/documentation/#recordbatch): base offset i64 · batch length i32 (of what follows it) ·
+partition leader epoch i32 · magic i8 · CRC-32C u32 (of what follows it) · attributes i16 · last offset delta i32 · base
+timestamp i64 · max timestamp i64 · producer id i64 · producer epoch i16 · base sequence i32 · record count i32.
 
-Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records stay as the client sent them.
+Base offset and leader epoch lie outside the CRC, so a leader stamps them in place and the records stay as the client
+sent them.
 """
 
 import struct
@@ -20,6 +21,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 Buffer = bytes | bytearray | memoryview
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_COVERED: Final = struct.Struct(">hiqqqhii")  # the part of the header that the CRC covers
+_UNCOVERED: Final = struct.Struct(">qiibI")
 HEADER_SIZE: Final = HEADER.size  # 61
 LENGTH_END: Final = 12  # bytes before what `batch length` counts
 CRC_START: Final = 21  # first byte that the CRC covers: the attributes
@@ -47,9 +50,13 @@ class Compression(IntEnum):
     zstd = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchHeader:
-    """One batch's header. Offsets count records; `size` is the whole batch in bytes; timestamps in milliseconds."""
+    """One batch's header. Offsets count records; `size` is the whole batch in bytes; timestamps in milliseconds.
+
+    Not to be changed (`dataclasses.replace` makes another); not frozen either, because that would make it three times
+    as slow to make, and loading a log makes one for every batch.
+    """
 
     base_offset: int
     length: int
@@ -120,14 +127,38 @@ def stamp(data: bytearray | memoryview, at: int, base_offset: int, leader_epoch:
     _STAMP.pack_into(data, at, base_offset, length, leader_epoch)
 
 
+def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
+    """The batch whose header is `header` with length and CRC computed anew, and whose records, as they are stored, are
+    `records`."""
+    covered = _COVERED.pack(
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.count,
+    )
+    crc = crc32c(records, crc32c(covered))
+    length = HEADER_SIZE - LENGTH_END + len(records)
+    front = _UNCOVERED.pack(header.base_offset, length, header.leader_epoch, header.magic, crc)
+    return b"".join((front, covered, records))
+
+
 def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch in `data`. A cut-off or nonsensical batch ends it with CORRUPT_MESSAGE."""
+    """(position, header) of every whole batch in `data`. A cut-off or nonsensical batch ends it with
+    CORRUPT_MESSAGE."""
     at, end = 0, len(data)
     while at < end:
         if end - at < HEADER_SIZE:
-            raise KafkaError(ErrorCode.corrupt_message, f"{end - at} bytes left at {at}; a batch header takes {HEADER_SIZE}")
+            raise KafkaError(
+                ErrorCode.corrupt_message, f"{end - at} bytes left at {at}; a batch header takes {HEADER_SIZE}"
+            )
         header = parse_header(data, at)
         if header.length < HEADER_SIZE - LENGTH_END or at + header.size > end:
-            raise KafkaError(ErrorCode.corrupt_message, f"batch length {header.length} at {at} does not fit {end - at} bytes")
+            raise KafkaError(
+                ErrorCode.corrupt_message, f"batch length {header.length} at {at} does not fit {end - at} bytes"
+            )
         yield at, header
         at += header.size

@@ -1,0 +1,1 @@
+"""The same resources on one machine: brokers and pipelines as processes, without Kubernetes."""

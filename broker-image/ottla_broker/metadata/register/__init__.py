@@ -1,0 +1,52 @@
+"""The register: the one small value that a consensus system keeps for a cluster, changed only by compare-and-swap.
+
+It says which broker leads the metadata log, in which epoch, and who may be next (design decisions 5 and 6). Liveness comes from the
+lease's times; safety only from the compare-and-swap and the epoch.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A broker in the metadata log's ISR, together with the id of its log directory: a wiped disk is another member."""
+
+    broker: int
+    directory: UUID
+
+
+class RegisterValue(msgspec.Struct, frozen=True):
+    """`renewed_ms`: wall clock of the holder's last renewal; `lease_ms`: how long it is good for. Times only tell when to try."""
+
+    cluster_id: str
+    epoch: int
+    leader: int
+    isr: tuple[Member, ...]
+    replicas: tuple[int, ...]
+    holder: int
+    renewed_ms: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A value as read, with the store's version of it; `value` None: nothing has been written yet."""
+
+    value: RegisterValue | None
+    version: str
+
+
+class Conflict(Exception):
+    """Somebody else changed the register first: read again, think again."""
+
+
+class Register(Protocol):
+    async def read(self) -> Seen: ...
+    async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
+        """Writes `new` if the register still is what was seen, and returns it as seen; raises Conflict otherwise."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,114 @@
+"""`python -m ottla_broker [--config FILE]… [--set key=value]…`: one broker, until SIGTERM or SIGINT.
+
+Exit codes: 0 after a clean stop; 2 when it cannot start, with one line on standard error that says why. One line on standard output says
+that it serves.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import HTTP_LISTENER, Config, SettingError
+from ottla_broker.log.log_dir import LogDirError
+from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.register import Register
+from ottla_broker.metadata.register.file import FileRegister
+from ottla_broker.runtime import Runtime
+from ottla_broker.server import ListenError, Server
+from ottla_broker.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla_broker.http.server import HttpServer
+
+CANNOT_START = 2
+
+
+class StartError(Exception):
+    """Why the broker cannot start, in one line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    started = time.monotonic()
+    options = parse(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        config = Config.load(options.config, options.set)
+        for note in config.notes:
+            print(f"ottla broker: {note}", file=sys.stderr)
+        uvloop.run(serve(config, started))
+    except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
+        for line in str(reason).splitlines():
+            print(f"ottla broker: {line}", file=sys.stderr)
+        return CANNOT_START
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="ottla broker", description="One Ottla broker, until SIGTERM or Ctrl-C.")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="a server.properties file; later ones win"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, over all files")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser.parse_args(arguments)
+
+
+async def serve(config: Config, started: float) -> None:
+    """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
+    runtime = Runtime()
+    broker = Broker(config, register_of(config, runtime), runtime=runtime)
+    server = Server(broker)
+    http: HttpServer | None = None
+    stop = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    try:
+        reached = server.bind()
+        http = await serve_http(broker, server)
+        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
+        await server.serve()
+        addresses = ", ".join(map(str, server.listening))
+        took_ms = (time.monotonic() - started) * 1000
+        print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
+        await stop.wait()
+    finally:
+        await server.close()
+        await broker.stop()
+        if http is not None:
+            await http.close()
+
+
+async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
+    """Health and metrics, where `http.listener` wants them: from before the broker is up, so that its start can be watched."""
+    address = broker.config(HTTP_LISTENER)
+    if address is None:
+        return None
+    from ottla_broker.http.server import HttpServer  # aiohttp would be most of a broker's start
+
+    http = HttpServer(broker, server)
+    try:
+        await http.start(address)
+    except OSError as error:
+        raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
+    return http
+
+
+def register_of(config: Config, runtime: Runtime) -> Register:
+    store, _, where = config.register.partition(":")
+    if store != "file":
+        raise StartError(f"register={config.register}: the store {store!r} is not served yet; allowed is file:PATH")
+    return FileRegister(where, runtime)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The kinds of resource that have configs, and what must hold before one is described or altered."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from ottla_broker.api.context import Context
+from ottla_broker.config import loggers
+from ottla_broker.metadata.topic_names import check_topic_name
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+class ConfigResource(IntEnum):
+    """Kafka's codes (`org.apache.kafka.common.config.ConfigResource.Type`)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def must_may(ctx: Context, operation: Operation, kind: int, name: str) -> None:
+    """TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED; INVALID_REQUEST for a kind that Kafka does not know."""
+    match kind:
+        case ConfigResource.TOPIC:
+            allowed, code = ctx.may(operation, Resource.topic(name)), ErrorCode.topic_authorization_failed
+        case ConfigResource.GROUP:
+            allowed, code = ctx.may(operation, Resource.group(name)), ErrorCode.group_authorization_failed
+        case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER | ConfigResource.CLIENT_METRICS:
+            allowed, code = ctx.may(operation, CLUSTER), ErrorCode.cluster_authorization_failed
+        case _:
+            kinds = ", ".join(f"{kind.value} ({kind.name.lower()})" for kind in ConfigResource)
+            raise KafkaError(
+                ErrorCode.invalid_request, f"resource type {kind} has no configs; those that have: {kinds}"
+            )
+    if not allowed:
+        raise KafkaError(code)
+
+
+def must_be_topic(ctx: Context, name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION."""
+    check_topic_name(name)
+    if name not in ctx.broker.image.topics:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+
+
+def must_be_this_broker(ctx: Context, name: str) -> None:
+    """INVALID_REQUEST: what only a broker itself knows must be asked of it."""
+    if broker_id(name) != ctx.broker.node_id:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"this is broker {ctx.broker.node_id}; what concerns broker {name!r} must be asked of it",
+        )
+
+
+def broker_id(name: str) -> int:
+    """INVALID_REQUEST when the name is no number."""
+    if not (name.isascii() and name.isdigit()):
+        raise KafkaError(
+            ErrorCode.invalid_request, f"{name!r} is no broker's id: allowed is a number, or nothing for all brokers"
+        )
+    return int(name)
+
+
+def current(ctx: Context, kind: int, name: str) -> Mapping[str, str]:
+    """What is set for a resource in the metadata now."""
+    return ctx.broker.image.configs.get((kind, name), {})
+
+
+async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+    """Checks and commits the changes of one resource, None removing a setting. INVALID_CONFIG and the errors of the checks above."""
+    config = ctx.broker.config
+    match kind:
+        case ConfigResource.TOPIC:
+            must_be_topic(ctx, name)
+            config.check_topic(changes, current(ctx, kind, name))
+        case ConfigResource.BROKER:
+            if name:
+                name = str(broker_id(name))
+            config.check_broker(changes, everywhere=name == "")
+        case ConfigResource.BROKER_LOGGER:
+            must_be_this_broker(ctx, name)
+            if found := loggers.problems(changes):
+                raise KafkaError(ErrorCode.invalid_config, "; ".join(found))
+            if not validate_only:
+                loggers.apply(changes)
+            return
+        case ConfigResource.GROUP if changes:
+            raise KafkaError(
+                ErrorCode.invalid_config,
+                "groups have no settings of their own: only the classic protocol is spoken so far",
+            )
+        case ConfigResource.CLIENT_METRICS if changes:
+            raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected yet")
+    await ctx.broker.controller.alter_configs(kind, name, changes, validate_only=validate_only)

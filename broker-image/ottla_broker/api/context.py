@@ -1,0 +1,60 @@
+"""What a handler knows besides its request."""
+
+from asyncio import Future
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource
+from ottla_broker.security.principal import ANONYMOUS, Principal
+from ottla_broker.wire.batch import Buffer
+from ottla_broker.wire.codec import RequestHeader
+
+if TYPE_CHECKING:
+    from ottla_broker.broker import Broker
+
+
+class HangUp(Exception):
+    """A handler wants the connection closed: the only way to tell a producer with acks=0 that something is wrong."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of one connection. `software_*` is what ApiVersions told us of the client (KIP-511)."""
+
+    host: str
+    port: int
+    listener: str
+    principal: Principal = ANONYMOUS
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+
+
+@dataclass(slots=True)
+class Context:
+    """One request: `version` is the one it was sent in, whatever the handler's anchor is."""
+
+    broker: "Broker"
+    peer: Peer
+    version: int
+    client_id: str | None
+    authorizer: Authorizer
+
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        return self.authorizer.allows(self.peer.principal, self.peer.host, operation, resource)
+
+    def authorized_operations(self, resource: Resource) -> int:
+        """What the caller may do with a resource, as the bit field of Metadata and the Describe APIs (KIP-430)."""
+        return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.may(operation, resource))
+
+
+Buffers = Sequence[Buffer]
+Reply = Buffers | Future[Buffers] | None
+
+
+class HotHandler(Protocol):
+    """A handler of the hot path, which reads and writes its messages itself and makes no task. It answers a whole
+    response with its size in front, or a future of one; None when the client wants no answer. `room`: bytes that the
+    answer should not exceed, for want of memory. Raises Malformed and HangUp."""
+
+    def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply: ...

@@ -1,0 +1,100 @@
+"""CreateTopics (19), versions 2–7.
+
+- Creates each topic on its own: one that is refused does not stop the others. Answered when the metadata log has it on disk.
+- −1 partitions or replication factor mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
+- Configs are checked against the table of settings before anything is made; a name twice in one request is INVALID_REQUEST for both.
+- v5 tells the topic's settings as they now are; v7 its id.
+"""
+
+from collections import Counter
+from typing import cast
+from uuid import UUID
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i16, i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+DEFAULT = -1
+
+
+async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    repeated = {name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1}
+    results = []
+    for topic in request.topics:
+        try:
+            if topic.name in repeated:
+                raise KafkaError(ErrorCode.invalid_request, f"topic {topic.name!r} stands twice in the request")
+            results.append(await create(ctx, topic, validate_only=request.validate_only))
+        except KafkaError as reason:
+            results.append(refused(topic.name, reason))
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
+        raise KafkaError(ErrorCode.topic_authorization_failed)
+    config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
+    ctx.broker.config.check_topic(config)
+    wish = wanted(ctx, topic, config)
+    topic_id = await ctx.broker.controller.create_topic(wish, validate_only=validate_only)
+    return created(ctx, wish, None if validate_only else topic_id)
+
+
+def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
+    if topic.assignments:
+        if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                "with a replica assignment, partitions and replication factor must both be -1",
+            )
+        assignment: dict[int, tuple[int, ...]] = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
+        if len(assignment) != len(topic.assignments):
+            raise KafkaError(ErrorCode.invalid_replica_assignment, "a partition stands twice in the replica assignment")
+        return NewTopic(topic.name, len(assignment), len(topic.assignments[0].broker_ids), assignment, config)
+    return NewTopic(
+        topic.name,
+        ctx.broker.config(NUM_PARTITIONS) if topic.num_partitions == DEFAULT else topic.num_partitions,
+        ctx.broker.config(DEFAULT_REPLICATION_FACTOR)
+        if topic.replication_factor == DEFAULT
+        else topic.replication_factor,
+        config=config,
+    )
+
+
+def created(ctx: Context, topic: NewTopic, topic_id: UUID | None) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(topic.name),
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=cast(i32, topic.partitions),
+        replication_factor=cast(i16, topic.replication_factor),
+        configs=tuple(
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=cast(i8, int(entry.source)),
+                is_sensitive=entry.sensitive,
+            )
+            for entry in ctx.broker.config.describe_topic(topic.config)
+        ),
+    )
+
+
+def refused(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, topic_id=None, error_code=reason.code, error_message=reason.message, configs=None
+    )
+
+
+FORMS = (Form(2, 7, CreateTopicsRequest, CreateTopicsResponse, create_topics),)

@@ -1,0 +1,36 @@
+"""DeleteGroups (42), versions 0–2.
+
+- Deletes groups without members, with their offsets; each has its own error (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP).
+KIP-229.
+- Written and replicated before the answer.
+"""
+
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+from kio.schema.types import GroupId
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple([await delete(ctx, group) for group in dict.fromkeys(request.groups_names)]),
+    )
+
+
+async def delete(ctx: Context, group: GroupId) -> DeletableGroupResult:
+    try:
+        if not ctx.may(Operation.delete, Resource.group(group)):
+            raise KafkaError(ErrorCode.group_authorization_failed)
+        await ctx.broker.groups.delete_group(group)
+    except KafkaError as reason:
+        return DeletableGroupResult(group_id=group, error_code=reason.code)
+    return DeletableGroupResult(group_id=group, error_code=ErrorCode.none)
+
+
+FORMS = (Form(0, 2, DeleteGroupsRequest, DeleteGroupsResponse, delete_groups),)

@@ -1,0 +1,66 @@
+"""DeleteRecords (21), versions 0–2.
+
+- Raises a partition's log start to an offset, or with −1 to the high watermark; answers the new log start, the low
+  watermark.
+- Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start nothing changes. Partitions of compacted-only
+  and internal topics refuse with POLICY_VIOLATION and INVALID_TOPIC_EXCEPTION.
+- v1 differs in throttling only, v2 is flexible.
+"""
+
+from typing import cast
+
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
+from kio.schema.delete_records.v2.response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kio.static.primitive import i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+TO_HIGH_WATERMARK = -1
+NO_WATERMARK = -1
+
+
+async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=tuple(one(ctx, topic.name, wanted) for wanted in topic.partitions)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    try:
+        low, code = raise_start(ctx, topic, wanted), ErrorCode.none
+    except KafkaError as reason:
+        low, code = NO_WATERMARK, reason.code
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=cast(i64, low), error_code=code
+    )
+
+
+def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int:
+    if not ctx.may(Operation.delete, Resource.topic(topic)):
+        raise KafkaError(ErrorCode.topic_authorization_failed)
+    known = ctx.broker.image.topics.get(topic)
+    if known is not None and known.internal:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
+    log = ctx.broker.partitions.leader(topic, wanted.partition_index).log
+    if not log.config.cleanup_delete:
+        raise KafkaError(ErrorCode.policy_violation, f"{topic} is compacted; records are deleted by tombstones there")
+    if wanted.offset < TO_HIGH_WATERMARK:
+        raise KafkaError(ErrorCode.offset_out_of_range, f"offset {wanted.offset}")
+    return log.delete_records_before(log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset)
+
+
+FORMS = (Form(0, 2, DeleteRecordsRequest, DeleteRecordsResponse, delete_records),)

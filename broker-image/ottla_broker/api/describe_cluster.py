@@ -1,0 +1,61 @@
+"""DescribeCluster (60), versions 0–2.
+
+- The cluster's id, its controller, and its brokers as the listener that was asked reaches them.
+- Every broker can be the controller, so there are no endpoints of controllers alone: asking for them is MISMATCHED_ENDPOINT_TYPE.
+- Brokers that are fenced are left out, unless v2's flag asks for them. v1 adds the type of endpoint (KIP-919).
+- Authorized operations are told to those who may describe the cluster.
+"""
+
+from typing import cast
+
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+BROKERS, CONTROLLERS = 1, 2
+NOT_TOLD = i32(-(2**31))
+
+
+async def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(ErrorCode.mismatched_endpoint_type, "every broker can be the controller: ask for brokers")
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(
+            ErrorCode.unsupported_endpoint_type,
+            f"there is no endpoint type {request.endpoint_type}; allowed: 1 (brokers)",
+        )
+    image = ctx.broker.image
+    reached = [
+        (broker, broker.endpoints[ctx.peer.listener])
+        for _, broker in sorted(image.brokers.items())
+        if ctx.peer.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
+    ]
+    told = request.include_cluster_authorized_operations and ctx.may(Operation.describe, CLUSTER)
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        endpoint_type=request.endpoint_type,
+        cluster_id=ctx.broker.cluster_id,
+        controller_id=BrokerId(image.controller_id),
+        brokers=tuple(
+            DescribeClusterBroker(
+                broker_id=BrokerId(broker.id),
+                host=endpoint.host,
+                port=i32(endpoint.port),
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for broker, endpoint in reached
+        ),
+        cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)) if told else NOT_TOLD,
+    )
+
+
+FORMS = (Form(0, 2, DescribeClusterRequest, DescribeClusterResponse, describe_cluster),)

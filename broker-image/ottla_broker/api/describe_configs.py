@@ -1,0 +1,92 @@
+"""DescribeConfigs (32), versions 1–4.
+
+- Topics, this broker, the defaults of all brokers (resource broker with the empty name) and the levels of this broker's loggers.
+- Each setting tells where its value comes from and, when asked, every other place it is found in, in the order in which they count.
+- Another broker's settings are only known to that broker: naming it here is INVALID_REQUEST, as in Kafka.
+- Groups and client metrics have no settings here: an empty list, as for a resource for which nothing was set.
+- No keys named means all. v3 adds types and documentation; v4 is flexible.
+"""
+
+from collections.abc import Iterable
+from typing import cast
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kio.static.primitive import i8
+
+from ottla_broker.api.config_resources import ConfigResource, must_be_this_broker, must_be_topic, must_may
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.config import Entry, loggers
+from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(describe(ctx, resource, request) for resource in request.resources),
+    )
+
+
+def describe(ctx: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
+    configs: Iterable[Entry] = ()
+    code, message = ErrorCode.none, None
+    try:
+        configs = entries(ctx, resource.resource_type, resource.resource_name)
+    except KafkaError as reason:
+        code, message = reason.code, reason.message
+    keys = resource.configuration_keys
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(result(entry, request) for entry in configs if not keys or entry.name in keys),
+    )
+
+
+def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
+    must_may(ctx, Operation.describe_configs, kind, name)
+    config = ctx.broker.config
+    match kind:
+        case ConfigResource.TOPIC:
+            must_be_topic(ctx, name)
+            return config.describe_topic(ctx.broker.image.topic_config(name))
+        case ConfigResource.BROKER if name == "":
+            return config.describe_broker_default()
+        case ConfigResource.BROKER:
+            must_be_this_broker(ctx, name)
+            return config.describe_broker()
+        case ConfigResource.BROKER_LOGGER:
+            must_be_this_broker(ctx, name)
+            return loggers.describe()
+        case _:
+            return []
+
+
+def result(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=cast(i8, int(entry.source)),
+        is_sensitive=entry.sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=cast(i8, int(synonym.source)))
+            for synonym in entry.synonyms
+        )
+        if request.include_synonyms
+        else (),
+        config_type=cast(i8, int(entry.type)),
+        documentation=entry.doc if request.include_documentation else None,
+    )
+
+
+FORMS = (Form(1, 4, DescribeConfigsRequest, DescribeConfigsResponse, describe_configs),)

@@ -1,0 +1,85 @@
+"""DescribeGroups (15), versions 0–6.
+
+- Shows a classic group: its state, protocol and members; what members support and are assigned, once the group is
+stable.
+- A group that is not there is Dead, without an error; from v6 on GROUP_ID_NOT_FOUND with a sentence (KIP-1043).
+- v3 authorized operations (KIP-430); v4 static members; v6 error messages.
+"""
+
+from typing import cast
+
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from kio.schema.types import GroupId
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+NOT_FOUND_SINCE = 6
+NOT_ASKED = -(2**31)
+
+
+async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        groups=tuple(describe(ctx, group, request.include_authorized_operations) for group in request.groups),
+    )
+
+
+def describe(ctx: Context, group_id: GroupId, operations_too: bool) -> DescribedGroup:
+    resource = Resource.group(group_id)
+    try:
+        if not ctx.may(Operation.describe, resource):
+            raise KafkaError(ErrorCode.group_authorization_failed)
+        group = ctx.broker.groups.describe(group_id)
+    except KafkaError as reason:
+        return undescribed(ctx, group_id, reason)
+    return DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if group.state is GroupState.stable else "",
+        members=members_of(group),
+        authorized_operations=cast(i32, ctx.authorized_operations(resource) if operations_too else NOT_ASKED),
+    )
+
+
+def undescribed(ctx: Context, group_id: GroupId, reason: KafkaError) -> DescribedGroup:
+    code, message, state = reason.code, reason.message, ""
+    if code is ErrorCode.group_id_not_found:
+        state = GroupState.dead
+        if ctx.version < NOT_FOUND_SINCE:
+            code, message = ErrorCode.none, None
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
+    )
+
+
+def members_of(group: ClassicGroup) -> tuple[DescribedGroupMember, ...]:
+    is_stable = group.state is GroupState.stable
+    return tuple(
+        DescribedGroupMember(
+            member_id=member.id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+            member_assignment=member.assignment,
+        )
+        for member in group.members.values()
+    )
+
+
+FORMS = (Form(0, 6, DescribeGroupsRequest, DescribeGroupsResponse, describe_groups),)

@@ -1,0 +1,64 @@
+"""DescribeProducers (61), version 0.
+
+- Tells of each partition the producers that have written to it lately: id, epoch, last sequence and time, and the
+  first offset of an open transaction (KIP-664). Only the leader knows.
+"""
+
+from typing import cast
+
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kio.schema.types import ProducerId
+from kio.static.primitive import i32, i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.log.producer_state import Producer
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def describe_producers(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TopicResponse(
+                name=topic.name, partitions=tuple(one(ctx, topic.name, index) for index in topic.partition_indexes)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def one(ctx: Context, topic: str, index: i32) -> PartitionResponse:
+    try:
+        if not ctx.may(Operation.read, Resource.topic(topic)):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
+        producers = ctx.broker.partitions.leader(topic, index).log.producers.describe()
+    except KafkaError as reason:
+        return PartitionResponse(
+            partition_index=index, error_code=reason.code, error_message=reason.message, active_producers=()
+        )
+    return PartitionResponse(
+        partition_index=index, error_code=ErrorCode.none, active_producers=tuple(map(state, producers))
+    )
+
+
+def state(producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=cast(ProducerId, producer.producer_id),
+        producer_epoch=cast(i32, producer.epoch),
+        last_sequence=cast(i32, producer.last_sequence),
+        last_timestamp=cast(i64, producer.timestamp),
+        coordinator_epoch=cast(i32, producer.coordinator_epoch),
+        current_txn_start_offset=cast(i64, producer.transaction_start),
+    )
+
+
+FORMS = (Form(0, 0, DescribeProducersRequest, DescribeProducersResponse, describe_producers),)

@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (75), version 0.
+
+- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, in order; no topics named means all.
+- A page ends after the smaller of the request's limit and 2,000 partitions; the cursor names where the next one starts.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.metadata import broker_ids
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.image import TopicImage
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode
+
+PAGE = 2_000
+
+
+async def describe_topic_partitions(
+    ctx: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    asked = sorted({topic.name for topic in request.topics} or visible(ctx))
+    start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
+    pages: list[DescribeTopicPartitionsResponseTopic] = []
+    cursor = None
+    left = max(1, min(request.response_partition_limit, PAGE))
+    for name, topic, wanted in from_cursor(ctx, asked, start):
+        if isinstance(topic, ErrorCode):
+            pages.append(refused(name, topic))
+            continue
+        if len(wanted) > left:
+            cursor = Cursor(topic_name=TopicName(name), partition_index=i32(wanted[left]))
+        if left and wanted:
+            pages.append(describe(ctx, topic, wanted[:left]))
+        if cursor is not None:
+            break
+        left -= len(wanted)
+    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(pages), next_cursor=cursor)
+
+
+def visible(ctx: Context) -> set[str]:
+    return {name for name in ctx.broker.image.topics if ctx.may(Operation.describe, Resource.topic(name))}
+
+
+def from_cursor(
+    ctx: Context, names: list[str], start: tuple[str, int]
+) -> Iterator[tuple[str, TopicImage | ErrorCode, list[int]]]:
+    """From the cursor on: each name with its topic and partitions, or with the code that refuses it."""
+    for name in names:
+        if name < start[0]:
+            continue
+        topic = ctx.broker.image.topics.get(name)
+        if not ctx.may(Operation.describe, Resource.topic(name)):
+            yield name, ErrorCode.topic_authorization_failed, []
+        elif topic is None:
+            yield name, ErrorCode.unknown_topic_or_partition, []
+        else:
+            yield name, topic, [p for p in sorted(topic.partitions) if name != start[0] or p >= start[1]]
+
+
+def describe(ctx: Context, topic: TopicImage, partitions: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    alive = {broker.id for broker in ctx.broker.image.alive_brokers()}
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.none,
+        name=TopicName(topic.name),
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=tuple(partition(topic.partitions[p], alive) for p in partitions),
+        topic_authorized_operations=cast(i32, ctx.authorized_operations(Resource.topic(topic.name))),
+    )
+
+
+def refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=TopicName(name), topic_id=None, partitions=())
+
+
+def partition(state: PartitionRecord, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.leader_not_available if state.leader == NO_LEADER else ErrorCode.none,
+        partition_index=cast(i32, state.partition),
+        leader_id=cast(BrokerId, state.leader),
+        leader_epoch=cast(i32, state.leader_epoch),
+        replica_nodes=broker_ids(state.replicas),
+        isr_nodes=broker_ids(state.isr),
+        eligible_leader_replicas=broker_ids(state.eligible),
+        last_known_elr=(),
+        offline_replicas=broker_ids(tuple(broker for broker in state.replicas if broker not in alive)),
+    )
+
+
+FORMS = (Form(0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_topic_partitions),)

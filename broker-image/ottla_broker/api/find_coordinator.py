@@ -1,0 +1,99 @@
+"""FindCoordinator (10), versions 0–6.
+
+- Says which broker keeps a group: the leader of the partition of `__consumer_offsets` that the group's name hashes to.
+- Makes `__consumer_offsets` when it is not there; until a partition has a leader, COORDINATOR_NOT_AVAILABLE.
+- There are no transactions yet, and clients that want them must learn it at once instead of asking until they time out.
+  The single form (0–3) is what librdkafka speaks: it gives up on nothing but an authorization error, and prints the
+  sentence beside it. The batched form is the Java client's: any error that is not retriable is final there, and it
+  prints the sentence.
+- v1 kinds of coordinators, errors in words; v4 several keys at once (KIP-699); v6 share groups (not served).
+"""
+
+from typing import cast
+
+from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as One
+from kio.schema.find_coordinator.v3.response import FindCoordinatorResponse as OneFound
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest as Many
+from kio.schema.find_coordinator.v6.response import Coordinator
+from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse as ManyFound
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+GROUP = 0
+TRANSACTION = 1
+NO_TRANSACTIONS = "transactions are not served by this cluster yet; leave transactional.id unset"
+
+
+async def find_one(ctx: Context, request: One) -> OneFound:
+    found = await find(ctx, request.key_type, request.key)
+    code = found.error_code
+    if request.key_type == TRANSACTION and code is ErrorCode.unsupported_version:
+        code = ErrorCode.transactional_id_authorization_failed
+    return OneFound(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def find_many(ctx: Context, request: Many) -> ManyFound:
+    return ManyFound(
+        throttle_time=NO_THROTTLE,
+        coordinators=tuple([await find(ctx, request.key_type, key) for key in request.coordinator_keys]),
+    )
+
+
+async def find(ctx: Context, kind: int, key: str) -> Coordinator:
+    try:
+        if kind == TRANSACTION:
+            raise KafkaError(ErrorCode.unsupported_version, NO_TRANSACTIONS)
+        if kind != GROUP:
+            raise KafkaError(ErrorCode.invalid_request, f"no coordinators of kind {kind} are served")
+        if not ctx.may(Operation.describe, Resource.group(key)):
+            raise KafkaError(ErrorCode.group_authorization_failed)
+        node, host, port = await coordinator_of(ctx, key)
+    except KafkaError as reason:
+        return coordinator(key, -1, "", -1, reason.code, reason.message)
+    return coordinator(key, node, host, port, ErrorCode.none, None)
+
+
+async def coordinator_of(ctx: Context, group: str) -> tuple[int, str, int]:
+    """(node, host, port) as seen from the listener that was asked. COORDINATOR_NOT_AVAILABLE."""
+    broker = ctx.broker
+    if OFFSETS_TOPIC not in broker.image.topics:
+        try:
+            await broker.auto_create(OFFSETS_TOPIC)
+        except KafkaError as reason:
+            raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
+    state = broker.image.topics[OFFSETS_TOPIC].partitions[broker.groups.partition_of(group)]
+    leader = broker.image.brokers.get(state.leader)
+    endpoint = None if leader is None else leader.endpoints.get(ctx.peer.listener)
+    if leader is None or endpoint is None:
+        raise KafkaError(
+            ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{state.partition} has no leader at this listener"
+        )
+    return leader.id, endpoint.host, endpoint.port
+
+
+def coordinator(key: str, node: int, host: str, port: int, code: ErrorCode, message: str | None) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=BrokerId(cast(i32, node)),
+        host=host,
+        port=cast(i32, port),
+        error_code=code,
+        error_message=message,
+    )
+
+
+FORMS = (Form(0, 3, One, OneFound, find_one), Form(4, 6, Many, ManyFound, find_many))

@@ -1,0 +1,32 @@
+"""Heartbeat (12), versions 0–4.
+
+- Keeps a member's session alive, and tells it when the group rebalances (REBALANCE_IN_PROGRESS, which counts as a
+heartbeat too).
+- While the group's partition loads, all is well: sessions begin anew when it has loaded.
+- v3 static members.
+"""
+
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def heartbeat(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    if not ctx.may(Operation.read, Resource.group(request.group_id)):
+        raise KafkaError(ErrorCode.group_authorization_failed)
+    try:
+        ctx.broker.groups.heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+    except KafkaError as reason:
+        if reason.code is not ErrorCode.coordinator_load_in_progress:
+            raise
+    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
+
+
+FORMS = (Form(0, 4, HeartbeatRequest, HeartbeatResponse, heartbeat),)

@@ -1,0 +1,110 @@
+"""IncrementalAlterConfigs (44), versions 0–1.
+
+- Changes what it names and nothing else: SET, DELETE (back to the default), APPEND to and SUBTRACT from a list (KIP-339).
+- A list that was not set yet is appended to and subtracted from as its default stands; what is there already is not added twice.
+- Each resource on its own, checked whole before anything of it is changed; answered when the metadata log has it on disk. Levels of this
+  broker's loggers (KIP-412) are set in its memory.
+- A resource or a setting twice in one request is INVALID_REQUEST, as is a missing value.
+- v1 is flexible.
+"""
+
+from collections import Counter
+from enum import IntEnum
+
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+from ottla_broker.api.config_resources import ConfigResource, change, current, must_may
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from ottla_broker.config.kinds import ConfigType, split_list
+from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+class Change(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def incremental_alter_configs(
+    ctx: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        code, message = ErrorCode.none, None
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "the resource stands twice in the request")
+            await alter(ctx, resource, validate_only=request.validate_only)
+        except KafkaError as reason:
+            code, message = reason.code, reason.message
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+
+
+async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    kind, name = int(resource.resource_type), resource.resource_name
+    must_may(ctx, Operation.alter_configs, kind, name)
+    changes: dict[str, str | None] = {}
+    for config in resource.configs:
+        if config.name in changes:
+            raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
+        changes[config.name] = value(ctx, kind, name, config)
+    await change(ctx, kind, name, changes, validate_only=validate_only)
+
+
+def value(ctx: Context, kind: int, name: str, config: AlterableConfig) -> str | None:
+    """The setting's text after the change; None when it is removed."""
+    operation = int(config.config_operation)
+    if operation == Change.DELETE:
+        return None
+    if config.value is None:
+        raise KafkaError(ErrorCode.invalid_request, f"{config.name} has no value")
+    match operation:
+        case Change.SET:
+            return config.value
+        case Change.APPEND:
+            before = entries(ctx, kind, name, config.name)
+            return ",".join([*before, *(entry for entry in split_list(config.value) if entry not in before)])
+        case Change.SUBTRACT:
+            gone = split_list(config.value)
+            return ",".join(entry for entry in entries(ctx, kind, name, config.name) if entry not in gone)
+        case _:
+            raise KafkaError(ErrorCode.invalid_request, f"{config.name}: operation {operation} is none of 0 to 3")
+
+
+def entries(ctx: Context, kind: int, name: str, setting_name: str) -> tuple[str, ...]:
+    """A list setting's entries as they count now."""
+    table = {ConfigResource.TOPIC: TOPIC_SETTINGS, ConfigResource.BROKER: BROKER_SETTINGS}.get(ConfigResource(kind), {})
+    setting = table.get(setting_name)
+    if setting is not None and setting.kind.code is not ConfigType.LIST:
+        raise KafkaError(ErrorCode.invalid_config, f"{setting_name} is no list: it can be set or deleted only")
+    text = current(ctx, kind, name).get(setting_name)
+    if text is None and setting is not None:
+        config = ctx.broker.config
+        counts = config.topic(setting, {}) if kind == ConfigResource.TOPIC else config(setting)
+        text = setting.kind.text(counts)
+    return split_list(text or "")
+
+
+FORMS = (Form(0, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, incremental_alter_configs),)

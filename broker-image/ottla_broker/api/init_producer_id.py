@@ -1,0 +1,52 @@
+"""InitProducerId (22), versions 0–6.
+
+- Gives an idempotent producer an id that nobody else ever gets, with epoch 0. Also when it says which id it had (v3):
+without a
+  transactional id there is nothing to keep, as in Kafka.
+- While the controller gives out no ids: COORDINATOR_LOAD_IN_PROGRESS, which producers try again on.
+- There are no transactions yet. A transactional id is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one refusal that
+both the Java client
+  and librdkafka take as final here; anything else the latter repeats until its user's patience ends.
+  (FindCoordinator, which such a producer asks before, has the sentence that says why.)
+- v3 id and epoch of the producer (KIP-360); v6 two-phase commit (KIP-939, ignored).
+"""
+
+import logging
+from typing import cast
+
+from kio.schema.init_producer_id.v6.request import InitProducerIdRequest
+from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
+from kio.schema.types import ProducerId
+from kio.static.primitive import i16, i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+
+async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if request.transactional_id is not None:
+        return answer(ErrorCode.transactional_id_authorization_failed)
+    if not ctx.may(Operation.idempotent_write, Resource.cluster()):
+        return answer(ErrorCode.cluster_authorization_failed)
+    try:
+        return answer(ErrorCode.none, await ctx.broker.producer_ids.next())
+    except KafkaError as reason:
+        log.warning("no producer ids from the controller: %s", reason)
+        return answer(ErrorCode.coordinator_load_in_progress)
+
+
+def answer(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        producer_id=ProducerId(cast(i64, producer_id)),
+        producer_epoch=i16(-1 if producer_id < 0 else 0),
+    )
+
+
+FORMS = (Form(0, 6, InitProducerIdRequest, InitProducerIdResponse, init_producer_id),)

@@ -1,0 +1,74 @@
+"""JoinGroup (11), versions 0–9.
+
+- Waits until the group's next generation begins, then says who leads it; the leader alone sees all members.
+- A new dynamic member is told its id first (MEMBER_ID_REQUIRED) from v4 on, so that a lost answer leaves no ghost
+(KIP-394).
+- A static member that comes back into a stable group gets its place without a rebalance (KIP-345); a leader that does
+is told to
+  skip the assignment from v9 on (KIP-814).
+- Refused: an empty group id, a session timeout outside the broker's bounds, protocols that nobody shares, a full group.
+- v1 a rebalance timeout of its own (before, the session's); v5 static members; v7 protocol type; v8 a reason (KIP-800).
+"""
+
+from typing import cast
+
+from kio.schema.join_group.v9.request import JoinGroupRequest
+from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.milliseconds import milliseconds
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.coordination.effects import JoinRequest, JoinResult
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+KNOWN_MEMBER_IDS_SINCE = 4
+SKIPPED_ASSIGNMENTS_SINCE = 9
+
+
+async def join_group(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    try:
+        if not ctx.may(Operation.read, Resource.group(request.group_id)):
+            raise KafkaError(ErrorCode.group_authorization_failed)
+        result = await ctx.broker.groups.join(request.group_id, wish(ctx, request))
+    except KafkaError as reason:
+        result = JoinResult(request.member_id, reason.code)
+    return JoinGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=result.error,
+        generation_id=cast(i32, result.generation),
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=tuple(
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ),
+    )
+
+
+def wish(ctx: Context, request: JoinGroupRequest) -> JoinRequest:
+    session_ms = milliseconds(request.session_timeout)
+    rebalance_ms = milliseconds(request.rebalance_timeout)
+    return JoinRequest(
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=ctx.client_id or "",
+        client_host=f"/{ctx.peer.host}",  # as Java prints an address, and Kafka's tools show it
+        rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
+        session_timeout_ms=session_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        needs_member_id=ctx.version >= KNOWN_MEMBER_IDS_SINCE,
+        may_skip_assignment=ctx.version >= SKIPPED_ASSIGNMENTS_SINCE,
+        reason=request.reason or "",
+    )
+
+
+FORMS = (Form(0, 9, JoinGroupRequest, JoinGroupResponse, join_group),)

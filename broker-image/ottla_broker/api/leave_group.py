@@ -1,0 +1,48 @@
+"""LeaveGroup (13), versions 0–5.
+
+- Takes members out of a group, all before it rebalances once; each has its own error.
+- An administrator removes a static member by its instance id alone, with an empty member id.
+- v0–2 take one member; v3 several (KIP-345); v5 a reason for each (KIP-800).
+"""
+
+from collections.abc import Sequence
+
+from kio.schema.leave_group.v2.request import LeaveGroupRequest as OneLeaves
+from kio.schema.leave_group.v2.response import LeaveGroupResponse as OneLeft
+from kio.schema.leave_group.v5.request import LeaveGroupRequest as ManyLeave
+from kio.schema.leave_group.v5.response import LeaveGroupResponse as ManyLeft
+from kio.schema.leave_group.v5.response import MemberResponse
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.coordination.effects import Leaving
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def one_leaves(ctx: Context, request: OneLeaves) -> OneLeft:
+    (code,) = await leave(ctx, request.group_id, [Leaving(request.member_id)])
+    return OneLeft(throttle_time=NO_THROTTLE, error_code=code)
+
+
+async def many_leave(ctx: Context, request: ManyLeave) -> ManyLeft:
+    members = [Leaving(member.member_id, member.group_instance_id, member.reason) for member in request.members]
+    codes = await leave(ctx, request.group_id, members)
+    return ManyLeft(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        members=tuple(
+            MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
+            for member, code in zip(members, codes, strict=True)
+        ),
+    )
+
+
+async def leave(ctx: Context, group: str, members: Sequence[Leaving]) -> list[ErrorCode]:
+    if not ctx.may(Operation.read, Resource.group(group)):
+        raise KafkaError(ErrorCode.group_authorization_failed)
+    return await ctx.broker.groups.leave(group, members)
+
+
+FORMS = (Form(0, 2, OneLeaves, OneLeft, one_leaves), Form(3, 5, ManyLeave, ManyLeft, many_leave))

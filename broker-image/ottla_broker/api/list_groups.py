@@ -1,0 +1,45 @@
+"""ListGroups (16), versions 0–5.
+
+- Lists the groups that this broker coordinates, by state and type if wanted (both without regard to case; what is not
+known matches
+  nothing). COORDINATOR_LOAD_IN_PROGRESS while a part of them is not known yet.
+- Who may describe the cluster sees all groups, others those that they may describe.
+- v4 states (KIP-518); v5 types (KIP-848).
+"""
+
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+from kio.schema.types import GroupId
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode
+
+CLASSIC = "Classic"
+
+
+async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = {state.lower() for state in request.states_filter}
+    types = {type.lower() for type in request.types_filter}
+    sees_all = ctx.may(Operation.describe, Resource.cluster())
+    return ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        groups=tuple(
+            ListedGroup(
+                group_id=GroupId(group.id),
+                protocol_type=group.protocol_type or "",
+                group_state=group.state,
+                group_type=CLASSIC,
+            )
+            for group in ctx.broker.groups.groups()
+            if (not states or group.state.lower() in states)
+            and (not types or CLASSIC.lower() in types)
+            and (sees_all or ctx.may(Operation.describe, Resource.group(group.id)))
+        ),
+    )
+
+
+FORMS = (Form(0, 5, ListGroupsRequest, ListGroupsResponse, list_groups),)

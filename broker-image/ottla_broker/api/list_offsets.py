@@ -1,0 +1,84 @@
+"""ListOffsets (2), versions 1–11.
+
+- A timestamp (ms) finds the first record at or after it; nothing there is (−1, −1). Negative ones are questions: −1
+  the end (the last stable offset for read_committed), −2 the start, −3 the record with the largest timestamp (v7,
+  KIP-734), −4 the first local offset (v8), −5 the last tiered one (v9), −6 the first that waits for upload (v11).
+- Nothing is tiered: −4 answers as −2, and −5 and −6 answer that there is none.
+- v4 checks leader epochs and tells that of the offset.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kio.static.primitive import i32, i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.log.time_index import TimestampOffset
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla_broker.replication.partition import Partition
+
+LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
+SINCE = {LARGEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}  # the version that brought the question
+NOWHERE = TimestampOffset(-1, -1)
+
+
+async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(one(ctx, topic.name, request, wanted) for wanted in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def one(
+    ctx: Context, topic: str, request: ListOffsetsRequest, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        if not ctx.may(Operation.describe, Resource.topic(topic)):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
+        if ctx.version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING:
+            raise KafkaError(ErrorCode.unsupported_version, f"timestamp {wanted.timestamp} in version {ctx.version}")
+        partition = ctx.broker.partitions.leader(topic, wanted.partition_index, epoch=wanted.current_leader_epoch)
+        found = look_up(
+            partition, wanted.timestamp, partition.readable_end(request.isolation_level, request.replica_id)
+        )
+    except KafkaError as reason:
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=reason.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=ErrorCode.none,
+        timestamp=cast(i64, found.timestamp),
+        offset=cast(i64, found.offset),
+        leader_epoch=cast(i32, found.leader_epoch),
+    )
+
+
+def look_up(partition: "Partition", timestamp: int, end: int) -> TimestampOffset:
+    """`end`: where the caller's sight ends; a record at or above it is none."""
+    log = partition.log
+    if timestamp == LATEST:
+        return TimestampOffset(-1, end, log.epochs.latest())
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.start, log.epochs.of_offset(log.start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
+        return NOWHERE
+    found = log.max_timestamp() if timestamp == LARGEST else log.offset_for_time(timestamp)
+    return found if found is not None and found.offset < end else NOWHERE
+
+
+FORMS = (Form(1, 11, ListOffsetsRequest, ListOffsetsResponse, list_offsets),)

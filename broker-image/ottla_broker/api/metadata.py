@@ -1,0 +1,134 @@
+"""Metadata (3), versions 0–13.
+
+- Says which brokers there are, who is the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
+- Topics may be asked for by name or (from 10) by id; null (in version 0 an empty list) means all that the asker may describe.
+- A topic that does not exist is created when the request and `auto.create.topics.enable` both allow it, as Kafka does; the answer then
+  already holds it.
+- A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
+- v1 controller, racks, internal; v5 offline replicas; v7 leader epochs; v8 authorized operations; v10 ids; v12 lookup by id; v13 an error for
+  the whole. Versions 8–10 also tell what the asker may
+  do with the cluster; later ones leave that to DescribeCluster.
+"""
+
+from dataclasses import replace
+from typing import cast
+from uuid import UUID
+
+from kio.schema.metadata.v10.request import MetadataRequest as RequestV10
+from kio.schema.metadata.v10.response import MetadataResponse as ResponseV10
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v13.response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.image import TopicImage
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+NOT_ASKED = i32(-(2**31))
+
+
+async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    image = ctx.broker.image
+    if wants_all(ctx.version, request.topics):
+        visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
+        found = [describe(ctx, topic, request) for topic in visible]
+    else:
+        found = [await one(ctx, wanted, request) for wanted in request.topics or ()]
+    brokers = [(broker, broker.endpoints.get(ctx.peer.listener)) for broker in image.alive_brokers()]
+    return MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=tuple(
+            MetadataResponseBroker(node_id=BrokerId(broker.id), host=at.host, port=i32(at.port), rack=broker.rack)
+            for broker, at in brokers
+            if at is not None
+        ),
+        cluster_id=ctx.broker.cluster_id,
+        controller_id=BrokerId(image.controller_id),
+        topics=tuple(found),
+        error_code=ErrorCode.none,
+    )
+
+
+def wants_all(version: int, topics: tuple[MetadataRequestTopic, ...] | None) -> bool:
+    return topics is None or (version == 0 and not topics)
+
+
+async def one(ctx: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
+    image = ctx.broker.image
+    if wanted.name is None:
+        by_id = image.topic_by_id(wanted.topic_id) if wanted.topic_id else None
+        if by_id is None or not ctx.may(Operation.describe, Resource.topic(by_id.name)):
+            return refused(None, wanted.topic_id, ErrorCode.unknown_topic_id)
+        return describe(ctx, by_id, request)
+    if not ctx.may(Operation.describe, Resource.topic(wanted.name)):
+        return refused(wanted.name, None, ErrorCode.topic_authorization_failed)
+    if wanted.name not in image.topics:
+        try:
+            await ctx.broker.auto_create(wanted.name, allowed=request.allow_auto_topic_creation)
+        except KafkaError as reason:
+            return refused(wanted.name, None, reason.code)
+    return describe(ctx, image.topics[wanted.name], request)
+
+
+def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=None if name is None else TopicName(name), topic_id=topic_id, partitions=()
+    )
+
+
+def describe(ctx: Context, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+    operations = (
+        ctx.authorized_operations(Resource.topic(topic.name))
+        if request.include_topic_authorized_operations
+        else NOT_ASKED
+    )
+    alive = {broker.id for broker in ctx.broker.image.alive_brokers()}
+    return MetadataResponseTopic(
+        error_code=ErrorCode.none,
+        name=TopicName(topic.name),
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=tuple(partition(topic.partitions[p], alive) for p in sorted(topic.partitions)),
+        topic_authorized_operations=cast(i32, operations),
+    )
+
+
+def partition(state: PartitionRecord, alive: set[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=ErrorCode.leader_not_available if state.leader == NO_LEADER else ErrorCode.none,
+        partition_index=cast(i32, state.partition),
+        leader_id=cast(BrokerId, state.leader),
+        leader_epoch=cast(i32, state.leader_epoch),
+        replica_nodes=broker_ids(state.replicas),
+        isr_nodes=broker_ids(state.isr),
+        offline_replicas=broker_ids(tuple(broker for broker in state.replicas if broker not in alive)),
+    )
+
+
+def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return cast("tuple[BrokerId, ...]", ids)
+
+
+async def with_cluster_operations(ctx: Context, request: RequestV10) -> ResponseV10:
+    answer: ResponseV10 = convert(await metadata(ctx, convert(request, MetadataRequest)), ResponseV10)
+    if not request.include_cluster_authorized_operations:
+        return answer
+    return replace(answer, cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)))
+
+
+FORMS = (
+    Form(0, 7, MetadataRequest, MetadataResponse, metadata),
+    Form(8, 10, RequestV10, ResponseV10, with_cluster_operations),
+    Form(11, 13, MetadataRequest, MetadataResponse, metadata),
+)

@@ -1,0 +1,174 @@
+"""OffsetCommit (8), versions 2–10.
+
+- Stores offsets of a group, replicated before the answer. From a member of the current generation, or, while the
+group has no
+  members, from anybody who names no generation.
+- A topic or partition that is not there is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the rest is stored
+all the same.
+- Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
+- A commit keeps its member's session alive.
+- v2–4 may ask for a retention of their own; v6 leader epochs; v7 static members; v9 says GROUP_ID_NOT_FOUND where
+older ones say
+  ILLEGAL_GENERATION; v10 topics by id (KIP-848).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from kio.schema.offset_commit.v4.request import OffsetCommitRequest as RequestWithRetention
+from kio.schema.offset_commit.v4.response import OffsetCommitResponse as ResponseWithRetention
+from kio.schema.offset_commit.v9.request import OffsetCommitRequest as RequestByName
+from kio.schema.offset_commit.v9.response import OffsetCommitResponse as ResponseByName
+from kio.schema.offset_commit.v9.response import OffsetCommitResponsePartition as PartitionByName
+from kio.schema.offset_commit.v9.response import OffsetCommitResponseTopic as TopicByName
+from kio.schema.offset_commit.v10.request import OffsetCommitRequest as RequestById
+from kio.schema.offset_commit.v10.response import OffsetCommitResponse as ResponseById
+from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition as PartitionById
+from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as TopicById
+from kio.static.primitive import i32, i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.milliseconds import milliseconds
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.coordination.records import OffsetCommit
+from ottla_broker.metadata.image import TopicImage
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+GROUP_NOT_FOUND_SINCE = 9
+NO_EXPIRY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One partition of a request, whatever its version. `topic` is None when there is none of that name or id."""
+
+    topic: TopicImage | None
+    partition: i32
+    offset: i64
+    leader_epoch: i32
+    metadata: str | None
+
+
+async def commit_with_retention(ctx: Context, request: RequestWithRetention) -> ResponseWithRetention:
+    retention_ms = milliseconds(request.retention_time)
+    expire_ms = NO_EXPIRY if retention_ms < 0 else ctx.broker.runtime.now_ms() + retention_ms
+    answer = await commit_named(ctx, convert(request, RequestByName), expire_ms)
+    return cast(ResponseWithRetention, convert(answer, ResponseWithRetention))
+
+
+async def commit_by_name(ctx: Context, request: RequestByName) -> ResponseByName:
+    return await commit_named(ctx, request, NO_EXPIRY)
+
+
+async def commit_named(ctx: Context, request: RequestByName, expire_ms: int) -> ResponseByName:
+    topics = ctx.broker.image.topics
+    wanted = [
+        Wanted(
+            topics.get(topic.name),
+            p.partition_index,
+            p.committed_offset,
+            p.committed_leader_epoch,
+            p.committed_metadata,
+        )
+        for topic in request.topics
+        for p in topic.partitions
+    ]
+    codes = iter(await commit(ctx, request, wanted, ErrorCode.unknown_topic_or_partition, expire_ms))
+    return ResponseByName(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TopicByName(
+                name=topic.name,
+                partitions=tuple(
+                    PartitionByName(partition_index=p.partition_index, error_code=next(codes)) for p in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+async def commit_by_id(ctx: Context, request: RequestById) -> ResponseById:
+    by_id = ctx.broker.image.topic_by_id
+    wanted = [
+        Wanted(
+            None if topic.topic_id is None else by_id(topic.topic_id),
+            p.partition_index,
+            p.committed_offset,
+            p.committed_leader_epoch,
+            p.committed_metadata,
+        )
+        for topic in request.topics
+        for p in topic.partitions
+    ]
+    codes = iter(await commit(ctx, request, wanted, ErrorCode.unknown_topic_id, NO_EXPIRY))
+    return ResponseById(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TopicById(
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    PartitionById(partition_index=p.partition_index, error_code=next(codes)) for p in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+async def commit(
+    ctx: Context,
+    request: RequestByName | RequestById,
+    wanted: Sequence[Wanted],
+    unknown_topic: ErrorCode,
+    expire_ms: int,
+) -> list[ErrorCode]:
+    """One code for each that is wanted, in order."""
+    if not ctx.may(Operation.read, Resource.group(request.group_id)):
+        return [ErrorCode.group_authorization_failed] * len(wanted)
+    codes = [check(ctx, one, unknown_topic) for one in wanted]
+    now_ms = ctx.broker.runtime.now_ms()
+    commits = {
+        (one.topic.name, int(one.partition)): OffsetCommit(
+            one.offset, one.leader_epoch, one.metadata or "", now_ms, expire_ms, one.topic.id
+        )
+        for one, code in zip(wanted, codes, strict=True)
+        if code is ErrorCode.none and one.topic is not None
+    }
+    try:
+        await ctx.broker.groups.commit(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            commits,
+        )
+    except KafkaError as reason:
+        refused = reason.code
+        if refused is ErrorCode.group_id_not_found and ctx.version < GROUP_NOT_FOUND_SINCE:
+            refused = ErrorCode.illegal_generation
+        codes = [refused if code is ErrorCode.none else code for code in codes]
+    return codes
+
+
+def check(ctx: Context, wanted: Wanted, unknown_topic: ErrorCode) -> ErrorCode:
+    if wanted.topic is None:
+        return unknown_topic
+    if not ctx.may(Operation.read, Resource.topic(wanted.topic.name)):
+        return ErrorCode.topic_authorization_failed
+    if wanted.partition not in wanted.topic.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    if len(wanted.metadata or "") > ctx.broker.groups.settings.offset_metadata_max_bytes:
+        return ErrorCode.offset_metadata_too_large
+    return ErrorCode.none
+
+
+FORMS = (
+    Form(2, 4, RequestWithRetention, ResponseWithRetention, commit_with_retention),
+    Form(5, 9, RequestByName, ResponseByName, commit_by_name),
+    Form(10, 10, RequestById, ResponseById, commit_by_id),
+)

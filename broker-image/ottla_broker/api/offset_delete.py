@@ -1,0 +1,59 @@
+"""OffsetDelete (47), version 0.
+
+- Forgets offsets of a group, of topics that none of its members reads (GROUP_SUBSCRIBED_TO_TOPIC otherwise).
+- A group whose members are not consumers is NON_EMPTY_GROUP: nobody can know what they read.
+- Written and replicated before the answer. An offset that is not there is no error (KIP-496).
+"""
+
+from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    if not ctx.may(Operation.delete, Resource.group(request.group_id)):
+        raise KafkaError(ErrorCode.group_authorization_failed)
+    codes = {
+        (topic.name, p.partition_index): check(ctx, topic.name, p.partition_index)
+        for topic in request.topics
+        for p in topic.partitions
+    }
+    wanted = [key for key, code in codes.items() if code is ErrorCode.none]
+    codes.update(zip(wanted, await ctx.broker.groups.delete_offsets(request.group_id, wanted), strict=True))
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.none,
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetDeleteResponsePartition(
+                        partition_index=p.partition_index, error_code=codes[topic.name, p.partition_index]
+                    )
+                    for p in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def check(ctx: Context, topic: str, partition: int) -> ErrorCode:
+    if not ctx.may(Operation.read, Resource.topic(topic)):
+        return ErrorCode.topic_authorization_failed
+    found = ctx.broker.image.topics.get(topic)
+    if found is None or partition not in found.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.none
+
+
+FORMS = (Form(0, 0, OffsetDeleteRequest, OffsetDeleteResponse, offset_delete),)

@@ -1,0 +1,57 @@
+"""OffsetForLeaderEpoch (23), versions 2–4.
+
+- Answers where a leader epoch ends, so that followers and clients find where their log left the leader's (KIP-101,
+  KIP-320; rule 2).
+- A current epoch newer than ours is UNKNOWN_LEADER_EPOCH, an older one FENCED_LEADER_EPOCH: our metadata or the
+  caller's is stale.
+- An epoch we never saw is answered by the largest one below it; none below: (−1, −1).
+- v3 adds the replica id (only brokers send one ≥ 0), v4 is flexible.
+"""
+
+from typing import cast
+
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kio.static.primitive import i32, i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def offset_for_leader_epoch(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(end_of_epoch(ctx, topic.topic, wanted) for wanted in topic.partitions),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def end_of_epoch(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        if not ctx.may(Operation.describe, Resource.topic(topic)):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
+        partition = ctx.broker.partitions.leader(topic, wanted.partition, epoch=wanted.current_leader_epoch)
+    except KafkaError as reason:
+        return EpochEndOffset(error_code=reason.code, partition=wanted.partition)
+    epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.log.end)
+    return EpochEndOffset(
+        error_code=ErrorCode.none,
+        partition=wanted.partition,
+        leader_epoch=cast(i32, epoch),
+        end_offset=cast(i64, end),
+    )
+
+
+FORMS = (Form(2, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, offset_for_leader_epoch),)

@@ -1,0 +1,128 @@
+"""Produce (0), versions 0–13.
+
+- Appends each partition's batches in the order in which requests came, without looking into them beyond their
+  headers.
+- acks=1 and 0 answer, or do not, when the leader has them; −1 when the whole ISR has, or says REQUEST_TIMED_OUT
+  after the request's timeout (the records stay). With acks=0 an error closes the connection: there is no answer to
+  put it in.
+- Versions 0–2 are advertised for librdkafka's sake (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
+- v10 tells who leads instead (KIP-951), v13 names topics by id; transactions come with their coordinator.
+"""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ottla_broker.api.context import Buffers, Context, HangUp, Reply
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.codec import RequestHeader
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.produce import Produced, ProduceRequest, read_produce, write_produce
+
+if TYPE_CHECKING:
+    from ottla_broker.replication.partition import Partition
+
+OLDEST = 3
+NO_ANSWER = 0
+Topics = list[tuple[str | UUID, list[Produced]]]
+Waiting = list[tuple[Produced, Awaitable[None]]]
+
+
+def produce(context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
+    request = read_produce(frame, header)
+    if (refused := wrong(request, header.version)) is not None:
+        topics: Topics = [(name, [denied(index, refused) for index, _ in parts]) for name, parts in request.topics]
+        waiting: Waiting = []
+    else:
+        waiting = []
+        topics = [
+            (name, [append(context, name, index, records, request.acks, waiting) for index, records in partitions])
+            for name, partitions in request.topics
+        ]
+    if request.acks == NO_ANSWER:
+        for name, partitions in topics:
+            for produced in partitions:
+                if produced.error is not ErrorCode.none:
+                    raise HangUp(f"acks=0 and {produced.error.name} for {name}-{produced.partition}")
+        return None
+    if waiting:
+        return settle(header, topics, waiting, request.timeout_ms)
+    return [write_produce(header.version, header.correlation_id, topics)]
+
+
+def wrong(request: ProduceRequest, version: int) -> KafkaError | None:
+    """What is wrong with the request as a whole."""
+    if version < OLDEST:
+        return KafkaError(ErrorCode.unsupported_version, f"produce versions below {OLDEST} are only advertised")
+    if request.acks not in (-1, 0, 1):
+        return KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {request.acks}")
+    return None
+
+
+def append(
+    context: Context, topic: str | UUID, index: int, records: memoryview | None, acks: int, waiting: Waiting
+) -> Produced:
+    """Appends one partition's records. What has to be waited for before answering is added to `waiting`."""
+    try:
+        partition = find(context, topic, index)
+        if not records:
+            raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
+        appended = partition.append(records, acks=acks)
+        wait = partition.acknowledged(appended, acks) if acks == -1 else None
+    except KafkaError as reason:
+        return denied(index, reason)
+    produced = Produced(index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start)
+    if wait is not None:
+        waiting.append((produced, wait))
+    return produced
+
+
+def find(context: Context, topic: str | UUID, index: int) -> "Partition":
+    partitions = context.broker.partitions
+    if isinstance(topic, str):
+        name, topic_id = topic, None
+    else:
+        name, topic_id = partitions.name_of(topic), topic
+    if not (context.authorizer.allows_everything or context.may(Operation.write, Resource.topic(name))):
+        raise KafkaError(ErrorCode.topic_authorization_failed)
+    return partitions.leader(name, index, topic_id=topic_id)
+
+
+def denied(index: int, reason: KafkaError) -> Produced:
+    return Produced(index, reason.code, message=reason.message)
+
+
+def settle(header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int) -> Future[Buffers]:
+    """A future of the answer, when everything that is waited for has come or the time is over."""
+    loop = asyncio.get_running_loop()
+    answer: Future[Buffers] = loop.create_future()
+    left: dict[Future[None], Produced] = {asyncio.ensure_future(wait): produced for produced, wait in waiting}
+
+    def finish() -> None:
+        timer.cancel()
+        if not answer.done():
+            answer.set_result([write_produce(header.version, header.correlation_id, topics)])
+
+    def done(wait: Future[None]) -> None:
+        produced = left.pop(wait)
+        if not wait.cancelled() and (reason := wait.exception()) is not None:
+            if not isinstance(reason, KafkaError):
+                if not answer.done():
+                    timer.cancel()
+                    answer.set_exception(reason)
+                return
+            produced.error, produced.base_offset, produced.message = reason.code, -1, reason.message
+        if not left:
+            finish()
+
+    def time_is_over() -> None:
+        for produced in left.values():
+            produced.error, produced.base_offset = ErrorCode.request_timed_out, -1
+        finish()
+
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_over)
+    for wait in tuple(left):
+        wait.add_done_callback(done)
+    return answer

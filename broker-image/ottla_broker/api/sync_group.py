@@ -1,0 +1,48 @@
+"""SyncGroup (14), versions 0–5.
+
+- The leader brings everybody's assignment, and everybody gets theirs once it is written and replicated.
+- A member that comes in a stable group is told what it has; one that comes while the group rebalances, to rejoin.
+- From v5 on the client repeats the protocol it was told, and INCONSISTENT_GROUP_PROTOCOL meets one that was told
+another.
+- v3 static members; v5 protocol type and name (KIP-559).
+"""
+
+from kio.schema.sync_group.v5.request import SyncGroupRequest
+from kio.schema.sync_group.v5.response import SyncGroupResponse
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.coordination.effects import SyncRequest
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+PROTOCOL_NAMED_SINCE = 5
+
+
+async def sync_group(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+    if ctx.version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
+    if not ctx.may(Operation.read, Resource.group(request.group_id)):
+        raise KafkaError(ErrorCode.group_authorization_failed)
+    result = await ctx.broker.groups.sync(
+        request.group_id,
+        SyncRequest(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            request.protocol_type,
+            request.protocol_name,
+            {one.member_id: one.assignment for one in request.assignments},
+        ),
+    )
+    return SyncGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+FORMS = (Form(0, 5, SyncGroupRequest, SyncGroupResponse, sync_group),)

@@ -1,0 +1,223 @@
+"""A broker put together: its log directories, its metadata, its partitions and coordinators, and the order in which they come and go.
+
+Start: log directories → register → metadata log → image → registration → partitions → coordinators. Stop is the reverse. Sockets are
+not here: `server` serves a broker that has started.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from uuid import UUID
+
+from ottla_broker.config import (
+    AUTO_CREATE_TOPICS_ENABLE,
+    BROKER_RACK,
+    DEFAULT_REPLICATION_FACTOR,
+    NUM_PARTITIONS,
+    OFFSETS_TOPIC_NUM_PARTITIONS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+    OFFSETS_TOPIC_SEGMENT_BYTES,
+    Config,
+)
+from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.log.disk import Disk, OsDisk
+from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
+from ottla_broker.metadata.leadership import take_lead
+from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBroker
+from ottla_broker.metadata.register import Member, Register
+from ottla_broker.metadata.topic_names import check_topic_name
+from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.replication.care import LogCare
+from ottla_broker.replication.hosting import Hosting
+from ottla_broker.replication.journal import PartitionJournal
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
+
+
+class Broker:
+    """Everything that a request may need. Public attributes are the rooms; handlers call those."""
+
+    controller: Controller
+    producer_ids: ProducerIds
+
+    def __init__(
+        self, config: Config, register: Register, *, runtime: Runtime | None = None, disk: Disk | None = None
+    ) -> None:
+        self.config = config
+        self.runtime = runtime or Runtime()
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        self.image = Image()
+        self.partitions = Partitions(self.image)
+        self.directories: list[LogDir] = []
+        self.ready = False
+        self._disk: Disk = disk or OsDisk()
+        self._register = register
+        self._background: set[asyncio.Task[None]] = set()
+        self._hosting = Hosting(
+            self.node_id,
+            self.image,
+            self.partitions,
+            self.directories,
+            self.runtime,
+            self.config.log_config,
+            led=self._led,
+            lost=self._lost,
+            gone=lambda topic, partition: self._care.forget(topic, partition),
+        )
+        self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
+
+    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
+
+        Raises KafkaError or LogDirError with a sentence for people when it cannot.
+        """
+        self._open_directories()
+        self._care = LogCare(self.directories, self.config)
+        metadata = await self._lead_metadata()
+        first_start = self.image.end == 0
+        metadata.replay()
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self._configure_broker()
+        if not first_start:
+            self._hosting.set_strays_aside()
+        self._follow_everything()
+        epoch = await self.controller.register_broker(
+            RegisterBroker(
+                self.node_id,
+                self.runtime.new_uuid(),
+                dict(endpoints),
+                rack=self.config(BROKER_RACK),
+                directories=tuple(directory.directory_id for directory in self.directories),
+            )
+        )
+        if first_start:
+            await self._take_in_orphans()
+        for directory in self.directories:
+            directory.broker_epoch = epoch
+        self._spawn(self._care.run())
+        self.ready = True
+
+    async def _take_in_orphans(self) -> None:
+        if orphans := self._hosting.orphans():
+            logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
+            await self.controller.adopt(self.node_id, orphans)
+        self._hosting.set_strays_aside()
+
+    async def stop(self) -> None:
+        """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
+        self.ready = False
+        self.groups.close()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for directory in self.directories:
+            await directory.close()
+        await self._register.close()
+
+    async def auto_create(self, name: str, *, allowed: bool = True) -> None:
+        """Creates a topic that a client spoke of, where that is wanted. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION."""
+        check_topic_name(name)
+        if name == OFFSETS_TOPIC:
+            await self.controller.ensure_topic(self._offsets_topic())
+        elif allowed and self.config(AUTO_CREATE_TOPICS_ENABLE):
+            factor = self._at_most_brokers(self.config(DEFAULT_REPLICATION_FACTOR))
+            await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
+        else:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+
+    def _offsets_partitions(self) -> int:
+        topic = self.image.topics.get(OFFSETS_TOPIC)
+        return len(topic.partitions) if topic else 0
+
+    def _offsets_topic(self) -> NewTopic:
+        return NewTopic(
+            OFFSETS_TOPIC,
+            self.config(OFFSETS_TOPIC_NUM_PARTITIONS),
+            self._at_most_brokers(self.config(OFFSETS_TOPIC_REPLICATION_FACTOR)),
+            config={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self.config(OFFSETS_TOPIC_SEGMENT_BYTES)),
+            },
+        )
+
+    def _at_most_brokers(self, factor: int) -> int:
+        """A replication factor that was not asked for by name gives way to a cluster that is smaller."""
+        return max(1, min(factor, len(self.image.alive_brokers())))
+
+    def _open_directories(self) -> None:
+        for path in self.config.log_dirs:
+            self.directories.append(
+                LogDir.open(
+                    path,
+                    disk=self._disk,
+                    runtime=self.runtime,
+                    node_id=self.node_id,
+                    cluster_id=None,
+                    config_of=lambda topic: self.config.log_config({}),
+                )
+            )
+
+    async def _lead_metadata(self) -> MetadataLog:
+        home = self.directories[0]
+        log = home.logs.get((METADATA_TOPIC, 0))
+        if log is None:
+            log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self.config.log_config({}))
+        value = await take_lead(self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id)
+        self.cluster_id = value.cluster_id
+        for directory in self.directories:
+            directory.set_cluster_id(value.cluster_id)
+        self.image.controller_id = value.leader
+        log.epochs.assign(value.epoch, log.end)
+        metadata = MetadataLog(log, self.image, self.runtime, value.epoch, self._follow)
+        self.controller = Controller(self.image, metadata, self.runtime)
+        return metadata
+
+    def _follow(self, changes: Changes) -> None:
+        self._hosting.follow(changes)
+        if changes.removed:
+            self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
+        if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
+            self._configure_broker()
+            self._hosting.reconfigure(self.image.topics)
+
+    def _follow_everything(self) -> None:
+        """What a restart finds in the image is treated as if it had just been said."""
+        self._hosting.follow(
+            Changes(
+                created=list(self.image.topics),
+                partitions={(name, p) for name, topic in self.image.topics.items() for p in topic.partitions},
+            )
+        )
+
+    def _configure_broker(self) -> None:
+        self.config.set_dynamic(
+            cluster=self.image.configs.get((BROKER_RESOURCE, ""), {}),
+            broker=self.image.configs.get((BROKER_RESOURCE, str(self.node_id)), {}),
+        )
+
+    def _led(self, partition: Partition) -> None:
+        if partition.topic == OFFSETS_TOPIC:
+            self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
+
+    def _lost(self, partition: Partition) -> None:
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.unload(partition.partition)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

@@ -1,0 +1,140 @@
+"""The settings that hold addresses: listeners, the security protocol of each, limits per IP address, http.listener and register."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla_broker.config.kinds import Kind, parsed, split_list
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MAX_PORT = 65535
+
+
+class Listener(NamedTuple):
+    """`NAME://host:port`. Host "" binds every interface; port 0 takes a free one. IPv6 hosts are kept without brackets."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}://{host_and_port(self.host, self.port)}"
+
+
+class HttpAddress(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return host_and_port(self.host, self.port)
+
+
+def host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """`host:port`, `:port` or `[v6]:port`; ValueError otherwise."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > MAX_PORT:
+        raise ValueError(f"{text!r} has no port from 0 to {MAX_PORT} after a colon")
+    if host.startswith("[") and host.endswith("]"):
+        from ipaddress import IPv6Address  # only where it is needed: it would be a third of this package's import time
+
+        host = str(IPv6Address(host[1:-1]))
+    elif ":" in host:
+        raise ValueError(f"{text!r} has an IPv6 address without brackets")
+    if any(character.isspace() or character in "/@,[]" for character in host):
+        raise ValueError(f"{host!r} is no host name")
+    return host, int(port)
+
+
+def parse_listeners(text: str) -> tuple[Listener, ...]:
+    found: list[Listener] = []
+    for entry in split_list(text):
+        name, separator, address = entry.partition("://")
+        if not separator or not name or not name.replace("_", "").replace("-", "").replace(".", "").isalnum():
+            raise ValueError(f"{entry!r} does not start with a listener's name and ://")
+        found.append(Listener(name.upper(), *split_address(address)))
+    if not found:
+        raise ValueError
+    for listener in found:
+        if sum(other.name == listener.name for other in found) > 1:
+            raise ValueError(f"two listeners are named {listener.name}")
+    return tuple(found)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Listener name → security protocol."""
+    found: dict[str, str] = {}
+    for entry in split_list(text):
+        name, colon, protocol = (part.strip() for part in entry.partition(":"))
+        if not (colon and name) or protocol.upper() not in PROTOCOLS:
+            raise ValueError(f"{entry!r} is no such pair")
+        if name.upper() in found:
+            raise ValueError(f"{name.upper()} is named twice")
+        found[name.upper()] = protocol.upper()
+    return found
+
+
+def parse_limits(text: str) -> dict[str, int]:
+    """`address:limit` pairs; host names are kept as they are."""
+    found: dict[str, int] = {}
+    for entry in split_list(text):
+        host, colon, limit = entry.rpartition(":")
+        if not (colon and host) or not (limit.strip().isascii() and limit.strip().isdigit()):
+            raise ValueError(f"{entry!r} is no such pair")
+        found[host.strip().strip("[]")] = int(limit)
+    return found
+
+
+def parse_http(text: str) -> HttpAddress:
+    return HttpAddress(*split_address(text.strip()))
+
+
+def parse_register(text: str) -> str:
+    text = text.strip()
+    store, _, where = text.partition(":")
+    match store:
+        case "file" if where:
+            return text
+        case "kubernetes" if where.count("/") == 1 and all(where.split("/")):
+            return text
+        case "etcd" if where.startswith(("http://", "https://")) and where.split("://", 1)[1].partition("/")[2]:
+            return text
+    raise ValueError
+
+
+def listeners() -> Kind[tuple[Listener, ...]]:
+    return parsed(parse_listeners, "NAME://host:port, several separated by commas, each name once")
+
+
+def protocol_map() -> Kind[dict[str, str]]:
+    return parsed(
+        parse_protocol_map, f"NAME:PROTOCOL pairs separated by commas, PROTOCOL one of {', '.join(PROTOCOLS)}", _pairs
+    )
+
+
+def limits_by_address() -> Kind[dict[str, int]]:
+    return parsed(parse_limits, "address:number pairs separated by commas", _pairs)
+
+
+def http_address() -> Kind[HttpAddress]:
+    return parsed(parse_http, "host:port", str)
+
+
+def register_address() -> Kind[str]:
+    return parsed(parse_register, "file:/path, kubernetes:namespace/name or etcd:http://host:port/key")
+
+
+def throttled_replica(entry: str) -> bool:
+    """`partition:broker`, or `*` for all."""
+    partition, colon, broker = entry.partition(":")
+    return entry == "*" or bool(
+        colon and partition.isascii() and partition.isdigit() and broker.isascii() and broker.isdigit()
+    )
+
+
+def _pairs(value: object) -> str:
+    assert isinstance(value, dict)
+    pairs: Iterable[tuple[str, object]] = value.items()
+    return ",".join(f"{name}:{member}" for name, member in pairs)

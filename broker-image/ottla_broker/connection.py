@@ -1,0 +1,291 @@
+"""One client's connection: requests in, answers out in the order of the requests.
+
+- Produce requests are pipelined: each is appended when it comes, and its answer may wait for replicas while the next
+  is appended. Of all others one at a time is worked on, as Kafka's clients expect.
+- While the client does not read its answers, nothing more of what it sent is worked on or read (rule 18): what it
+  has not fetched stays on disk.
+- Whatever is wrong with a request costs the connection and one line in the log.
+"""
+
+import asyncio
+import logging
+from asyncio import Future
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from ottla_broker.api.api_versions import answer as api_versions_answer
+from ottla_broker.api.context import Buffers, Context, HangUp, Peer
+from ottla_broker.api.form import Form
+from ottla_broker.api.table import FETCH, PRODUCE, form_of
+from ottla_broker.metrics import API_KEYS
+from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.framing import SMALL, FrameReader
+from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.shapes import default_of, shape_of
+
+if TYPE_CHECKING:
+    from ottla_broker.server import Server
+
+logger = logging.getLogger(__name__)
+
+UNSENT_HIGH_BYTES = 64 * 1024  # unsent bytes from which a connection's work pauses …
+UNSENT_LOW_BYTES = 16 * 1024  # … until no more than these are left
+MAX_UNANSWERED = 1024  # produce requests whose answers wait for replicas
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: "Server", listener: str) -> None:
+        self._server = server
+        self._listener = listener
+        self._frames = FrameReader(server.scratch, server.limits.request_bytes, server.requests.claim)
+        self._queue: deque[bytearray] = deque()  # whole requests that wait for their turn
+        self._queued_bytes = 0
+        self._replies: deque[Buffers | Future[Buffers]] = deque()  # in order; only while the first of them is not ready
+        self._working: Future[Buffers] | None = None  # the one request that is not a produce
+        self._writing_paused = False
+        self._reading_paused = False
+        self._starved = False
+        self._closed = False
+        self.unsent = 0  # bytes that the transport holds, as counted in the server's pool
+        self.active_at = 0.0
+        self.stuck_since = 0.0  # when unsent bytes last became fewer
+
+    # --- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.peer = Peer(host, port, self._listener)
+        self.active_at = self._server.now()
+        self._transport.set_write_buffer_limits(UNSENT_HIGH_BYTES, UNSENT_LOW_BYTES)
+        if not self._server.admit(self):
+            self._closed = True
+            transport.abort()  # type: ignore[attr-defined]  # every socket transport has it
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        self._closed = True
+        self._server.leave(self)
+        self._server.requests.forget(self._memory_is_back)
+        self._server.responses.forget(self._room_is_back)
+        self._server.requests.release(self._frames.claimed + sum(len(f) for f in self._queue if len(f) > SMALL))
+        self._queue.clear()
+        self._count_unsent(0)
+        for reply in self._replies:
+            if isinstance(reply, Future) and not isinstance(reply, asyncio.Task):
+                reply.cancel()  # a fetch that waits; tasks run to their end
+        self._replies.clear()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        self.active_at = self._server.now()
+        try:
+            for frame in self._frames.received(count):
+                self._take(frame)
+        except Malformed as reason:
+            self._hang_up(str(reason))
+            return
+        if self._frames.stalled and not self._closed:
+            self._server.requests.wait(self._memory_is_back)
+            self._consider_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self.stuck_since = self._server.now()
+        self._count_unsent(self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._count_unsent(0)
+        self._go_on()
+
+    # --- requests, in order
+
+    def _take(self, frame: bytearray) -> None:
+        if self._queue or self._blocked():
+            self._queue.append(frame)
+            self._queued_bytes += len(frame)
+            self._consider_reading()
+        elif not self._closed:
+            self._serve(frame)
+
+    def _blocked(self) -> bool:
+        return (
+            self._working is not None or self._writing_paused or self._starved or len(self._replies) >= MAX_UNANSWERED
+        )
+
+    def _go_on(self) -> None:
+        while self._queue and not self._blocked() and not self._closed:
+            frame = self._queue.popleft()
+            self._queued_bytes -= len(frame)
+            self._serve(frame)
+        if not self._closed:
+            self._consider_reading()
+
+    def _consider_reading(self) -> None:
+        """Reads only while there is nothing to catch up with."""
+        pause = (
+            self._writing_paused
+            or self._frames.stalled
+            or (bool(self._queue) and self._queued_bytes >= self._server.limits.queued_bytes)
+            or len(self._queue) >= MAX_UNANSWERED
+        )
+        if pause and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        elif not pause and self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def _serve(self, frame: bytearray) -> None:
+        try:
+            header = read_front(frame)
+            if header.api_key == FETCH and self._server.responses.full:
+                self._starve(frame)
+                return
+            self._start(frame, header)
+        except (Malformed, HangUp) as reason:
+            self._hang_up(str(reason))
+        if len(frame) > SMALL:
+            self._server.requests.release(len(frame))
+
+    def _start(self, frame: bytearray, header: RequestHeader) -> None:
+        key, version = header.api_key, header.version
+        if 0 <= key < API_KEYS:
+            self._server.served[key] += 1
+        handler = self._server.hot_handler(key, version)
+        if handler is not None:
+            context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
+            reply = handler(context, frame, header, self._server.room())
+            if isinstance(reply, Future):
+                self._wait_for(reply, pipelined=key == PRODUCE)
+            elif reply is not None:
+                self._answer(reply)
+            return
+        form = form_of(key, version)
+        if form is not None:
+            request = read_request(bytes(frame), header, form.request)
+            context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
+            self._wait_for(self._server.run(self._handle(form, context, header, request)), pipelined=False)
+        elif key == API_VERSIONS:  # rule 16: a newer client learns from version 0 what we speak
+            refused = api_versions_answer(ErrorCode.unsupported_version)
+            self._answer([write_response(API_VERSIONS, 0, header.correlation_id, refused)])
+        else:
+            raise Malformed(f"no such request: API key {key}, version {version}")
+
+    async def _handle(self, form: Form, context: Context, header: RequestHeader, request: object) -> Buffers:
+        try:
+            response = await form.handle(context, request)
+        except KafkaError as reason:
+            response = refusal(form.response, reason)
+        return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+    # --- answers, in order
+
+    def _answer(self, reply: Buffers) -> None:
+        if self._replies:
+            self._replies.append(reply)
+        else:
+            self._write(reply)
+
+    def _wait_for(self, reply: Future[Buffers], *, pipelined: bool) -> None:
+        self._replies.append(reply)
+        if not pipelined:
+            self._working = reply
+        reply.add_done_callback(self._ready)
+
+    def _ready(self, reply: Future[Buffers]) -> None:
+        if self._working is reply:
+            self._working = None
+        if reply.cancelled() or self._closed:
+            if not reply.cancelled():
+                reply.exception()  # looked at: nobody is left to tell
+            return
+        if (failure := reply.exception()) is not None:
+            if isinstance(failure, HangUp | KafkaError):
+                self._hang_up(str(failure))
+            else:
+                logger.error("a request of %s:%d failed", self.peer.host, self.peer.port, exc_info=failure)
+                self._transport.abort()
+            return
+        while self._replies:
+            first = self._replies[0]
+            if isinstance(first, Future):
+                if not first.done() or first.cancelled() or first.exception() is not None:
+                    break
+                first = first.result()
+            self._replies.popleft()
+            self._write(first)
+        self._go_on()
+
+    def _write(self, buffers: Buffers) -> None:
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        else:
+            self._transport.writelines(buffers)
+
+    # --- memory
+
+    def _count_unsent(self, unsent: int) -> None:
+        change, self.unsent = unsent - self.unsent, unsent
+        if change > 0:
+            self._server.responses.add(change)
+        elif change < 0:
+            self._server.responses.release(-change)
+
+    def recount_unsent(self) -> None:
+        """Looks how much of what the reader was slow to take is still there."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self.unsent:
+            self.stuck_since = self._server.now()
+            self._count_unsent(unsent)
+
+    def _starve(self, frame: bytearray) -> None:
+        """A fetch waits, unread from disk, until slow readers have taken some of what was fetched for them."""
+        self._starved = True
+        self._queue.appendleft(frame)
+        self._queued_bytes += len(frame)
+        self._server.responses.wait(self._room_is_back)
+        self._server.look_for_stuck_readers()
+
+    def _room_is_back(self) -> None:
+        self._starved = False
+        self._go_on()
+
+    def _memory_is_back(self) -> None:
+        self._frames.resume()
+        if self._frames.stalled:
+            self._server.requests.wait(self._memory_is_back)
+        else:
+            self._consider_reading()
+
+    # --- the end
+
+    @property
+    def idle(self) -> bool:
+        return not self._replies and not self._queue
+
+    def close(self, why: str) -> None:
+        logger.info("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
+        self._transport.abort()
+
+    def _hang_up(self, why: str) -> None:
+        if not self._closed:
+            self._closed = True
+            logger.warning("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
+            self._transport.abort()
+
+
+def refusal(response: type, reason: KafkaError) -> object:
+    """A response that says no, where its shape has one place for that; else the reason is raised on."""
+    fields = {field.name for field in shape_of(response).every}
+    if "error_code" not in fields:
+        raise reason
+    empty = default_of(response)
+    said = {"error_code": reason.code} | ({"error_message": reason.message} if "error_message" in fields else {})
+    return response(**{name: said.get(name, getattr(empty, name)) for name in fields})

@@ -1,0 +1,90 @@
+"""From the records of a partition of `__consumer_offsets` back to groups and offsets. Synchronous and record by
+record, so that who loads can stop for breath between any two.
+
+Commits inside a transaction wait for its marker, and lose to a plain commit of the same partition that came after them
+(KIP-98): the later *record* wins, not the later marker.
+"""
+
+from collections.abc import Iterator
+
+from ottla_broker.coordination.classic_group import ClassicGroup, restored
+from ottla_broker.coordination.offsets import Offsets
+from ottla_broker.coordination.records import (
+    GROUP_METADATA,
+    OFFSET_COMMIT,
+    GroupMetadataKey,
+    OffsetCommit,
+    OffsetCommitKey,
+    read_key,
+    read_value,
+)
+from ottla_broker.coordination.schema import Malformed
+from ottla_broker.wire.batch import BatchHeader, Buffer, batches, check_crc
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import ControlType, Record, control_type, payload_of, spans
+
+
+class Replay:
+    """Counts what it saw: `records` in all, `unknown` of types that are not ours to read."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+        self.records = 0
+        self.unknown = 0
+        self._open: dict[
+            int, dict[OffsetCommitKey, OffsetCommit | None]
+        ] = {}  # producer id → its transaction's commits
+
+    def steps(self, chunk: Buffer) -> Iterator[None]:
+        """Applies a chunk of whole batches, one record per step. KafkaError CORRUPT_MESSAGE names the offset."""
+        for at, header in batches(chunk):
+            if not check_crc(chunk, header, at):
+                raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
+            for _, _, _, delta, key, value, _ in spans(payload_of(chunk, header, at), header.count):
+                self.records += 1
+                try:
+                    self._apply(header, key, value)
+                except Malformed as reason:
+                    where = f"record at offset {header.base_offset + delta}"
+                    raise KafkaError(ErrorCode.corrupt_message, f"{where}: {reason}") from reason
+                yield
+
+    def _apply(self, header: BatchHeader, raw_key: bytes | None, raw_value: bytes | None) -> None:
+        if header.is_control:
+            return self._end_transaction(header.producer_id, control_type(Record(0, raw_key, raw_value)))
+        key = None if raw_key is None else read_key(raw_key)
+        if isinstance(key, OffsetCommitKey):
+            commit = None if raw_value is None else read_value(OFFSET_COMMIT, raw_value)
+            if header.is_transactional:
+                self._open.setdefault(header.producer_id, {})[key] = commit
+            else:
+                for commits in self._open.values():
+                    commits.pop(key, None)
+                self._commit(key, commit)
+        elif isinstance(key, GroupMetadataKey):
+            if raw_value is None:
+                self.groups.pop(key.group, None)
+            else:
+                self.groups[key.group] = restored(key.group, read_value(GROUP_METADATA, raw_value))
+        else:
+            self.unknown += 1
+        return None
+
+    def _commit(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
+        if commit is None:
+            self.offsets.remove(key)
+        else:
+            self.offsets.put(key, commit)
+
+    def _end_transaction(self, producer_id: int, how: ControlType) -> None:
+        commits = self._open.pop(producer_id, {})
+        if how is ControlType.commit:
+            for key, commit in commits.items():
+                self._commit(key, commit)
+
+    def finish(self) -> None:
+        """Offsets without a group get one: somebody commits who never joined. Call it after the last record."""
+        for group in self.offsets.groups():
+            if group not in self.groups:
+                self.groups[group] = ClassicGroup(group)

@@ -1,0 +1,83 @@
+"""The small text files of Kafka's log directories, read and written.
+
+`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint`: `0`, the number of entries, then one `<topic>
+<partition> <offset>` a line. `partition.metadata`: `version: 0` and `topic_id: <base64>`. `meta.properties`: a Java properties file, `version=1`.
+"""
+
+import json
+from collections.abc import Mapping
+from uuid import UUID
+
+from ottla_broker.log.disk import Disk
+from ottla_broker.runtime import uuid_from_text, uuid_text
+
+Offsets = dict[tuple[str, int], int]
+
+
+def read_offsets(disk: Disk, path: str) -> Offsets:
+    """Offsets by (topic, partition); none when there is no file, or an empty one, as Kafka makes it at its first start. ValueError names the
+    file and the line."""
+    if not disk.exists(path):
+        return {}
+    lines = disk.read_file(path).decode().splitlines()
+    if not lines:
+        return {}
+    if lines[0].strip() != "0":
+        raise ValueError(f"{path}:1: version {lines[0]!r}; only 0 is known")
+    offsets: Offsets = {}
+    for number, line in enumerate(lines[2:], 3):
+        try:
+            topic, partition, offset = line.split()
+            offsets[topic, int(partition)] = int(offset)
+        except ValueError:
+            raise ValueError(f"{path}:{number}: {line!r} is not <topic> <partition> <offset>") from None
+    if str(len(offsets)) != lines[1].strip():
+        raise ValueError(f"{path}:2: {lines[1]} entries announced, {len(offsets)} found")
+    return offsets
+
+
+def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    lines = ["0", str(len(offsets)), *(f"{topic} {partition} {at}" for (topic, partition), at in offsets.items())]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def read_topic_id(disk: Disk, path: str) -> UUID | None:
+    """The topic's id in a `partition.metadata`; None when there is no file. ValueError names the file."""
+    if not disk.exists(path):
+        return None
+    text = disk.read_file(path).decode()
+    values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if values.get("version") != "0" or "topic_id" not in values:
+        raise ValueError(f"{path}: not a partition.metadata of version 0: {text!r}")
+    return uuid_from_text(values["topic_id"])
+
+
+def encode_topic_id(topic_id: UUID) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
+
+
+def read_properties(disk: Disk, path: str) -> dict[str, str]:
+    """A Java properties file of plain `key=value` lines; empty when there is none."""
+    if not disk.exists(path):
+        return {}
+    lines = (line.strip() for line in disk.read_file(path).decode().splitlines())
+    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def encode_properties(values: Mapping[str, str]) -> bytes:
+    return ("".join(f"{key}={value}\n" for key, value in values.items())).encode()
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """`.kafka_cleanshutdown` (KIP-966): the broker's epoch proves at the next registration that nothing was lost."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """The broker's epoch when it stopped cleanly; -1 for a marker that does not say."""
+    try:
+        epoch = json.loads(data).get("brokerEpoch")
+    except (ValueError, AttributeError):
+        return -1
+    return epoch if isinstance(epoch, int) else -1

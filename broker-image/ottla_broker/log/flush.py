@@ -1,0 +1,126 @@
+"""Bringing a log to stable storage, off the protocol's thread.
+
+Two depths: a *sync* makes records durable (`flush.messages`, group commit: all who wait share one fsync); a *checkpoint* also
+makes indexes, epochs and producers durable and so moves the recovery point, behind which a restart reads nothing.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla_broker.log.disk import Disk
+from ottla_broker.log.producer_snapshot import encode_snapshot
+
+if TYPE_CHECKING:
+    from ottla_broker.log.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to bring to the device. `contents`: small files to write whole first."""
+
+    end: int
+    truncations: int
+    directory: str
+    paths: tuple[str, ...]
+    contents: tuple[tuple[str, bytes], ...]
+    new_names: bool
+
+
+def do(disk: Disk, work: Work) -> None:
+    """Blocks for the device. Safe beside appends: any descriptor of a file syncs all of it."""
+    for path, data in work.contents:
+        disk.replace_file(path, data)
+    for path in work.paths:
+        with suppress(FileNotFoundError):  # retention or compaction took it meanwhile: nothing left to keep
+            file = disk.open(path, read_only=True)
+            try:
+                file.sync()
+            finally:
+                file.close()
+    if work.new_names:
+        disk.sync_directory(work.directory)
+
+
+class Flush:
+    """`flushed`: records below are durable. `recovery_point`: below, everything is."""
+
+    __slots__ = ("_log", "_running", "files_created", "flushed", "recovery_point", "unflushed_since_ms")
+
+    def __init__(self, log: "PartitionLog", recovery_point: int) -> None:
+        self._log = log
+        self.flushed = recovery_point
+        self.recovery_point = recovery_point
+        self.files_created = True
+        self.unflushed_since_ms = -1
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything is durable."""
+        return self.recovery_point == self._log.end and not self._log.epochs.dirty
+
+    async def synced(self, offset: int) -> None:
+        while self.flushed < offset:
+            if self._log.failed is not None:
+                raise self._log.failed
+            if self._running is None:
+                self._running = asyncio.ensure_future(self._sync())
+            await asyncio.shield(self._running)
+
+    async def _sync(self) -> None:
+        try:
+            await self._run(self._records())
+        finally:
+            self._running = None
+
+    async def checkpoint(self) -> None:
+        """Moves the recovery point to the log's present end. KafkaError: KAFKA_STORAGE_ERROR."""
+        work = self._everything()
+        await self._run(work)
+        if work.truncations == self._log.truncations:
+            self.recovery_point = max(self.recovery_point, work.end)
+            log = self._log
+            log.snapshots.note(work.end)
+            log.snapshots.keep_only(set(log.segments.bases))
+            log.touched = True
+
+    async def _run(self, work: Work) -> None:
+        log = self._log
+        try:
+            await log.storage.runtime.offload(do, log.storage.disk, work)
+        except OSError as error:
+            if work.new_names:
+                self.files_created = True
+            raise log.io_failed("fsync", log.directory, error) from error
+        if work.truncations == log.truncations:
+            self.flushed = max(self.flushed, work.end)
+
+    def _records(self) -> Work:
+        log = self._log
+        new_names, self.files_created = self.files_created, False
+        paths = tuple(segment.path for segment in log.segments.since(self.flushed))
+        return Work(log.end, log.truncations, log.directory, paths, (), new_names)
+
+    def _everything(self) -> Work:
+        log = self._log
+        self.files_created = False
+        segments = log.segments.since(self.recovery_point)
+        for segment in segments:
+            try:
+                segment.save_indexes()
+            except OSError as error:
+                raise log.io_failed("write of an index", segment.path, error) from error
+        contents = [(log.snapshots.path(log.end), encode_snapshot(log.producers))]
+        if log.epochs.dirty:
+            contents.append((log.epochs.path, log.epochs.encode()))
+            log.epochs.dirty = False
+        paths = tuple(path for segment in segments for path in segment.paths)
+        return Work(log.end, log.truncations, log.directory, paths, tuple(contents), True)
+
+    def truncated(self, end: int) -> None:
+        """The log now ends at `end`; a flush that is under way says nothing about what is written from now on."""
+        self._log.truncations += 1
+        self.flushed = min(self.flushed, end)
+        self.recovery_point = min(self.recovery_point, end)

@@ -1,0 +1,284 @@
+"""One of `log.dirs`: its lock, its identity, its checkpoints and the logs of its partitions."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from ottla_broker.log import names
+from ottla_broker.log.checkpoints import (
+    decode_clean_shutdown,
+    encode_clean_shutdown,
+    encode_offsets,
+    encode_properties,
+    encode_topic_id,
+    read_offsets,
+    read_properties,
+)
+from ottla_broker.log.cleaner import Cleaner
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import Disk, Lock, LockHeld
+from ottla_broker.log.maintenance import Intervals, Maintenance
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.recovery import Known, create_log, open_log, write_plainly
+from ottla_broker.log.storage import Storage, is_full
+from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+META_VERSION: Final = "1"
+NO_EPOCH: Final = -1
+_CLOSING_TOGETHER: Final = 16
+_LONGEST_NAME: Final = 255
+
+
+class LogDirError(Exception):
+    """The directory cannot be used; the message says what is wrong and with which file."""
+
+
+class LogDir:
+    """Open one with `LogDir.open`. `failed`: why the whole directory is offline; None while it works."""
+
+    def __init__(
+        self, path: str, storage: Storage, lock: Lock, directory_id: UUID, node_id: int, cluster_id: str | None
+    ) -> None:
+        self.path = path
+        self.storage = storage
+        self.directory_id = directory_id
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self.failed: str | None = None
+        self.was_clean = False
+        self.previous_broker_epoch = NO_EPOCH  # of the broker that stopped cleanly here; KIP-966
+        self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
+        self.condemned: list[str] = []  # folders on their way out
+        self.cleaner = Cleaner(storage, path, self.logs)
+        self._lock = lock
+        self._written: dict[str, bytes] = {}
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        disk: Disk,
+        runtime: Runtime,
+        node_id: int,
+        cluster_id: str | None,
+        config_of: Callable[[str], LogConfig],
+    ) -> "LogDir":
+        """Opens (or makes) the directory and all partitions in it; partitions that cannot be served are there with `failed` set.
+
+        `config_of`: a topic's name → its log's settings. LogDirError: not writable, locked, of another node or cluster, unreadable files.
+        """
+        path = path.rstrip("/") or "/"
+        lock: Lock | None = None
+        try:
+            disk.make_directory(path)
+            lock = disk.lock(f"{path}/{names.LOCK}")
+            storage = Storage(disk, runtime)
+            opened = cls(path, storage, lock, *_identity(storage, path, node_id, cluster_id))
+            opened._load(config_of)
+        except LockHeld as error:
+            raise LogDirError(f"log.dirs: {path} is in use: {error}") from None
+        except OSError as error:
+            if lock is not None:
+                lock.release()
+            raise LogDirError(f"log.dirs: {error.filename or path}: {error.strerror or error}") from error
+        except (ValueError, LogDirError) as error:
+            if lock is not None:
+                lock.release()
+            raise LogDirError(f"log.dirs: {error}") from error
+        return opened
+
+    def _load(self, config_of: Callable[[str], LogConfig]) -> None:
+        disk = self.storage.disk
+        marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        if disk.exists(marker):
+            self.was_clean = True
+            self.previous_broker_epoch = decode_clean_shutdown(disk.read_file(marker))
+            disk.remove(marker)
+        points = read_offsets(disk, f"{self.path}/{names.RECOVERY_POINTS}")
+        starts = read_offsets(disk, f"{self.path}/{names.LOG_STARTS}")
+        watermarks = read_offsets(disk, f"{self.path}/{names.HIGH_WATERMARKS}")
+        for folder in disk.list(self.path):
+            if folder.endswith(names.DELETE_FOLDER):
+                self.condemned.append(f"{self.path}/{folder}")
+            elif (key := names.partition_of(folder)) is not None:
+                known = Known(self.was_clean, points.get(key, 0), starts.get(key, 0))
+                opened = open_log(self.storage, f"{self.path}/{folder}", *key, config_of(key[0]), known)
+                opened.advance_high_watermark(watermarks.get(key, 0))
+                self.logs[key] = opened
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Names the cluster in `meta.properties`, once. LogDirError when it names another."""
+        if self.cluster_id is not None and self.cluster_id != cluster_id:
+            raise LogDirError(_other(self.path, "cluster.id", self.cluster_id, cluster_id))
+        if self.cluster_id is None:
+            self.cluster_id = cluster_id
+            _write_identity(self.storage, self.path, self.node_id, cluster_id, self.directory_id)
+
+    # --- partitions
+
+    def create(self, topic: str, partition: int, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
+        """The partition's log, made when it is not there. KafkaError: INCONSISTENT_TOPIC_ID when the folder is of an earlier topic of that
+        name, KAFKA_STORAGE_ERROR."""
+        existing = self.logs.get((topic, partition))
+        if existing is not None:
+            self._same_topic(existing, topic_id)
+            existing.set_config(config)
+            return existing
+        directory = f"{self.path}/{names.partition_folder(topic, partition)}"
+        try:
+            made = create_log(self.storage, directory, topic, partition, topic_id, config)
+        except OSError as error:
+            raise self._io_failed(directory, error) from error
+        self.logs[topic, partition] = made
+        return made
+
+    def _same_topic(self, existing: PartitionLog, topic_id: UUID | None) -> None:
+        if existing.topic_id is None and topic_id is not None:
+            existing.topic_id = topic_id
+            path = f"{existing.directory}/{names.PARTITION_METADATA}"
+            try:
+                write_plainly(self.storage, path, encode_topic_id(topic_id))
+            except OSError as error:
+                raise self._io_failed(path, error) from error
+        elif topic_id is not None and existing.topic_id != topic_id:
+            assert existing.topic_id is not None
+            raise KafkaError(
+                ErrorCode.inconsistent_topic_id,
+                f"{existing.directory} belongs to topic id {uuid_text(existing.topic_id)}, not to {uuid_text(topic_id)}",
+            )
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Takes the partition away at once; its folder is renamed now and removed in the background. No error when there is none."""
+        self._take_away(topic, partition, names.DELETE_FOLDER)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Takes the partition away but keeps its folder, under a name that Kafka calls a stray and leaves alone too."""
+        self._take_away(topic, partition, names.STRAY_FOLDER)
+
+    def _take_away(self, topic: str, partition: int, ending: str) -> None:
+        gone = self.logs.pop((topic, partition), None)
+        if gone is None:
+            return
+        self.cleaner.forget(topic, partition)
+        gone.forget_tail()
+        for segment in gone.segments:
+            segment.unload()
+        gone.failed = KafkaError(ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} was deleted")
+        unique = f".{self.storage.runtime.new_uuid().hex}{ending}"
+        folder = names.partition_folder(topic, partition)[: _LONGEST_NAME - len(unique)] + unique
+        try:
+            self.storage.disk.rename(gone.directory, f"{self.path}/{folder}")
+        except OSError as error:
+            raise self._io_failed(gone.directory, error) from error
+        if ending == names.DELETE_FOLDER:
+            self.condemned.append(f"{self.path}/{folder}")
+
+    def _io_failed(self, path: str, error: OSError) -> KafkaError:
+        reason = f"{path}: {error.strerror or error}"
+        if not is_full(error):
+            self.failed = reason
+            log.error("log directory %s is offline: %s", self.path, reason)
+        return KafkaError(ErrorCode.kafka_storage_error, reason)
+
+    # --- background
+
+    async def maintain(self, intervals: Intervals | None = None) -> None:
+        """The background work of the directory; runs until it is cancelled. Compaction has a loop of its own, because one cleaning
+        may take minutes."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Maintenance(self, intervals or Intervals()).run())
+            tasks.create_task(self.cleaner.run())
+
+    async def write_checkpoints(self, *, recovery_points: bool) -> None:
+        """High watermarks and log starts, and recovery points when asked; files whose content has not changed are left alone."""
+        working = {key: one for key, one in self.logs.items() if one.failed is None}
+        wanted = {
+            names.HIGH_WATERMARKS: {key: one.high_watermark for key, one in working.items()},
+            names.LOG_STARTS: {key: one.start for key, one in working.items() if one.start > one.segments[0].base},
+        }
+        if recovery_points:
+            wanted[names.RECOVERY_POINTS] = {key: one.recovery_point for key, one in self.logs.items()}
+        for name, offsets in wanted.items():
+            data = encode_offsets(offsets)
+            if self._written.get(name) != data:
+                path = f"{self.path}/{name}"
+                try:
+                    await self.storage.runtime.offload(self.storage.disk.replace_file, path, data)
+                except OSError as error:
+                    raise self._io_failed(path, error) from error
+                self._written[name] = data
+
+    async def close(self) -> None:
+        """Brings everything to the device and leaves the marker of a clean stop, unless something failed."""
+        if self._closed:
+            return
+        self._closed = True
+        clean = self.failed is None
+        gate = asyncio.Semaphore(_CLOSING_TOGETHER)
+
+        async def close_one(one: PartitionLog) -> bool:
+            async with gate:
+                try:
+                    if one.failed is None and not one.flush.clean:
+                        one.seal()
+                        await one.flush.checkpoint()
+                    one.close()
+                except KafkaError as error:
+                    log.error("%s-%d was not closed cleanly: %s", one.topic, one.partition, error.message)
+                    return False
+                return True
+
+        clean &= all(await asyncio.gather(*map(close_one, self.logs.values())))
+        try:
+            await self.write_checkpoints(recovery_points=True)
+            if clean:
+                marker = encode_clean_shutdown(self.broker_epoch)
+                await self.storage.runtime.offload(
+                    self.storage.disk.replace_file, f"{self.path}/{names.CLEAN_SHUTDOWN}", marker
+                )
+        except (KafkaError, OSError) as error:
+            log.error("%s was not closed cleanly: %s", self.path, error)
+        finally:
+            self.storage.files.close_all()
+            self._lock.release()
+
+
+def _identity(storage: Storage, path: str, node_id: int, cluster_id: str | None) -> tuple[UUID, int, str | None]:
+    """(directory id, node id, cluster id) from `meta.properties`, which is made when it is not there."""
+    file = f"{path}/{names.META_PROPERTIES}"
+    found = read_properties(storage.disk, file)
+    if found and found.get("version") != META_VERSION:
+        raise LogDirError(f"{file}: version {found.get('version')!r}; only {META_VERSION} is known")
+    if "node.id" in found and found["node.id"] != str(node_id):
+        raise LogDirError(_other(file, "node.id", found["node.id"], str(node_id)))
+    known = found.get("cluster.id")
+    if known is not None and cluster_id is not None and known != cluster_id:
+        raise LogDirError(_other(file, "cluster.id", known, cluster_id))
+    directory_id = uuid_from_text(found["directory.id"]) if "directory.id" in found else storage.runtime.new_uuid()
+    cluster_id = known if known is not None else cluster_id
+    wanted = _properties(node_id, cluster_id, directory_id)
+    if {key: found.get(key) for key in wanted} != wanted:
+        _write_identity(storage, path, node_id, cluster_id, directory_id)
+    return directory_id, node_id, cluster_id
+
+
+def _other(file: str, key: str, found: str, wanted: str) -> str:
+    return f"{file} says {key}={found}, but this broker has {key}={wanted}: the directory belongs to another"
+
+
+def _properties(node_id: int, cluster_id: str | None, directory_id: UUID) -> dict[str, str]:
+    values = {"version": META_VERSION, "node.id": str(node_id), "directory.id": uuid_text(directory_id)}
+    return values if cluster_id is None else {**values, "cluster.id": cluster_id}
+
+
+def _write_identity(storage: Storage, path: str, node_id: int, cluster_id: str | None, directory_id: UUID) -> None:
+    data = encode_properties(_properties(node_id, cluster_id, directory_id))
+    storage.disk.replace_file(f"{path}/{names.META_PROPERTIES}", data)

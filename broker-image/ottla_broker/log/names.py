@@ -1,0 +1,53 @@
+"""How files and folders of a log are named, exactly as Apache Kafka names them.
+
+A segment's files start with its base offset in 20 digits: `00000000000000000042.log`. A partition's folder is `<topic>-<partition>`.
+Suffixes `.deleted`, `.cleaned` and `.swap` mark files on their way out or in; `-delete`, `-future` and `-stray` mark such folders.
+"""
+
+from typing import Final
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+
+DELETE_FOLDER: Final = "-delete"
+FUTURE_FOLDER: Final = "-future"
+STRAY_FOLDER: Final = "-stray"
+
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+
+_DIGITS: Final = 20
+
+
+def segment_file(directory: str, base: int, suffix: str) -> str:
+    return f"{directory}/{base:020d}{suffix}"
+
+
+def offset_of(name: str) -> int | None:
+    """The base offset in a file's name, or None when the name does not start with 20 digits and a dot."""
+    digits = name[:_DIGITS]
+    return int(digits) if name[_DIGITS : _DIGITS + 1] == "." and digits.isdecimal() else None
+
+
+def partition_folder(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def partition_of(folder: str) -> tuple[str, int] | None:
+    """(topic, partition) of a partition's folder; None for any other name, also for folders on their way out or in."""
+    topic, dash, number = folder.rpartition("-")
+    return (topic, int(number)) if dash and topic and number.isdecimal() else None

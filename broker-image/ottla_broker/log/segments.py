@@ -1,0 +1,55 @@
+"""A log's segments in order of their base offsets; the last one is active, the only one that is written."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from ottla_broker.log.segment import Segment
+
+
+class Segments:
+    """Never empty."""
+
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = list(segments)
+        self._bases = [segment.base for segment in segments]
+        self.active = self._segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, at: int) -> Segment:
+        return self._segments[at]
+
+    @property
+    def bases(self) -> Sequence[int]:
+        return self._bases
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def floor(self, offset: int) -> int:
+        """Index of the segment that may hold `offset`: the last one whose base is not above it; 0 when all are."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments that may hold `offset` or anything above it."""
+        return self._segments[self.floor(offset) :]
+
+    def add(self, segment: Segment) -> None:
+        """A new active segment."""
+        self._segments.append(segment)
+        self._bases.append(segment.base)
+        self.active = segment
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Puts `new` in the place of `old`. At least one segment must remain."""
+        gone = set(map(id, old))
+        self._segments = sorted([s for s in self._segments if id(s) not in gone] + list(new), key=lambda s: s.base)
+        self._bases = [segment.base for segment in self._segments]
+        self.active = self._segments[-1]

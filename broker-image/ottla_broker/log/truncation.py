@@ -1,0 +1,65 @@
+"""Cutting a log's end off, as a follower does when its leader's log parts from its own (KIP-101), and starting it anew elsewhere."""
+
+from typing import TYPE_CHECKING
+
+from ottla_broker.log.producer_rebuild import rebuild_producers
+from ottla_broker.log.segment import CorruptSegment, Segment
+
+if TYPE_CHECKING:
+    from ottla_broker.log.partition_log import PartitionLog
+
+
+def truncate_to(log: "PartitionLog", offset: int) -> None:
+    """Cuts off everything at and above `offset`, and the batch that holds it. KafkaError: KAFKA_STORAGE_ERROR."""
+    if offset >= log.end:
+        return
+    if offset < log.segments[0].base:
+        truncate_fully_and_start_at(log, offset)
+        return
+    log.forget_tail()
+    try:
+        keep = log.segments.floor(offset)
+        gone = [log.segments[at] for at in range(keep + 1, len(log.segments))]
+        if gone:
+            log.segments.replace(gone, [])
+            for segment in reversed(gone):  # from the end, so that a crash leaves no hole
+                segment.remove()
+        _ends_at(log, log.segments.active.truncate_to(offset))
+        log.snapshots.remove_above(log.end)
+        log.producers = rebuild_producers(log.storage, log.segments, log.snapshots, log.start, log.end)
+        log.producers.replicated_to(log.high_watermark)
+    except CorruptSegment as error:
+        raise log.corrupt(error, offset) from error
+    except OSError as error:
+        raise log.io_failed("truncation", log.directory, error) from error
+
+
+def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
+    """Drops every record; the log is empty, starts and ends at `offset`. KafkaError: KAFKA_STORAGE_ERROR."""
+    log.forget_tail()
+    try:
+        old = list(log.segments)
+        for segment in reversed(old):
+            segment.remove()
+        now_ms = log.storage.runtime.now_ms()
+        segment = Segment.create(log.storage.files, log.directory, offset, now_ms=now_ms)
+        log.segments.replace(old, [segment])
+        log.flush.files_created = True
+        for snapshot in list(log.snapshots.offsets):
+            log.snapshots.remove(snapshot)
+        log.producers.clear()
+        log.epochs.clear()
+        log.start = offset
+        log.high_watermark = offset
+        _ends_at(log, offset)
+    except OSError as error:
+        raise log.io_failed("truncation", log.directory, error) from error
+
+
+def _ends_at(log: "PartitionLog", end: int) -> None:
+    log.end = end
+    log.flush.truncated(end)
+    log.epochs.truncate_from_end(end)
+    log.high_watermark = min(log.high_watermark, end)
+    log.start = min(log.start, end)
+    log.touched = True

@@ -1,0 +1,132 @@
+"""What a leader asks of a batch before it writes it, by the header alone: records stay opaque.
+
+Each refusal is a KafkaError with the code that Kafka's clients expect for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.wire.batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Buffer,
+    Compression,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+MAGIC: Final = 2
+_SMALLEST_LENGTH: Final = HEADER_SIZE - LENGTH_END
+_LAST_CODEC: Final = max(Compression)
+MAX_TIMESTAMP: Final = 2**63 - 1
+
+Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""A batch header as `wire.batch.HEADER` unpacks it; the hot path makes no object of it."""
+
+
+@dataclass(slots=True)
+class Appended:
+    """What an append did. Offsets inclusive; `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start`: the log's start
+    offset; `duplicate`: nothing was written, the offsets are those of the first time; `bytes`: written to the log."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start: int
+    duplicate: bool
+    batches: int
+    records: int
+    bytes: int
+
+
+def fields_at(data: Buffer, at: int, end: int) -> Fields:
+    """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE."""
+    if end - at < HEADER_SIZE:
+        raise KafkaError(
+            ErrorCode.corrupt_message, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
+        )
+    fields: Fields = HEADER.unpack_from(data, at)
+    if not _SMALLEST_LENGTH <= fields[1] <= end - at - LENGTH_END:
+        raise KafkaError(ErrorCode.corrupt_message, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
+    return fields
+
+
+def check_crc(data: Buffer, at: int, fields: Fields) -> None:
+    """Magic first, as the CRC's place depends on it. KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT, CORRUPT_MESSAGE."""
+    magic = fields[3]
+    if magic != MAGIC:
+        if magic in (0, 1):
+            raise KafkaError(ErrorCode.unsupported_for_message_format, f"message format {magic}; only {MAGIC} is taken")
+        raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic}; only {MAGIC} is known")
+    computed = crc32c(memoryview(data)[at + CRC_START : at + fields[1] + LENGTH_END])
+    if computed != fields[4]:
+        raise KafkaError(
+            ErrorCode.corrupt_message, f"the batch says CRC {fields[4]:#010x}, its bytes give {computed:#010x}"
+        )
+
+
+def check_size(fields: Fields, config: LogConfig) -> None:
+    size = fields[1] + LENGTH_END
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.message_too_large, f"a batch of {size} bytes; max.message.bytes allows {config.max_message_bytes}"
+        )
+
+
+def check_from_client(fields: Fields, config: LogConfig, now_ms: int) -> None:
+    """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
+    _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
+    if count < 1 or count != delta + 1:
+        raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
+    if attributes & CONTROL:
+        raise KafkaError(ErrorCode.invalid_record, "clients may not write control batches")
+    if attributes & COMPRESSION_MASK > _LAST_CODEC:
+        raise KafkaError(ErrorCode.unsupported_compression_type, f"compression codec {attributes & COMPRESSION_MASK}")
+    if producer_id >= 0:
+        if base_sequence < 0:
+            raise KafkaError(ErrorCode.invalid_record, f"producer {producer_id} sent base sequence {base_sequence}")
+    elif attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer id")
+    if attributes & LOG_APPEND_TIME:
+        raise KafkaError(ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime")
+    if config.message_timestamp_type == "CreateTime":
+        _check_timestamps(base_timestamp, max_timestamp, config, now_ms)
+
+
+def _check_timestamps(base: int, largest: int, config: LogConfig, now_ms: int) -> None:
+    if largest > now_ms + config.message_timestamp_after_max_ms:
+        raise KafkaError(
+            ErrorCode.invalid_timestamp,
+            f"timestamp {largest} is {largest - now_ms} ms ahead of the broker; message.timestamp.after.max.ms allows"
+            f" {config.message_timestamp_after_max_ms}",
+        )
+    if 0 <= base < now_ms - config.message_timestamp_before_max_ms:
+        raise KafkaError(
+            ErrorCode.invalid_timestamp,
+            f"timestamp {base} is {now_ms - base} ms old; message.timestamp.before.max.ms allows"
+            f" {config.message_timestamp_before_max_ms}",
+        )
+
+
+def whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, Fields]]]:
+    """(bytes, [(position, header)]) of the whole batches at the front of what a leader sent: it may cut the last one off."""
+    at, end = 0, len(data)
+    found: list[tuple[int, Fields]] = []
+    while end - at >= HEADER_SIZE:
+        fields: Fields = HEADER.unpack_from(data, at)
+        if fields[1] < _SMALLEST_LENGTH:
+            raise KafkaError(ErrorCode.corrupt_message, f"batch length {fields[1]} at {at}")
+        if at + fields[1] + LENGTH_END > end:
+            break
+        found.append((at, fields))
+        at += fields[1] + LENGTH_END
+    return at, found

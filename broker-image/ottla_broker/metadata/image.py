@@ -1,0 +1,147 @@
+"""What the cluster is, as the metadata log tells it: the fold of every committed record.
+
+An image is changed only by `apply`, which also says what changed, so that a broker acts on differences and never compares worlds.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla_broker.metadata.records import (
+    BrokerChange,
+    ConfigRecord,
+    Endpoint,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIds,
+    RegisterBroker,
+    RemoveTopic,
+    TopicRecord,
+    UnregisterBroker,
+)
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(slots=True)
+class TopicImage:
+    name: str
+    id: UUID
+    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    id: int
+    epoch: int
+    incarnation: UUID
+    endpoints: dict[str, Endpoint]
+    rack: str | None
+    directories: tuple[UUID, ...]
+    fenced: bool
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a run of records changed. Topics by name; configs by (resource type, name)."""
+
+    created: list[str] = field(default_factory=list)
+    removed: list[TopicImage] = field(default_factory=list)
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+    configs: set[tuple[int, str]] = field(default_factory=set)
+    brokers: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Image:
+    topics: dict[str, TopicImage] = field(default_factory=dict)
+    topic_names: dict[UUID, str] = field(default_factory=dict)
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    controller_id: int = -1
+    end: int = 0  # offset after the last record applied
+
+    def apply(self, records: Iterable[tuple[int, MetadataRecord]]) -> Changes:
+        """Applies (offset, record) pairs in order."""
+        changes = Changes()
+        for offset, record in records:
+            self._apply(offset, record, changes)
+            self.end = offset + 1
+        return changes
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        return self.configs.get((TOPIC_RESOURCE, name), {})
+
+    def alive_brokers(self) -> list[BrokerImage]:
+        return [self.brokers[broker] for broker in sorted(self.brokers) if not self.brokers[broker].fenced]
+
+    def _apply(self, offset: int, record: MetadataRecord, changes: Changes) -> None:
+        match record:
+            case PartitionRecord():
+                name = self.topic_names[record.topic]
+                self.topics[name].partitions[record.partition] = record
+                changes.partitions.add((name, record.partition))
+            case TopicRecord():
+                self.topics[record.name] = TopicImage(record.name, record.id)
+                self.topic_names[record.id] = record.name
+                changes.created.append(record.name)
+            case RemoveTopic():
+                name = self.topic_names.pop(record.id)
+                changes.removed.append(self.topics.pop(name))
+                self.configs.pop((TOPIC_RESOURCE, name), None)
+            case ConfigRecord():
+                self._configure(record)
+                changes.configs.add((record.resource_type, record.name))
+            case ProducerIds():
+                self.next_producer_id = record.next
+            case RegisterBroker():
+                self.brokers[record.broker] = BrokerImage(
+                    record.broker,
+                    offset,
+                    record.incarnation,
+                    record.endpoints,
+                    record.rack,
+                    record.directories,
+                    fenced=True,
+                )
+                changes.brokers.add(record.broker)
+            case BrokerChange():
+                self._fence(record)
+                changes.brokers.add(record.broker)
+            case UnregisterBroker():
+                self.brokers.pop(record.broker, None)
+                changes.brokers.add(record.broker)
+
+    def _configure(self, record: ConfigRecord) -> None:
+        resource = self.configs.setdefault((record.resource_type, record.name), {})
+        if record.value is None:
+            resource.pop(record.key, None)
+        else:
+            resource[record.key] = record.value
+        if not resource:
+            del self.configs[record.resource_type, record.name]
+
+    def _fence(self, change: BrokerChange) -> None:
+        broker = self.brokers.get(change.broker)
+        if broker is not None and broker.epoch == change.epoch:
+            self.brokers[change.broker] = BrokerImage(
+                broker.id,
+                broker.epoch,
+                broker.incarnation,
+                broker.endpoints,
+                broker.rack,
+                broker.directories,
+                change.fenced,
+            )

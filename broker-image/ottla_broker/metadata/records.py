@@ -1,0 +1,118 @@
+"""The records of the metadata log, declared once: what can be said about a cluster, and how it is written.
+
+Each record of `__cluster_metadata` holds one of these as JSON (`{"type": "topic", …}`), so that a person can read the log with any
+consumer. Names follow Kafka's own metadata records (KIP-631). A reader that meets a type or a field that it does not know is older
+than the cluster's metadata, and says so instead of guessing.
+"""
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+NO_LEADER: Final = -1
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a listener is reached. `protocol`: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+
+class RegisterBroker(msgspec.Struct, frozen=True, tag="register-broker"):
+    """A broker process has come; its epoch is the offset of this record. It starts fenced. `directories`: ids of its log.dirs."""
+
+    broker: int
+    incarnation: UUID
+    endpoints: dict[str, Endpoint]
+    rack: str | None = None
+    directories: tuple[UUID, ...] = ()
+    http: str | None = None
+
+
+class BrokerChange(msgspec.Struct, frozen=True, tag="broker-change"):
+    """Fenced: it may lead nothing and counts for no ISR."""
+
+    broker: int
+    epoch: int
+    fenced: bool
+
+
+class UnregisterBroker(msgspec.Struct, frozen=True, tag="unregister-broker"):
+    broker: int
+    epoch: int
+
+
+class TopicRecord(msgspec.Struct, frozen=True, tag="topic"):
+    name: str
+    id: UUID
+
+
+class RemoveTopic(msgspec.Struct, frozen=True, tag="remove-topic"):
+    id: UUID
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
+    """The whole state of one partition. `directories` runs beside `replicas`; `eligible`: eligible leader replicas (KIP-966)."""
+
+    topic: UUID
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    directories: tuple[UUID, ...] = ()
+
+
+class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
+    """`resource_type`: 2 topic, 4 broker (an empty name is the cluster-wide default). A value of None removes the key."""
+
+    resource_type: int
+    name: str
+    key: str
+    value: str | None
+
+
+class ProducerIds(msgspec.Struct, frozen=True, tag="producer-ids"):
+    """Every producer id below `next` has been handed out."""
+
+    next: int
+
+
+MetadataRecord = (
+    RegisterBroker
+    | BrokerChange
+    | UnregisterBroker
+    | TopicRecord
+    | RemoveTopic
+    | PartitionRecord
+    | ConfigRecord
+    | ProducerIds
+)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(MetadataRecord)
+
+
+def encode(record: MetadataRecord) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode(value: bytes) -> MetadataRecord:
+    """KafkaError UNSUPPORTED_VERSION when the value is not one of ours (a newer Ottla's, or Apache Kafka's own metadata log)."""
+    try:
+        record: MetadataRecord = _decoder.decode(value)
+        return record
+    except msgspec.MsgspecError as reason:
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"not a metadata record that this version knows: {reason}"
+        ) from reason

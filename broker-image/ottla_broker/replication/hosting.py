@@ -1,0 +1,143 @@
+"""Which replicas live on this broker: follows the metadata, and makes, opens, re-configures and deletes partition folders to match.
+
+A folder that the metadata do not know is never deleted: it is set aside under a `-stray` name, unless this is the very first start of a cluster on
+these directories, when folders found there are taken in as topics (`orphans`), which is how a Kafka broker's data move here.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.log_dir import LogDir
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.image import TOPIC_RESOURCE, Changes, Image, TopicImage
+from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class Hosting:
+    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went,
+    `gone` of logs that left the directories."""
+
+    def __init__(
+        self,
+        me: int,
+        image: Image,
+        partitions: Partitions,
+        directories: Sequence[LogDir],
+        runtime: Runtime,
+        log_config_of: Callable[[Mapping[str, str]], LogConfig],
+        led: Callable[[Partition], None],
+        lost: Callable[[Partition], None],
+        gone: Callable[[str, int], None],
+    ) -> None:
+        self._me = me
+        self._image = image
+        self._partitions = partitions
+        self._directories = directories
+        self._runtime = runtime
+        self._log_config_of = log_config_of
+        self._led = led
+        self._lost = lost
+        self._gone = gone
+
+    def follow(self, changes: Changes) -> None:
+        """Brings this broker's replicas in line with what changed."""
+        for topic in changes.removed:
+            self._remove(topic)
+        for name, partition in sorted(changes.partitions):
+            if (known := self._image.topics.get(name)) is not None:
+                self._host(known, known.partitions[partition])
+        for resource_type, name in changes.configs:
+            if resource_type == TOPIC_RESOURCE:
+                self.reconfigure([name])
+
+    def reconfigure(self, topics: Iterable[str]) -> None:
+        """Gives the logs of these topics their settings as they are now."""
+        for name in topics:
+            config = self._log_config_of(self._image.topic_config(name))
+            for partition in self._image.topics[name].partitions if name in self._image.topics else ():
+                if hosted := self._partitions.get(name, partition):
+                    hosted.log.set_config(config)
+
+    def orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
+        """Partition folders that no topic claims: name → (topic id, partition → latest leader epoch). Two ids in one topic: the folder
+        of the lower partition decides, and the others are set aside."""
+        found: dict[str, tuple[UUID, dict[int, int]]] = {}
+        for directory in self._directories:
+            for (topic, partition), log in sorted(directory.logs.items()):
+                if topic == METADATA_TOPIC or topic in self._image.topics:
+                    continue
+                topic_id, partitions = found.setdefault(topic, (log.topic_id or self._runtime.new_uuid(), {}))
+                if log.topic_id in (None, topic_id):
+                    partitions[partition] = max(log.epochs.latest(), 0)
+        return found
+
+    def set_strays_aside(self) -> None:
+        for directory in self._directories:
+            for (topic, partition), log in sorted(directory.logs.items()):
+                known = self._image.topics.get(topic)
+                if topic == METADATA_TOPIC:
+                    continue
+                if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
+                    logger.warning("%s is not a replica that the metadata know; set aside as a stray", log.directory)
+                    directory.set_aside(topic, partition)
+                    self._gone(topic, partition)
+
+    def _host(self, topic: TopicImage, state: PartitionRecord) -> None:
+        hosted = self._partitions.get(topic.name, state.partition)
+        if self._me not in state.replicas:
+            if hosted is not None:
+                self._drop(hosted, ErrorCode.not_leader_or_follower)
+            return
+        if hosted is not None and hosted.topic_id == topic.id:
+            led_before = hosted.leads
+            hosted.become(state)
+            self._tell(hosted, led_before)
+            return
+        try:
+            log = self._open(topic, state.partition)
+        except (KafkaError, OSError) as reason:
+            logger.error("%s-%d cannot be hosted: %s", topic.name, state.partition, reason)
+            return
+        hosted = Partition(topic.name, topic.id, state.partition, log, state, self._me, self._runtime.now_ms)
+        self._partitions.add(hosted)
+        self._tell(hosted, led_before=False)
+
+    def _tell(self, partition: Partition, led_before: bool) -> None:
+        if partition.leads and not led_before:
+            self._led(partition)
+        elif led_before and not partition.leads:
+            self._lost(partition)
+
+    def _open(self, topic: TopicImage, partition: int) -> PartitionLog:
+        config = self._log_config_of(self._image.topic_config(topic.name))
+        for directory in self._directories:
+            if (topic.name, partition) in directory.logs:
+                return directory.create(topic.name, partition, topic.id, config)
+        roomiest = min((d for d in self._directories if d.failed is None), key=lambda d: len(d.logs), default=None)
+        if roomiest is None:
+            raise KafkaError(ErrorCode.kafka_storage_error, "every log directory has failed")
+        return roomiest.create(topic.name, partition, topic.id, config)
+
+    def _remove(self, topic: TopicImage) -> None:
+        for partition in topic.partitions:
+            hosted = self._partitions.get(topic.name, partition)
+            if hosted is not None and hosted.topic_id == topic.id:
+                self._drop(hosted, ErrorCode.unknown_topic_or_partition)
+
+    def _drop(self, hosted: Partition, code: ErrorCode) -> None:
+        self._partitions.remove(hosted.topic, hosted.partition)
+        if hosted.leads:
+            self._lost(hosted)
+        hosted.retire(code)
+        for directory in self._directories:
+            if (hosted.topic, hosted.partition) in directory.logs:
+                directory.delete(hosted.topic, hosted.partition)
+        self._gone(hosted.topic, hosted.partition)

@@ -1,0 +1,65 @@
+"""The partitions that this broker hosts, found by name or refused with the protocol's reason."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+ANY_EPOCH = -1
+
+
+class Partitions:
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._hosted: dict[tuple[str, int], Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._hosted.values())
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    def add(self, partition: Partition) -> None:
+        self._hosted[partition.topic, partition.partition] = partition
+
+    def remove(self, topic: str, partition: int) -> Partition | None:
+        return self._hosted.pop((topic, partition), None)
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self._hosted.get((topic, partition))
+
+    def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
+        """The partition if this broker leads it in `epoch`.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID (rule 13), NOT_LEADER_OR_FOLLOWER,
+        FENCED_LEADER_EPOCH (the caller is behind), UNKNOWN_LEADER_EPOCH (we are), KAFKA_STORAGE_ERROR (its disk failed).
+        """
+        found = self._hosted.get((topic, partition))
+        if found is None:
+            known = self._image.topics.get(topic)
+            if known is None or partition not in known.partitions:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {topic}-{partition}")
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"{topic}-{partition} has no replica here")
+        if topic_id is not None and topic_id != found.topic_id:
+            raise KafkaError(
+                ErrorCode.inconsistent_topic_id, f"topic {topic!r} is another topic now: its id has changed"
+            )
+        if epoch != ANY_EPOCH and epoch != found.state.leader_epoch:
+            code = ErrorCode.fenced_leader_epoch if epoch < found.state.leader_epoch else ErrorCode.unknown_leader_epoch
+            raise KafkaError(code, f"{topic}-{partition}: leader epoch {epoch}, here it is {found.state.leader_epoch}")
+        if not found.leads:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower, f"{topic}-{partition} is led by broker {found.state.leader}"
+            )
+        if found.log.failed is not None:
+            raise found.log.failed
+        return found
+
+    def name_of(self, topic_id: UUID) -> str:
+        """UNKNOWN_TOPIC_ID when no topic has that id."""
+        name = self._image.topic_names.get(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.unknown_topic_id, "no topic has that id")
+        return name

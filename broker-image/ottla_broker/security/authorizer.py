@@ -1,0 +1,114 @@
+"""Who may do what: the door that every handler asks. Codes are those of Kafka's AclOperation and ResourceType.
+
+Today everybody may do everything, as in Kafka without an authorizer; access control lists will be another
+`Authorizer`.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from ottla_broker.security.principal import Principal
+
+
+class Operation(IntEnum):
+    all = 2
+    read = 3
+    write = 4
+    create = 5
+    delete = 6
+    alter = 7
+    describe = 8
+    cluster_action = 9
+    describe_configs = 10
+    alter_configs = 11
+    idempotent_write = 12
+    create_tokens = 13
+    describe_tokens = 14
+    two_phase_commit = 15
+
+
+class ResourceType(IntEnum):
+    topic = 2
+    group = 3
+    cluster = 4
+    transactional_id = 5
+    delegation_token = 6
+    user = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    kind: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> "Resource":
+        return cls(ResourceType.topic, name)
+
+    @classmethod
+    def group(cls, name: str) -> "Resource":
+        return cls(ResourceType.group, name)
+
+    @classmethod
+    def transactional_id(cls, name: str) -> "Resource":
+        return cls(ResourceType.transactional_id, name)
+
+    @classmethod
+    def cluster(cls) -> "Resource":
+        return CLUSTER
+
+
+CLUSTER: Final = Resource(ResourceType.cluster, "kafka-cluster")  # Kafka's name of the one cluster resource
+
+# What can be asked for a resource of each kind; the bits of "authorized operations" in Metadata and the Describe
+# APIs.
+OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.topic: (
+        Operation.read,
+        Operation.write,
+        Operation.create,
+        Operation.delete,
+        Operation.alter,
+        Operation.describe,
+        Operation.describe_configs,
+        Operation.alter_configs,
+    ),
+    ResourceType.group: (
+        Operation.read,
+        Operation.delete,
+        Operation.describe,
+        Operation.describe_configs,
+        Operation.alter_configs,
+    ),
+    ResourceType.cluster: (
+        Operation.create,
+        Operation.alter,
+        Operation.describe,
+        Operation.cluster_action,
+        Operation.describe_configs,
+        Operation.alter_configs,
+        Operation.idempotent_write,
+    ),
+    ResourceType.transactional_id: (Operation.write, Operation.describe, Operation.two_phase_commit),
+    ResourceType.delegation_token: (Operation.describe,),
+    ResourceType.user: (Operation.create_tokens, Operation.describe_tokens),
+}
+
+
+class Authorizer(Protocol):
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool: ...
+
+    @property
+    def allows_everything(self) -> bool:
+        """True lets hot paths skip the question for every partition."""
+        ...
+
+
+class AllowAll:
+    """Kafka's behaviour when no authorizer is configured."""
+
+    allows_everything = True
+
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return True

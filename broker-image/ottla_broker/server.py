@@ -1,0 +1,231 @@
+"""Sockets of a broker: listeners, who may connect, and the bounds that all connections share."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla_broker.api.context import Buffers, HotHandler
+from ottla_broker.api.table import FETCH, PRODUCE, served
+from ottla_broker.config import (
+    CONNECTION_QUEUED_MAX_BYTES,
+    CONNECTIONS_MAX_IDLE_MS,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    QUEUED_MAX_REQUEST_BYTES,
+    SOCKET_LISTEN_BACKLOG_SIZE,
+    SOCKET_REQUEST_MAX_BYTES,
+    Config,
+    Listener,
+)
+from ottla_broker.connection import Connection
+from ottla_broker.memory import Pool
+from ottla_broker.metrics import API_KEYS
+from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.wire.framing import SCRATCH_BYTES
+
+if TYPE_CHECKING:
+    from ottla_broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+LEAST_ROOM = 64 * 1024  # bytes that a fetch may always answer
+
+
+class ListenError(Exception):
+    """Why a listener cannot be had, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of what connections may take. Requests and answers that wait are bounded over all connections: half of
+    `queued.max.request.bytes` each."""
+
+    request_bytes: int = 100 << 20  # socket.request.max.bytes
+    requests_bytes: int = 128 << 20
+    responses_bytes: int = 128 << 20
+    queued_bytes: int = 1 << 20  # connection.queued.max.bytes
+    idle_s: float = 600.0  # connections.max.idle.ms; 0: never
+    stuck_s: float = 10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
+
+    @classmethod
+    def of(cls, config: Config) -> "Limits":
+        both = config(QUEUED_MAX_REQUEST_BYTES)
+        half = both // 2 if both > 0 else sys.maxsize
+        return cls(
+            request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
+            requests_bytes=half,
+            responses_bytes=half,
+            queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
+            idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
+        )
+
+
+class Server:
+    """Serves a broker that has started. One per broker, on the running loop."""
+
+    def __init__(self, broker: "Broker", limits: Limits | None = None, authorizer: Authorizer | None = None) -> None:
+        self.broker = broker
+        self.limits = limits or Limits.of(broker.config)
+        self.authorizer = authorizer or AllowAll()
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.requests = Pool(self.limits.requests_bytes)
+        self.responses = Pool(self.limits.responses_bytes)
+        self.connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self.listening: list[Listener] = []
+        self._bound: list[tuple[str, socket.socket]] = []
+        self._listeners: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._hot = self._hot_handlers()
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._stuck_look: asyncio.TimerHandle | None = None
+        self.refused = 0  # connections turned away
+        self.served = [0] * API_KEYS  # requests by API key
+
+    def _hot_handlers(self) -> dict[int, HotHandler]:
+        from ottla_broker.api.fetch import Fetching
+        from ottla_broker.api.produce import produce
+
+        return {PRODUCE: produce, FETCH: Fetching(self.broker)}
+
+    def bind(self) -> dict[str, Listener]:
+        """Takes the ports of every listener, so that a port in use is known before anything else starts; nobody can
+        connect yet.
+
+        Returns how clients reach each listener, by its name: as advertised, with the host and port filled in that
+        were taken. Raises ListenError.
+        """
+        config = self.broker.config
+        reached = {}
+        for listener in config.listeners:
+            if (protocol := config.protocol(listener.name)) != "PLAINTEXT":
+                raise ListenError(f"listeners={listener}: {protocol} is not served yet; allowed is PLAINTEXT")
+            taken = self._bind(listener)
+            self.listening.append(listener._replace(port=taken))
+            wanted = next((one for one in config.advertised_listeners if one.name == listener.name), listener)
+            host = wanted.host or listener.host or socket.gethostname()
+            reached[listener.name] = Listener(listener.name, host, wanted.port or taken)
+        return reached
+
+    def _bind(self, listener: Listener) -> int:
+        family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
+            sock.bind((listener.host, listener.port))
+            sock.listen(self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
+        except OSError as error:
+            sock.close()
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise ListenError(f"cannot listen on {listener}: {why.lower()}") from error
+        self._bound.append((listener.name, sock))
+        port: int = sock.getsockname()[1]
+        return port
+
+    async def serve(self) -> None:
+        """Lets clients in."""
+        backlog = self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
+        while self._bound:
+            name, sock = self._bound.pop(0)
+            opened = await self._loop.create_server(partial(Connection, self, name), sock=sock, backlog=backlog)
+            self._listeners.append(opened)
+        self._sweep()
+
+    async def close(self) -> None:
+        """Stops listening and closes every connection."""
+        for _, sock in self._bound:
+            sock.close()
+        for listener in self._listeners:
+            listener.close()
+        for timer in (self._sweeper, self._stuck_look):
+            if timer is not None:
+                timer.cancel()
+        for connection in tuple(self.connections):
+            connection.close("the broker stops")
+        for listener in self._listeners:
+            await listener.wait_closed()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- for connections
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether one more is allowed; these limits can change while the broker runs."""
+        host, config = connection.peer.host, self.broker.config
+        most_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
+        for there, most, setting in (
+            (len(self.connections), config(MAX_CONNECTIONS), MAX_CONNECTIONS),
+            (self._per_ip[host], most_of_host, MAX_CONNECTIONS_PER_IP),
+        ):
+            if there >= most:
+                self.refused += 1
+                logger.warning("turned a connection of %s away: %d are open, and so is %s", host, there, setting.name)
+                return False
+        self.connections.add(connection)
+        self._per_ip[host] += 1
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+            host = connection.peer.host
+            self._per_ip[host] -= 1
+            if not self._per_ip[host]:
+                del self._per_ip[host]
+
+    def hot_handler(self, key: int, version: int) -> HotHandler | None:
+        handler = self._hot.get(key)
+        if handler is None:
+            return None
+        api = served()[key]
+        return handler if api.low <= version <= api.high else None
+
+    def run(self, work: Coroutine[Any, Any, Buffers]) -> asyncio.Task[Buffers]:
+        """Runs a handler to its end, even if its connection goes away meanwhile: what it began may matter to
+        others."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def room(self) -> int:
+        """Bytes that one answer may have now: a share of what is left, so that no single reader takes all of it."""
+        return max(LEAST_ROOM, (self.responses.limit - self.responses.taken) // 2)
+
+    def look_for_stuck_readers(self) -> None:
+        """A fetch waits for memory: from now on, readers that take nothing lose theirs."""
+        if self._stuck_look is None:
+            self._stuck_look = self._loop.call_later(self.limits.stuck_s / 4, self._close_stuck_readers)
+
+    def _close_stuck_readers(self) -> None:
+        self._stuck_look = None
+        for connection in [one for one in self.connections if one.unsent]:
+            connection.recount_unsent()
+            if connection.unsent and self.now() - connection.stuck_since >= self.limits.stuck_s:
+                connection.close(
+                    f"it left {connection.unsent} bytes unread for {self.limits.stuck_s:.0f} s, and others wait for memory"
+                )
+        if self.responses.wanted:
+            self.look_for_stuck_readers()
+
+    def _sweep(self) -> None:
+        """Closes idle connections; looks a few times per idle time."""
+        if self.limits.idle_s <= 0:
+            return
+        oldest = self.now() - self.limits.idle_s
+        for connection in [one for one in self.connections if one.idle and one.active_at < oldest]:
+            connection.close(f"idle for {self.limits.idle_s:.0f} s")
+        self._sweeper = self._loop.call_later(min(30.0, self.limits.idle_s / 4), self._sweep)

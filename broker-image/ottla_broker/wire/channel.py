@@ -1,0 +1,126 @@
+"""One connection to a broker, as a client has it: requests go out at once, answers come back in their order."""
+
+import asyncio
+from collections import deque
+from typing import Any, cast
+
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+
+from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, response_class, write_request
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
+from ottla_broker.wire.reading import Malformed
+
+LARGEST_ANSWER = 1 << 30
+_scratch = memoryview(bytearray(SCRATCH_BYTES))  # shared by the channels of the one thread that has a loop
+
+
+class Channel(asyncio.BufferedProtocol):
+    """Made by `open_channel`. `versions`: API key → (lowest, highest) that the broker speaks."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._frames = FrameReader(_scratch, LARGEST_ANSWER, lambda size: True)
+        self._waiting: deque[tuple[int, asyncio.Future[bytearray]]] = deque()
+        self._next_correlation = 0
+        self._broken: Exception | None = None
+        self.versions: dict[int, tuple[int, int]] = {}
+
+    # --- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        self._break(ConnectionResetError(str(reason) if reason else "the broker closed the connection"))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        try:
+            for frame in self._frames.received(count):
+                self._answered(frame)
+        except Malformed as reason:
+            self._break(ConnectionError(str(reason)))
+
+    def _answered(self, frame: bytearray) -> None:
+        correlation_id = int.from_bytes(frame[:4], signed=True)
+        if not self._waiting or self._waiting[0][0] != correlation_id:
+            raise Malformed(f"an answer to request {correlation_id}, which is not the next one waited for")
+        _, waiter = self._waiting.popleft()
+        if not waiter.done():
+            waiter.set_result(frame)
+
+    def _break(self, reason: Exception) -> None:
+        self._broken = self._broken or reason
+        self._transport.abort()
+        while self._waiting:
+            _, waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(ConnectionResetError(str(reason)))
+
+    # --- requests
+
+    @property
+    def usable(self) -> bool:
+        return self._broken is None
+
+    def version_for(self, request: Any) -> int:
+        """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
+        key, wanted = int(request.__api_key__), int(request.__version__)
+        low, high = self.versions.get(key, (0, -1))
+        version = min(wanted, high)
+        if version < low:
+            spoken = "not at all" if high < 0 else f"in versions {low} to {high}"
+            name = type(request).__name__
+            raise KafkaError(ErrorCode.unsupported_version, f"{name} {wanted} is wanted; the broker speaks it {spoken}")
+        return version
+
+    async def ask(self, request: Any) -> Any:
+        """Sends a request, a kio class of any version, and gives its answer in that same version. ConnectionError, UNSUPPORTED_VERSION."""
+        version = self.version_for(request)
+        key = int(request.__api_key__)
+        frame = await self.exchange(key, version, request)
+        return read_response(bytes(frame), key, version, response_class(key, int(request.__version__)))
+
+    async def exchange(self, key: int, version: int, request: Any) -> bytearray:
+        """Sends a request in exactly this version; the raw answer without its size."""
+        correlation_id = self._next_correlation
+        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        return await self.send(correlation_id, [write_request(key, version, correlation_id, self._client_id, request)])
+
+    async def send(self, correlation_id: int, buffers: list[Any]) -> bytearray:
+        if self._broken is not None:
+            raise ConnectionResetError(str(self._broken))
+        waiter: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation_id, waiter))
+        self._transport.writelines(buffers)
+        return await waiter
+
+    async def learn_versions(self) -> None:
+        """Asks what the broker speaks; one older than our question says so in version 0."""
+        hello = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+        frame = bytes(await self.exchange(API_VERSIONS, 3, hello))
+        if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
+            frame = bytes(await self.exchange(API_VERSIONS, 0, request_class(API_VERSIONS, 0)()))
+            answer = read_response(frame, API_VERSIONS, 0)
+        else:
+            answer = read_response(frame, API_VERSIONS, 3)
+        if answer.error_code is not ErrorCode.none:
+            raise KafkaError(answer.error_code, "the broker does not tell its versions")
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def close(self) -> None:
+        self._break(ConnectionAbortedError("closed by this side"))
+
+
+async def open_channel(host: str, port: int, client_id: str) -> Channel:
+    """Connects and learns what the broker speaks. OSError, ConnectionError."""
+    _, channel = await asyncio.get_running_loop().create_connection(lambda: Channel(client_id), host, port)
+    try:
+        await channel.learn_versions()
+    except BaseException:
+        channel.close()
+        raise
+    return channel

@@ -1,0 +1,408 @@
+"""Records inside a batch, format version 2: only what needs a record's meaning comes here; everything else moves
+batches as bytes.
+
+Layout of a record (https://kafka.apache.org/documentation/#record), all lengths zigzag varints: length of what follows
+· attributes i8 · timestamp delta varlong · offset delta · key length (−1: null) and key · value length (−1: null) and
+value · header count, and for each header key length, key (UTF-8), value length (−1: null), value.
+
+`spans` is the one parser; varints are read inline in it because it is what loading a large `__consumer_offsets` spends
+its time on.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ottla_broker.wire.batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    Compression,
+    batches,
+    check_crc,
+    pack_batch,
+)
+from ottla_broker.wire.compression import compress, decompress
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+# Bytes that one batch's records may decompress to. A client's largest batch is measured before compression
+# (max.request.size, 1 MiB by default), so this leaves room for settings a hundred times that.
+DECOMPRESSED_LIMIT: Final = 128 << 20
+
+_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+_END_TRANSACTION: Final = struct.Struct(">hi")  # version, coordinator epoch
+
+Headers = tuple[tuple[str, bytes | None], ...]
+# (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 when there are none); positions
+# in the payload.
+Span = tuple[int, int, int, int, bytes | None, bytes | None, int]
+
+
+@dataclass(slots=True)
+class Record:
+    """`timestamp_ms` since the epoch; `offset` absolute once decoded (encoding numbers records itself)."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    offset: int = -1
+
+
+class ControlType(IntEnum):
+    """What a control record says; the types that KRaft's own log adds are named so that a folder from Apache Kafka
+    reads."""
+
+    abort = 0
+    commit = 1
+    leader_change = 2
+    snapshot_header = 3
+    snapshot_footer = 4
+    kraft_version = 5
+    kraft_voters = 6
+    unknown = -1
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    compression: Compression = Compression.none,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """One batch; records are numbered from `base_offset` in their order (their own `offset` is not looked at). With
+    `log_append_time_ms` the batch is of type LogAppendTime and every record reads back with that time."""
+    if not records:
+        raise ValueError("a batch to encode needs at least one record")
+    base_timestamp = records[0].timestamp_ms
+    payload = bytearray()
+    latest = base_timestamp
+    for delta, record in enumerate(records):
+        timestamp = record.timestamp_ms
+        if timestamp > latest:
+            latest = timestamp
+        append_record(payload, record, timestamp - base_timestamp, delta)
+    attributes = (
+        compression
+        | (TRANSACTIONAL if transactional else 0)
+        | (CONTROL if control else 0)
+        | (0 if log_append_time_ms is None else LOG_APPEND_TIME)
+    )
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=latest if log_append_time_ms is None else log_append_time_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=len(records),
+    )
+    return pack_batch(header, compress(compression, payload, level))
+
+
+def append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    """Writes one record at the end of a payload (records before compression)."""
+    body = bytearray(1)  # attributes: none are defined
+    body += varint(timestamp_delta)
+    body += varint(offset_delta)
+    _append_bytes(body, record.key)
+    _append_bytes(body, record.value)
+    body += varint(len(record.headers))
+    for name, value in record.headers:
+        _append_bytes(body, name.encode("utf-8", "surrogateescape"))
+        _append_bytes(body, value)
+    out += varint(len(body))
+    out += body
+
+
+def _append_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # zigzag of −1
+    else:
+        out += varint(len(data))
+        out += data
+
+
+def varint(value: int) -> bytes:
+    """Zigzag varint; for the varlong fields too, which differ only in how large they may be."""
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    if rest < 0x80:
+        return _ONE_BYTE[rest]
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
+
+
+def payload_of(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> bytes:
+    """The batch's records without compression. KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`),
+    UNSUPPORTED_COMPRESSION_TYPE."""
+    if not header.attributes & COMPRESSION_MASK and header.size <= limit:
+        return bytes(memoryview(data)[at + HEADER_SIZE : at + header.size])
+    try:
+        codec = header.compression
+    except ValueError as error:
+        raise KafkaError(
+            ErrorCode.unsupported_compression_type,
+            f"compression codec {header.attributes & COMPRESSION_MASK} is not defined",
+        ) from error
+    return decompress(codec, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
+
+
+def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
+    """The batch's records with absolute offsets and timestamps. The CRC is the caller's to check. KafkaError: see
+    `payload_of`."""
+    payload = payload_of(data, header, at, limit=limit)
+    base_offset = header.base_offset
+    if header.has_log_append_time:
+        stamped = header.max_timestamp
+        return [
+            Record(stamped, key, value, headers_of(payload, headers_at, end) if headers_at else (), base_offset + delta)
+            for _, end, _, delta, key, value, headers_at in spans(payload, header.count)
+        ]
+    base_timestamp = header.base_timestamp
+    return [
+        Record(
+            base_timestamp + later,
+            key,
+            value,
+            headers_of(payload, headers_at, end) if headers_at else (),
+            base_offset + delta,
+        )
+        for _, end, later, delta, key, value, headers_at in spans(payload, header.count)
+    ]
+
+
+def decode_all(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
+    """Every record of every batch, control records too. A wrong CRC is CORRUPT_MESSAGE, and so is a batch that does not
+    end."""
+    for at, header in batches(data):
+        if not check_crc(data, header, at):
+            raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
+        for record in decode_batch(data, header, at):
+            yield header, record
+
+
+def spans(payload: bytes, count: int) -> Iterator[Span]:
+    """Where each of `count` records lies in an uncompressed payload, and what compaction and decoding need of it.
+
+    KafkaError CORRUPT_MESSAGE when the payload does not hold exactly `count` well-formed records (headers are checked
+    by `headers_of`).
+    """
+    at, size = 0, len(payload)
+    try:
+        for _ in range(count):
+            start = at
+            n = payload[at]
+            at += 1
+            if n >= 0x80:
+                if (more := payload[at]) < 0x80:
+                    n = n & 0x7F | more << 7
+                    at += 1
+                else:
+                    n, at = _raw_varint(payload, at - 1)
+            length = (n >> 1) ^ -(n & 1)
+            end = at + length
+            if end > size or length < 0:
+                raise _nonsense(f"a record of {length} bytes at {start} does not fit {size}")
+            at += 1  # attributes
+
+            n = payload[at]
+            at += 1
+            if n >= 0x80:
+                if (more := payload[at]) < 0x80:
+                    n = n & 0x7F | more << 7
+                    at += 1
+                else:
+                    n, at = _raw_varint(payload, at - 1)
+            timestamp_delta = (n >> 1) ^ -(n & 1)
+
+            n = payload[at]
+            at += 1
+            if n >= 0x80:
+                if (more := payload[at]) < 0x80:
+                    n = n & 0x7F | more << 7
+                    at += 1
+                else:
+                    n, at = _raw_varint(payload, at - 1)
+            offset_delta = (n >> 1) ^ -(n & 1)
+
+            n = payload[at]
+            at += 1
+            if n >= 0x80:
+                if (more := payload[at]) < 0x80:
+                    n = n & 0x7F | more << 7
+                    at += 1
+                else:
+                    n, at = _raw_varint(payload, at - 1)
+            if n & 1:
+                if n != 1:
+                    raise _nonsense(f"a key of negative length at {at}")
+                key = None
+            else:
+                n = at + (n >> 1)
+                key = payload[at:n]
+                at = n
+
+            n = payload[at]
+            at += 1
+            if n >= 0x80:
+                if (more := payload[at]) < 0x80:
+                    n = n & 0x7F | more << 7
+                    at += 1
+                else:
+                    n, at = _raw_varint(payload, at - 1)
+            if n & 1:
+                if n != 1:
+                    raise _nonsense(f"a value of negative length at {at}")
+                value = None
+            else:
+                n = at + (n >> 1)
+                value = payload[at:n]
+                at = n
+
+            if payload[at]:  # a header count other than 0
+                if at >= end:
+                    raise _nonsense(f"a record's length says it ends at {end}, its value ends at {at}")
+                yield start, end, timestamp_delta, offset_delta, key, value, at
+                at = end
+            else:
+                at += 1
+                if at != end:
+                    raise _nonsense(f"a record's length says it ends at {end}, its fields end at {at}")
+                yield start, end, timestamp_delta, offset_delta, key, value, 0
+    except IndexError as error:
+        raise _nonsense(f"cut off at {size}, in one of {count} records") from error
+    if at != size:
+        raise _nonsense(f"{size - at} bytes follow the last of {count} records")
+
+
+def retimed(payload: bytes, span: Span, timestamp_delta: int) -> bytes:
+    """The record at `span` with another timestamp delta, the rest of its bytes unchanged."""
+    at, end = span[0], span[1]
+    while payload[at] >= 0x80:  # its length
+        at += 1
+    at += 2
+    while payload[at] >= 0x80:  # its timestamp delta
+        at += 1
+    body = b"\0" + varint(timestamp_delta) + payload[at + 1 : end]
+    return varint(len(body)) + body
+
+
+def headers_of(payload: bytes, at: int, end: int) -> Headers:
+    """Headers of the record that ends at `end`; `at` is where their count stands. CORRUPT_MESSAGE when they do not end
+    there."""
+    try:
+        count, at = _varint_at(payload, at)
+        if count < 0 or count > end - at:
+            raise _nonsense(f"{count} headers in {end - at} bytes")
+        found: list[tuple[str, bytes | None]] = []
+        for _ in range(count):
+            length, at = _varint_at(payload, at)
+            if length < 0:
+                raise _nonsense("a header's name is null")
+            # Names are not checked to be UTF-8 by anyone; this keeps odd bytes as they are, there and back.
+            name = payload[at : at + length].decode("utf-8", "surrogateescape")
+            length, at = _varint_at(payload, at + length)
+            if length < -1:
+                raise _nonsense(f"a header's value of {length} bytes")
+            found.append((name, None if length < 0 else payload[at : at + length]))
+            at += max(length, 0)
+    except IndexError as error:
+        raise _nonsense("cut off in a record's headers") from error
+    if at != end:
+        raise _nonsense(f"headers end at {at}, their record at {end}")
+    return tuple(found)
+
+
+def _varint_at(payload: bytes, at: int) -> tuple[int, int]:
+    """(value, position after it) of a zigzag varint of at most ten bytes."""
+    raw, at = _raw_varint(payload, at)
+    return (raw >> 1) ^ -(raw & 1), at
+
+
+def _raw_varint(payload: bytes, at: int) -> tuple[int, int]:
+    """(value before zigzag, position after it)."""
+    raw = shift = 0
+    while (byte := payload[at]) >= 0x80:
+        raw |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if shift > 63:  # sizes are bounded before memory is taken: a number has at most ten bytes
+            raise _nonsense(f"a number of more than ten bytes at {at}")
+    return raw | byte << shift, at + 1
+
+
+def _nonsense(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.corrupt_message, f"records do not parse: {why}")
+
+
+def end_transaction_marker(
+    commit: bool,
+    coordinator_epoch: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The control batch that ends a producer's transaction in a partition (KIP-98)."""
+    kind = ControlType.commit if commit else ControlType.abort
+    marker = Record(timestamp_ms, _CONTROL_KEY.pack(0, kind), _END_TRANSACTION.pack(0, coordinator_epoch))
+    return encode_batch(
+        [marker],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def control_type(record: Record) -> ControlType:
+    """What a record of a control batch says; `unknown` for types of a later Kafka. CORRUPT_MESSAGE when its key is too
+    short."""
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise KafkaError(ErrorCode.corrupt_message, "a control record's key takes four bytes")
+    kind = _CONTROL_KEY.unpack_from(record.key)[1]
+    return ControlType(kind) if kind in _CONTROL_TYPES else ControlType.unknown
+
+
+_CONTROL_TYPES: Final = frozenset(ControlType)
+
+
+def coordinator_epoch(record: Record) -> int:
+    """Epoch of the transaction coordinator that wrote an abort or commit marker; −1 when the marker does not say."""
+    if record.value is None or len(record.value) < _END_TRANSACTION.size:
+        return -1
+    return int(_END_TRANSACTION.unpack_from(record.value)[1])

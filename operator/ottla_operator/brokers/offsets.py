@@ -1,0 +1,68 @@
+"""Where partitions begin and end, and which offset belongs to a time."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
+from kio.schema.list_offsets.v8.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
+
+from ottla_broker.wire.errors import ErrorCode
+from ottla_operator.brokers.link import Link, checked
+from ottla_operator.brokers.topics import Topic
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+Place = tuple[str, int]
+"""(topic, partition)"""
+
+
+async def offsets(link: Link, topics: Iterable[Topic], time_ms: int) -> dict[Place, int]:
+    """For every partition that has a leader: its end (LATEST), its start (EARLIEST), or the first record at or after a time (-1 when
+    there is none). Milliseconds since the epoch."""
+    by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader >= 0:
+                by_leader[partition.leader][topic.name].append(partition.index)
+    answers = await asyncio.gather(*(_ask(link, leader, wanted, time_ms) for leader, wanted in by_leader.items()))
+    return {place: offset for answer in answers for place, offset in answer.items()}
+
+
+async def _ask(link: Link, leader: int, wanted: Mapping[str, list[int]], time_ms: int) -> dict[Place, int]:
+    request = ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(0),
+        topics=tuple(
+            ListOffsetsTopic(
+                name=TopicName(topic),
+                partitions=tuple(
+                    ListOffsetsPartition(partition_index=i32(it), timestamp=i64(time_ms)) for it in partitions
+                ),
+            )
+            for topic, partitions in wanted.items()
+        ),
+    )
+    found: dict[Place, int] = {}
+    for topic in (await link.ask(request, broker=leader)).topics:
+        for it in topic.partitions:
+            # A leader that has just changed is asked again by whoever polls; for now its partition is not told.
+            if it.error_code not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
+                checked(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
+                found[topic.name, it.partition_index] = it.offset
+    return found
+
+
+async def sizes(link: Link, brokers: Iterable[int]) -> dict[str, int]:
+    """Bytes on disk of each topic, over the given brokers and all replicas."""
+    answers = await asyncio.gather(*(link.ask(DescribeLogDirsRequest(topics=None), broker=it) for it in brokers))
+    found: dict[str, int] = defaultdict(int)
+    for answer in answers:
+        for folder in answer.results:
+            checked(folder.error_code, None, f"log directory {folder.log_dir}", allow=(ErrorCode.kafka_storage_error,))
+            for topic in folder.topics:
+                found[topic.name] += sum(it.partition_size for it in topic.partitions if not it.is_future_key)
+    return dict(found)

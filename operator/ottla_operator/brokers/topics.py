@@ -1,0 +1,212 @@
+"""Topics and their settings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
+from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseTopic
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i16, i32, i32Timedelta
+
+from ottla_broker.wire.errors import ErrorCode
+from ottla_operator.brokers.link import Link, checked
+
+TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+SET: Final = 0
+DELETE: Final = 1
+
+# Where a setting's value comes from (DescribeConfigs' config_source).
+SOURCES: Final = {
+    1: "topic",
+    2: "broker",
+    3: "cluster",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client-metrics",
+    8: "group",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Broker ids; -1 as leader means that there is none."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: UUID | None
+    internal: bool
+    partitions: tuple[Partition, ...]
+
+    @property
+    def replicas(self) -> int:
+        """The fewest that a partition has."""
+        return min((len(it.replicas) for it in self.partitions), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`value` is None where it is secret. `source`: one of SOURCES' words."""
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    documentation: str
+
+
+async def all_topics(link: Link) -> list[Topic]:
+    """Every topic, by name."""
+    answer: MetadataResponse = await link.ask(_metadata(None))
+    return sorted((_topic(it) for it in answer.topics if not it.error_code), key=lambda it: it.name)
+
+
+async def describe(link: Link, names: Iterable[str]) -> dict[str, Topic]:
+    """Those of the named topics that there are. KafkaError when a broker refuses to tell."""
+    wanted = tuple(names)
+    if not wanted:
+        return {}
+    answer: MetadataResponse = await link.ask(_metadata(wanted))
+    found: dict[str, Topic] = {}
+    for it in answer.topics:
+        if (
+            it.error_code in (ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_topic_exception)
+            or it.name is None
+        ):
+            continue
+        # Partitions without a leader are still partitions: only what concerns the topic is an error.
+        checked(it.error_code, None, f"topic {it.name!r}", allow=(ErrorCode.leader_not_available,))
+        found[it.name] = _topic(it)
+    return found
+
+
+async def create(link: Link, name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> UUID | None:
+    """Makes a topic; -1 leaves a number to the brokers. Its id, where the brokers tell."""
+    request = CreateTopicsRequest(
+        topics=(
+            CreatableTopic(
+                name=TopicName(name),
+                num_partitions=i32(partitions),
+                replication_factor=i16(replicas),
+                assignments=(),
+                configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in config.items()),
+            ),
+        ),
+        timeout=TIMEOUT,
+    )
+    (result,) = (await link.ask_controller(request)).topics
+    checked(result.error_code, result.error_message, f"topic {name!r}")
+    topic_id: UUID | None = result.topic_id
+    return topic_id
+
+
+async def grow(link: Link, name: str, partitions: int) -> None:
+    """Adds partitions, to `partitions` in all."""
+    request = CreatePartitionsRequest(
+        topics=(CreatePartitionsTopic(name=TopicName(name), count=i32(partitions), assignments=None),),
+        timeout=TIMEOUT,
+        validate_only=False,
+    )
+    (result,) = (await link.ask_controller(request)).results
+    checked(result.error_code, result.error_message, f"topic {name!r}")
+
+
+async def delete(link: Link, name: str) -> None:
+    """Deletes a topic with all its records."""
+    request = DeleteTopicsRequest(topics=(DeleteTopicState(name=TopicName(name), topic_id=None),), timeout=TIMEOUT)
+    (result,) = (await link.ask_controller(request)).responses
+    checked(result.error_code, result.error_message, f"topic {name!r}")
+
+
+async def configure(link: Link, name: str, put: Mapping[str, str], drop: Sequence[str]) -> None:
+    """Sets some of a topic's settings and takes others off it."""
+    changes = [
+        *(AlterableConfig(name=key, config_operation=i8(SET), value=value) for key, value in put.items()),
+        *(AlterableConfig(name=key, config_operation=i8(DELETE), value=None) for key in drop),
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=(AlterConfigsResource(resource_type=i8(TOPIC_RESOURCE), resource_name=name, configs=tuple(changes)),),
+        validate_only=False,
+    )
+    (result,) = (await link.ask_controller(request)).responses
+    checked(result.error_code, result.error_message, f"topic {name!r}")
+
+
+async def settings(link: Link, names: Iterable[str]) -> dict[str, list[Setting]]:
+    """Every setting of each topic, its own and the inherited ones, by name."""
+    wanted = tuple(names)
+    if not wanted:
+        return {}
+    request = DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(resource_type=i8(TOPIC_RESOURCE), resource_name=name, configuration_keys=None)
+            for name in wanted
+        ),
+        include_documentation=True,
+    )
+    found: dict[str, list[Setting]] = {}
+    for result in (await link.ask(request)).results:
+        checked(result.error_code, result.error_message, f"topic {result.resource_name!r}")
+        found[result.resource_name] = [
+            Setting(it.name, it.value, SOURCES.get(it.config_source, "unknown"), it.read_only, it.documentation or "")
+            for it in sorted(result.configs, key=lambda it: str(it.name))
+        ]
+    return found
+
+
+async def own_settings(link: Link, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Only what is set on each topic itself."""
+    return {
+        name: {it.name: it.value or "" for it in found if it.source == "topic"}
+        for name, found in (await settings(link, names)).items()
+    }
+
+
+def _metadata(names: tuple[str, ...] | None) -> MetadataRequest:
+    topics = (
+        None if names is None else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in names)
+    )
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+
+
+def _topic(told: MetadataResponseTopic) -> Topic:
+    partitions = sorted(told.partitions, key=lambda it: it.partition_index)
+    return Topic(
+        str(told.name),
+        told.topic_id,
+        told.is_internal,
+        tuple(
+            Partition(
+                it.partition_index,
+                it.leader_id,
+                it.leader_epoch,
+                tuple(it.replica_nodes),
+                tuple(it.isr_nodes),
+                tuple(it.offline_replicas),
+            )
+            for it in partitions
+        ),
+    )

@@ -1,0 +1,84 @@
+"""`ottla cluster`: describe, health."""
+
+from typing import Any
+
+import typer
+
+from ottla_operator.brokers import cluster, topics
+from ottla_operator.brokers.link import connected
+from ottla_operator.cli.exits import Exit, run
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.output import emit, facts, show
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(help="The cluster as a whole.", no_args_is_help=True)
+    group.command(help="Its id, brokers and controller.")(describe)
+    group.command(help="Whether all partitions have a leader and all replicas are in sync; exit code 1 when not.")(
+        health
+    )
+    app.add_typer(group, name="cluster")
+
+
+def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
+    async def work() -> dict[str, Any]:
+        async with connected(bootstrap) as link:
+            found = await cluster.describe(link)
+            every = await topics.all_topics(link)
+            return {
+                "id": found.id,
+                "controller": found.controller,
+                "topics": len(every),
+                "partitions": sum(len(it.partitions) for it in every),
+                "brokers": [
+                    {
+                        "id": it.id,
+                        "host": it.host,
+                        "port": it.port,
+                        "rack": it.rack,
+                        "leads": sum(p.leader == it.id for t in every for p in t.partitions),
+                        "replicas": sum(it.id in p.replicas for t in every for p in t.partitions),
+                    }
+                    for it in found.brokers
+                ],
+            }
+
+    found = run(work())
+    if output is not Format.table:
+        emit(found, output)
+        return
+    facts({it: found[it] for it in ("id", "controller", "topics", "partitions")})
+    print()
+    show(
+        found["brokers"],
+        {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "leads": "LEADS", "replicas": "REPLICAS"},
+        output,
+    )
+
+
+def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
+    async def work() -> tuple[int, list[dict[str, Any]]]:
+        async with connected(bootstrap) as link:
+            every = await topics.all_topics(link)
+            found = cluster.ailments(every)
+            return sum(len(it.partitions) for it in every), [
+                {
+                    "topic": it.topic,
+                    "partition": it.partition,
+                    "what": it.what,
+                    "leader": it.leader,
+                    "isr": list(it.isr),
+                    "replicas": list(it.replicas),
+                }
+                for it in found
+            ]
+
+    partitions, found = run(work())
+    if output is not Format.table:
+        emit({"healthy": not found, "partitions": partitions, "ailments": found}, output)
+    elif found:
+        show(found, {it: it.upper() for it in ("topic", "partition", "what", "leader", "isr", "replicas")}, output)
+    else:
+        print(f"all {partitions} partitions have a leader and all their replicas in sync")
+    if found:
+        raise typer.Exit(Exit.failed)

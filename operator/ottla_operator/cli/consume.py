@@ -1,0 +1,155 @@
+"""`ottla consume`: records of topics onto standard output."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+from ottla_operator.brokers import groups, offsets, topics
+from ottla_operator.brokers.consuming import Consumer
+from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.offsets import Place
+from ottla_operator.cli.exits import run
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from ottla_operator.cli.positions import Position, position
+from ottla_operator.cli.records import as_json, text_of
+
+COMMIT_EVERY_S = 5.0
+
+
+class Form(StrEnum):
+    text = "text"
+    json = "json"
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("consume", help="Print records, from the beginning or another place, until Ctrl-C or as told.")(consume)
+
+
+def consume(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="beginning, end, an offset, -N (from the end), a time (2026-05-01T12:00), or how long ago (2h).",
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition; may be given several times."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="Go on where this group is, and commit what was printed. Does not share with other members.",
+        ),
+    ] = None,
+    count: Annotated[int | None, typer.Option("--max", "-n", min=1, help="End after so many records.")] = None,
+    until_end: Annotated[bool, typer.Option("--exit", "-e", help="End where the topic ended when this began.")] = False,
+    output: Annotated[
+        Form, typer.Option("--output", "-o", help="text: the values; json: a line for each whole record.")
+    ] = Form.text,
+    keys: Annotated[bool, typer.Option("--keys", "-k", help="text: the key and a tab before each value.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="text: headers and a tab before each value.")] = False,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="Also records of transactions that are open or were aborted.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    wanted = position(start) if start else None
+
+    def text(place: Place, record: Record) -> str:
+        if output is Form.json:
+            return as_json(*place, record)
+        said = [",".join(f"{key}={text_of(value)}" for key, value in record.headers)] if headers else []
+        said += [text_of(record.key) or ""] if keys else []
+        return "\t".join([*said, text_of(record.value) if record.value is not None else "(null)"])  # type: ignore[list-item]  # not None here
+
+    async def work() -> None:
+        async with connected(bootstrap) as link:
+            starts, ends = await _bounds(link, names, set(partition or ()))
+            positions = await _start(link, wanted, group, starts, ends)
+            consumer = Consumer(link, positions, committed_only=not uncommitted)
+            printing = asyncio.create_task(_print(consumer, ends if until_end else None, count, text, group))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, printing.cancel)
+            try:
+                await printing
+            except asyncio.CancelledError:
+                pass
+            finally:
+                if group:
+                    await groups.commit(link, group, consumer.positions)
+
+    run(work())
+
+
+async def _print(
+    consumer: Consumer,
+    ends: dict[Place, int] | None,
+    count: int | None,
+    text: Callable[[Place, Record], str],
+    group: str | None,
+) -> None:
+    loop = asyncio.get_running_loop()
+    printed, committed_at = 0, loop.time()
+    if ends is not None and _at_end(consumer, ends):
+        return
+    async for place, records in consumer.records():
+        for record in records:
+            if ends is not None and record.offset >= ends[place]:
+                break
+            print(text(place, record))
+            printed += 1
+            if printed == count:
+                consumer.positions[place] = record.offset + 1
+                return
+        sys.stdout.flush()
+        if ends is not None and _at_end(consumer, ends):
+            return
+        if group and loop.time() - committed_at > COMMIT_EVERY_S:
+            await groups.commit(consumer.link, group, consumer.positions)
+            committed_at = loop.time()
+
+
+def _at_end(consumer: Consumer, ends: dict[Place, int]) -> bool:
+    return all(consumer.positions[place] >= end for place, end in ends.items())
+
+
+async def _bounds(link: Link, names: list[str], partitions: set[int]) -> tuple[dict[Place, int], dict[Place, int]]:
+    found = await topics.describe(link, names)
+    if missing := set(names) - set(found):
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"there is no topic {', '.join(map(repr, sorted(missing)))}"
+        )
+    starts = await offsets.offsets(link, found.values(), offsets.EARLIEST)
+    ends = await offsets.offsets(link, found.values(), offsets.LATEST)
+    places = {it for it in ends if it in starts and (not partitions or it[1] in partitions)}
+    if not places:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"{', '.join(names)}: there is no such partition that has a leader"
+        )
+    return {it: starts[it] for it in places}, {it: ends[it] for it in places}
+
+
+async def _start(
+    link: Link, wanted: Position | None, group: str | None, starts: dict[Place, int], ends: dict[Place, int]
+) -> dict[Place, int]:
+    if wanted is None:
+        committed = await groups.committed(link, group) if group else {}
+        return {it: max(starts[it], committed.get(it, starts[it])) for it in starts}
+    times: dict[Place, int] = {}
+    if wanted.time_ms is not None:
+        found = await topics.describe(link, {topic for topic, _ in starts})
+        times = await offsets.offsets(link, found.values(), wanted.time_ms)
+    return {it: wanted.offset(starts[it], ends[it], ends[it], times.get(it)) for it in starts}

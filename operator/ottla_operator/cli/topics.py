@@ -1,0 +1,213 @@
+"""`ottla topics`: list, describe, create, alter, delete."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.brokers import cluster, offsets, topics
+from ottla_operator.brokers.link import Link, connected
+from ottla_operator.cli.exits import run
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output, pairs
+from ottla_operator.cli.output import emit, facts, show
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="NAME=VALUE",
+        help="A topic setting, such as retention.ms=60000; may be given several times.",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(help="Topics.", no_args_is_help=True)
+    group.command("list", help="All topics.")(list_)
+    group.command(help="One topic: partitions, replicas, offsets and settings.")(describe)
+    group.command(help="Make a topic.")(create)
+    group.command(help="Add partitions, set settings, take settings off.")(alter)
+    group.command(help="Delete a topic with all its records.")(delete)
+    app.add_typer(group, name="topics")
+
+
+def list_(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: Output = Format.table,
+    internal: Annotated[bool, typer.Option("--internal", help="Also those that brokers keep for themselves.")] = False,
+) -> None:
+    async def work() -> list[dict[str, Any]]:
+        async with connected(bootstrap) as link:
+            found = [
+                it for it in await topics.all_topics(link) if internal or not (it.internal or it.name.startswith("__"))
+            ]
+            ends = await offsets.offsets(link, found, offsets.LATEST)
+            starts = await offsets.offsets(link, found, offsets.EARLIEST)
+            sizes = await offsets.sizes(link, [it.id for it in (await cluster.describe(link)).brokers])
+            return [
+                {
+                    "name": it.name,
+                    "partitions": len(it.partitions),
+                    "replicas": it.replicas,
+                    "records": sum(
+                        ends[place] - starts.get(place, 0)
+                        for p in it.partitions
+                        if (place := (it.name, p.index)) in ends
+                    ),
+                    "bytes": sizes.get(it.name, 0),
+                    "id": str(it.id) if it.id else None,
+                    "internal": it.internal,
+                }
+                for it in found
+            ]
+
+    show(
+        run(work()),
+        {"name": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS", "records": "RECORDS", "bytes": "BYTES"},
+        output,
+    )
+
+
+def describe(
+    name: Name,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: Output = Format.table,
+    all_settings: Annotated[bool, typer.Option("--all", help="Also settings that the topic inherits.")] = False,
+) -> None:
+    async def work() -> dict[str, Any]:
+        async with connected(bootstrap) as link:
+            topic = await _one(link, name)
+            ends = await offsets.offsets(link, [topic], offsets.LATEST)
+            starts = await offsets.offsets(link, [topic], offsets.EARLIEST)
+            settings = (await topics.settings(link, [name]))[name]
+            return {
+                "name": topic.name,
+                "id": str(topic.id) if topic.id else None,
+                "internal": topic.internal,
+                "replicas": topic.replicas,
+                "partitions": [
+                    {
+                        "partition": it.index,
+                        "leader": it.leader,
+                        "replicas": list(it.replicas),
+                        "isr": list(it.isr),
+                        "start": starts.get((name, it.index)),
+                        "end": ends.get((name, it.index)),
+                    }
+                    for it in topic.partitions
+                ],
+                "settings": [
+                    {"name": it.name, "value": it.value, "source": it.source}
+                    for it in settings
+                    if all_settings or it.source == "topic"
+                ],
+            }
+
+    found = run(work())
+    if output is not Format.table:
+        emit(found, output)
+        return
+    facts(
+        {
+            "topic": found["name"],
+            "id": found["id"],
+            "partitions": len(found["partitions"]),
+            "replicas": found["replicas"],
+        }
+    )
+    print()
+    show(
+        found["partitions"],
+        {it: it.upper() for it in ("partition", "leader", "replicas", "isr", "start", "end")},
+        output,
+    )
+    if found["settings"]:
+        print()
+        show(found["settings"], {"name": "SETTING", "value": "VALUE", "source": "FROM"}, output)
+
+
+def create(
+    name: Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many; without it, the brokers' num.partitions.")
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            "--replicas", "-r", min=1, help="Copies of each; without it, the brokers' default.replication.factor."
+        ),
+    ] = None,
+    config: Config = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do nothing when there is such a topic.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    settings = pairs(config or [], "setting")
+
+    async def work() -> bool:
+        async with connected(bootstrap) as link:
+            try:
+                await topics.create(link, name, partitions or -1, replicas or -1, settings)
+            except KafkaError as error:
+                if if_not_exists and error.code == ErrorCode.topic_already_exists:
+                    return False
+                raise
+            return True
+
+    print(f"topic {name} made" if run(work()) else f"topic {name} is there already")
+
+
+def alter(
+    name: Name,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many there shall be in all; they never become fewer."),
+    ] = None,
+    config: Config = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="NAME", help="A setting to take off the topic; may be given several times."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    settings = pairs(config or [], "setting")
+    if partitions is None and not settings and not unset:
+        raise typer.BadParameter("nothing to change: give --partitions, --config or --unset")
+
+    async def work() -> None:
+        async with connected(bootstrap) as link:
+            await _one(link, name)
+            if settings or unset:
+                await topics.configure(link, name, settings, unset or [])
+            if partitions is not None:
+                await topics.grow(link, name, partitions)
+
+    run(work())
+    print(f"topic {name} changed")
+
+
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    if not yes:
+        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+
+    async def work() -> None:
+        async with connected(bootstrap) as link:
+            for name in names:
+                await _one(link, name)
+                await topics.delete(link, name)
+                print(f"topic {name} deleted")
+
+    run(work())
+
+
+async def _one(link: Link, name: str) -> topics.Topic:
+    if not (found := await topics.describe(link, [name])):
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+    return found[name]

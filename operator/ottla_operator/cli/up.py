@@ -1,0 +1,58 @@
+"""`ottla up`: everything that YAML files describe, on this machine."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ottla_operator.cli.exits import Exit, Failure
+from ottla_operator.local import view
+from ottla_operator.local.board import Board
+from ottla_operator.local.documents import BadInput
+from ottla_operator.local.home import Busy, Home
+from ottla_operator.local.up import Up, default_home
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("up", help="Start everything that YAML files describe, on this machine, and keep to it until Ctrl-C.")(
+        up
+    )
+
+
+def up(
+    inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE…", help="The same YAML that kubectl apply takes.")],
+    home: Annotated[
+        Path | None, typer.Option(help="Where data are kept; .ottla when not given.", envvar="OTTLA_HOME")
+    ] = None,
+    load: Annotated[
+        bool, typer.Option(help="Run a load.py beside the YAML, which prints records as JSON lines, into the topics.")
+    ] = True,
+) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    board = Board(say=lambda text, kind: console.print(view.line(text, kind)))
+    work = Up(inputs, Home(home or default_home()), board, load)
+    try:
+        work.read()
+        work.home.lock()
+    except BadInput as bad:
+        raise Failure(Exit.usage, str(bad)) from bad
+    except Busy as busy:
+        raise Failure(Exit.failed, str(busy)) from busy
+    clean = asyncio.run(_run(work, console, board))
+    for told in view.summary(board):
+        board.say(told, "info")
+    board.say(
+        f"everything is stopped; data stay in {work.home.path}"
+        if clean
+        else "stopped, but not everything ended by itself",
+        "good" if clean else "warn",
+    )
+    if not clean:
+        raise typer.Exit(Exit.failed)
+
+
+async def _run(work: Up, console: Console, board: Board) -> bool:
+    async with view.shown(console, board):
+        return await work.run()

@@ -1,0 +1,206 @@
+"""Resources from YAML files: what `kubectl apply -f` takes, with the line of every field, for errors to name.
+
+YAML as Kubernetes reads it: dates stay text, a key that comes twice is an error, `List` objects are opened, empty
+documents are passed over.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from ottla_operator.resources import check
+from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.model import Json
+
+_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class BadInput(Exception):
+    """Findings about the files, one line each, ready to be shown."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One resource and where each of its fields stands. `lines`: path of a field → line, from 1."""
+
+    file: Path
+    data: dict[str, Json]
+    lines: dict[check.Path, int] = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        return str(self.data["kind"])
+
+    @property
+    def name(self) -> str:
+        return str(self.data["metadata"]["name"])
+
+    def where(self, path: check.Path) -> str:
+        """file:line of a field, or of the nearest object around it that is written down."""
+        while path not in self.lines:
+            path = path[:-1]
+        return f"{self.file}:{self.lines[path]}"
+
+    def says(self, problem: check.Problem) -> str:
+        return f"{self.where(problem.path)}: {problem}"
+
+
+def files_of(inputs: Iterable[Path]) -> list[Path]:
+    """The files that directories (not their subdirectories) and files name. BadInput when there are none."""
+    found: list[Path] = []
+    wrong: list[str] = []
+    for path in inputs:
+        if path.is_dir():
+            here = sorted(it for it in path.iterdir() if it.suffix in SUFFIXES and it.is_file())
+            if not any(it.suffix in SUFFIXES[:2] for it in here):
+                wrong.append(f"{path}: there is no .yaml file in this folder")
+            found += here
+        elif path.is_file():
+            found.append(path)
+        else:
+            wrong.append(f"{path}: there is no such file or folder")
+    if wrong:
+        raise BadInput(wrong)
+    return list(dict.fromkeys(found))
+
+
+def read(inputs: Iterable[Path]) -> list[Document]:
+    """All resources of the files, each checked, and then together. Objects of other API groups are passed over."""
+    documents: list[Document] = []
+    wrong: list[str] = []
+    for file in files_of(inputs):
+        try:
+            documents += read_each(file)
+        except BadInput as bad:
+            wrong += bad.lines
+    wrong = wrong or list(_together(documents))
+    if wrong:
+        raise BadInput(wrong)
+    return documents
+
+
+def read_each(file: Path) -> list[Document]:
+    """The resources of one file, each checked by itself."""
+    try:
+        found = [it for it in parse(file.read_text(encoding="utf-8"), file) if not _foreign(it.data)]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise BadInput(
+            [f"{file}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}"]
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
+    if wrong := [it.says(problem) for it in found for problem in check.problems(it.data)]:
+        raise BadInput(wrong)
+    return found
+
+
+def parse(text: str, file: Path) -> Iterator[Document]:
+    """The documents of one file. Raises yaml.MarkedYAMLError."""
+    for node in yaml.compose_all(text, Loader=_Loader):
+        lines: dict[check.Path, int] = {}
+        data = _value(node, (), lines)
+        if data is None:
+            continue
+        if (
+            isinstance(data, dict)
+            and str(data.get("kind", "")).endswith("List")
+            and isinstance(data.get("items"), list)
+        ):
+            for index, item in enumerate(data["items"]):
+                prefix = ("items", index)
+                yield Document(file, item, {path[2:]: line for path, line in lines.items() if path[:2] == prefix})
+        else:
+            yield Document(file, data, lines)
+
+
+def _foreign(data: Json) -> bool:
+    """A good object that is not ours: a Namespace beside our resources, data beside the YAML."""
+    if not isinstance(data, dict):
+        return False
+    version = data.get("apiVersion")
+    return (
+        isinstance(version, str)
+        and version.split("/")[0] != API_VERSION.split("/")[0]
+        and isinstance(data.get("kind"), str)
+    )
+
+
+def _together(documents: list[Document]) -> Iterator[str]:
+    """What is wrong with resources that are each good: names that come twice, references to nothing."""
+    first: dict[tuple[str, str], Document] = {}
+    for document in documents:
+        key = (document.kind, document.name)
+        if key in first:
+            at, there = document.where(("metadata", "name")), first[key].where(())
+            yield f"{at}: {document.kind} {document.name!r} is already there, in {there}"
+        first.setdefault(key, document)
+    clusters = {name for kind, name in first if kind == "Cluster"}
+    topics: dict[tuple[str, str], Document] = {}
+    for document in documents:
+        for path, name in _cluster_refs(document.data):
+            if name not in clusters:
+                hint = check.did_you_mean(name, clusters) or (
+                    f"; there is {', '.join(sorted(clusters))}" if clusters else "; there is no Cluster at all"
+                )
+                said = f"there is no Cluster {name!r} in these files{hint}"
+                yield document.says(check.Problem(path, said))
+        if document.kind == "Topic":
+            spec = document.data["spec"]
+            key = (spec["clusterRef"]["name"], spec.get("topicName", document.name))
+            if key in topics:
+                said = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].where(())}"
+                yield document.says(check.Problem(("spec",), said))
+            topics.setdefault(key, document)
+
+
+def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[check.Path, str]]:
+    spec = data["spec"]
+    for path in (("clusterRef",), ("source", "clusterRef"), ("target", "clusterRef")):
+        at = spec
+        for step in path:
+            at = at.get(step) if isinstance(at, dict) else None
+        if isinstance(at, dict):
+            yield ("spec", *path, "name"), at["name"]
+
+
+def _value(node: yaml.Node, path: check.Path, lines: dict[check.Path, int]) -> Json:
+    lines.setdefault(path, node.start_mark.line + 1)
+    match node:
+        case yaml.MappingNode():
+            return _mapping(node, path, lines)
+        case yaml.SequenceNode():
+            return [_value(item, (*path, index), lines) for index, item in enumerate(node.value)]
+        case _:
+            return _scalar(node)
+
+
+def _mapping(node: yaml.MappingNode, path: check.Path, lines: dict[check.Path, int]) -> dict[str, Json]:
+    made: dict[str, Json] = {}
+    merged: dict[str, Json] = {}
+    for key_node, value_node in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            for source in value_node.value if isinstance(value_node, yaml.SequenceNode) else (value_node,):
+                merged = {**_value(source, path, lines), **merged}
+            continue
+        key = _scalar(key_node)
+        if key in made:
+            raise yaml.MarkedYAMLError(
+                problem=f"the key {key!r} comes twice in one object", problem_mark=key_node.start_mark
+            )
+        lines[(*path, key)] = key_node.start_mark.line + 1
+        made[key] = _value(value_node, (*path, key), lines)
+    return {**merged, **made}
+
+
+def _scalar(node: yaml.Node) -> Json:
+    if node.tag == "tag:yaml.org,2002:timestamp" or not isinstance(node, yaml.ScalarNode):
+        return node.value
+    return yaml.SafeLoader("").construct_object(node)

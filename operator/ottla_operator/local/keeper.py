@@ -1,0 +1,128 @@
+"""Keeps one process running: takes over what an earlier run left behind, starts, waits until it serves, starts again when it falls."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla_operator.local import processes
+from ottla_operator.local.board import State
+from ottla_operator.local.processes import Process
+from ottla_operator.plan.restart import Failures
+
+READY_POLL_S = 0.02
+
+
+@dataclass(slots=True)
+class Keeper:
+    """`tell(state, note, pid)` is called at every change. `is_ready`: whether a run serves, from what it has printed. `in_the_way`: why it cannot be
+    started now, None when nothing is. `hopeless`: exit codes that the same command would end with again. `done`: those that mean it is finished."""
+
+    folder: Path
+    command: Sequence[str]
+    hash: str
+    tell: Callable[[State, str, int | None], None]
+    is_ready: Callable[[str], bool]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    in_the_way: Callable[[], str | None] = lambda: None
+    hopeless: Collection[int] = (2,)
+    done: Collection[int] = ()
+    grace_s: float = 30.0
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it will not run again: finished, hopeless or stopped."""
+    _process: Process | None = None
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Until it is stopped, finished or hopeless."""
+        failures = Failures()
+        try:
+            while not self._stopping.is_set():
+                began = asyncio.get_running_loop().time()
+                code, why = await self._once()
+                if self._stopping.is_set():
+                    return
+                if code in self.done:
+                    self.tell(State.finished, "", None)
+                    return
+                if code in self.hopeless:
+                    self.tell(State.failed, why, None)
+                    return
+                failures = failures.after_run(asyncio.get_running_loop().time() - began)
+                note = f"{why}; again in {failures.wait_s:.0f} s"
+                if failures.loops:
+                    note = f"fell {failures.in_a_row} times in a row: {note}"
+                self.tell(State.failed if failures.loops else State.retrying, note, None)
+                await self._pause(failures.wait_s)
+        finally:
+            self.ended.set()
+
+    async def stop(self) -> bool:
+        """Ends it and returns when it is gone; whether it went by itself."""
+        self._stopping.set()
+        if (process := self._process) is None:
+            return True
+        self.tell(State.stopping, "", process.pid)
+        clean = await process.stop(self.grace_s)
+        self.tell(State.stopped, "" if clean else f"did not end in {self.grace_s:.0f} s and was killed", None)
+        return clean
+
+    def kill(self) -> None:
+        """Ends it at once; the process has no say."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def _once(self) -> tuple[int | None, str]:
+        """One run: its exit code and why it ended, in words."""
+        process = await self._take_over()
+        if process is None:
+            if (reason := self.in_the_way()) is not None:
+                return -1, reason
+            self.tell(State.starting, "", None)
+            try:
+                process = await processes.start(self.folder, self.command, self.hash, self.environment)
+            except OSError as error:
+                return -1, f"cannot start {self.command[0]}: {error.strerror}"
+            self.tell(State.starting, "", process.pid)
+        self._process = process
+        if self._stopping.is_set():
+            await process.stop(self.grace_s)
+        try:
+            waiting = asyncio.create_task(process.wait())
+            while not waiting.done() and not self.ready.is_set():
+                if process.adopted or self.is_ready(process.output()):
+                    self.ready.set()
+                    self.tell(State.ready, "", process.pid)
+                else:
+                    await asyncio.wait([waiting], timeout=READY_POLL_S)
+            code = await waiting
+        finally:
+            self._process = None
+            self.ready.clear()
+        return code, process.last_words() or _how(code)
+
+    async def _take_over(self) -> Process | None:
+        process = processes.left_behind(self.folder)
+        if process is None or process.identity.hash == self.hash:
+            return process
+        self.tell(State.stopping, "an earlier run left it behind with other settings", process.pid)
+        await process.stop(self.grace_s)
+        return None
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+
+def _how(code: int | None) -> str:
+    match code:
+        case None:
+            return "ended"
+        case int() if code < 0:
+            return f"was ended by signal {-code}"
+        case _:
+            return f"ended with exit code {code}"

@@ -1,0 +1,100 @@
+"""The load: a `load.py` beside the YAML prints records as JSON lines, and `ottla produce --lines - --resume` puts them into the topics.
+
+A load that was broken off goes on exactly where it ended, because its lines come in the same order every time and each partition knows
+how many it has. A load that is done is remembered, with the script's hash and the ids of the topics, and not run again.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla_operator.local.board import Board, LoadRow, State
+
+SCRIPT = "load.py"
+
+
+@dataclass(slots=True)
+class Load:
+    """`folder`: the cluster's folder below .ottla. `ids`: topic → id, of the cluster's described topics."""
+
+    script: Path
+    folder: Path
+    bootstrap: str
+    board: Board
+    _group: int | None = None
+
+    @property
+    def row(self) -> LoadRow:
+        return self.board.loads.setdefault(str(self.script), LoadRow(str(self.script)))
+
+    async def run(self, ids: Mapping[str, str]) -> None:
+        """Loads, unless it is done already."""
+        mark = {"script": hashlib.sha256(self.script.read_bytes()).hexdigest(), "topics": dict(sorted(ids.items()))}
+        if self._done() == mark:
+            self.row.state, self.row.note = State.finished, "was loaded before"
+            return
+        self.row.state = State.running
+        code, last = await self._pipe()
+        if code == 0:
+            self.row.state, self.row.note = State.finished, last
+            self._marker.write_text(json.dumps(mark))
+            self.board.say(f"{self.script}: {last}", "good")
+        elif self._group is not None:
+            self.row.state, self.row.note = State.failed, last or f"ended with exit code {code}"
+            self.board.say(f"{self.script}: {self.row.note}", "bad")
+
+    def stop(self) -> None:
+        """Breaks the load off; the next one goes on from there."""
+        group, self._group = self._group, None
+        if group is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGTERM)
+
+    @property
+    def _marker(self) -> Path:
+        name = hashlib.sha256(str(self.script.resolve()).encode()).hexdigest()[:8]
+        return self.folder / f"loaded-{name}.json"
+
+    def _done(self) -> object:
+        try:
+            return json.loads(self._marker.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    async def _pipe(self) -> tuple[int, str]:
+        """Runs script | ottla produce in a process group of their own. The worse exit code, and the last line said."""
+        reader, writer = os.pipe()
+        environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
+        try:
+            sink = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap,
+                stdin=reader, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=environment, process_group=0,
+            )  # fmt: skip
+            self._group = sink.pid
+            source = await asyncio.create_subprocess_exec(
+                sys.executable, str(self.script),
+                stdin=asyncio.subprocess.DEVNULL, stdout=writer, stderr=asyncio.subprocess.PIPE, env=environment, process_group=sink.pid,
+            )  # fmt: skip
+        finally:
+            os.close(writer)
+            os.close(reader)
+        said, problem, code, source_code = await asyncio.gather(
+            self._follow(sink.stderr), self._follow(source.stderr), sink.wait(), source.wait()
+        )
+        return (code, said) if code or not source_code else (source_code, problem)
+
+    async def _follow(self, stream: asyncio.StreamReader | None) -> str:
+        """Shows the newest line; gives back the last."""
+        last = ""
+        assert stream is not None
+        async for raw in stream:
+            if line := raw.decode(errors="replace").strip():
+                last = self.row.note = line
+        return last

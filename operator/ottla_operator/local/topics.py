@@ -1,0 +1,193 @@
+"""The topics of one cluster: kept as wished, and counted."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.brokers import cluster, groups, offsets, reconcile, topics
+from ottla_operator.brokers.link import Link, Unreachable
+from ottla_operator.brokers.offsets import Place
+from ottla_operator.local.board import Board, State, TopicRow
+from ottla_operator.plan.topics import Seen, Stuck, after_removal, changes
+from ottla_operator.resources.topic import Topic
+
+RESYNC_S = 10.0  # drift is looked for this often
+RETRY_S = 0.5
+COUNT_S = 1.0
+EAGER_COUNT_S = 0.1  # until the first message, whose time is told
+SLOW_EVERY = 5  # bytes and groups are asked for at every fifth count
+
+# A broker that has just started, or a leader that has just moved: ask again.
+PASSING = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_controller,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+
+
+@dataclass(slots=True)
+class Topics:
+    """`wanted` may be replaced at any time; then set `changed`."""
+
+    name: str
+    board: Board
+    wanted: tuple[Topic, ...]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when every wish was looked at once and all topics that can be there are."""
+    ids: dict[str, str] = field(default_factory=dict)
+    _said: dict[str, str] = field(default_factory=dict)
+
+    async def keep(self, link: Link) -> None:
+        """For ever: whenever a wish changes, and now and then because somebody else may have changed a topic."""
+        while True:
+            self.changed.clear()
+            good = await self._reconcile(link)
+            if good:
+                self.settled.set()
+            try:
+                async with asyncio.timeout(RESYNC_S if good else RETRY_S):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass
+
+    async def remove(self, link: Link, gone: Iterable[Topic]) -> None:
+        """What becomes of topics whose resources were taken out of the files."""
+        for topic in gone:
+            seen = (await reconcile.observe(link, [topic])).get(topic.topic_name)
+            done = after_removal(topic, seen)
+            for change in done:
+                await reconcile.apply(link, change)
+                self.board.say(reconcile.spoken(change), "warn")
+            if seen and not done:
+                self.board.say(
+                    f"topic {topic.topic_name} is no longer described; it stays, with its records (deletionPolicy Retain)",
+                    "info",
+                )
+            row = self.board.topics.get((self.name, topic.topic_name))
+            if row is not None:
+                del self.board.topics[self.name, topic.topic_name]
+
+    async def count(self, link: Link) -> None:
+        """For ever: records, bytes and lag of every topic, onto the board."""
+        loop = asyncio.get_running_loop()
+        before: dict[str, int] = {}
+        at, turn = loop.time(), 0
+        while True:
+            try:
+                found = [it for it in await topics.all_topics(link) if not it.internal and not it.name.startswith("__")]
+                ends, starts = await asyncio.gather(
+                    offsets.offsets(link, found, offsets.LATEST), offsets.offsets(link, found, offsets.EARLIEST)
+                )
+                now = loop.time()
+                written = self._show(found, ends, starts, before, now - at)
+                if before and any(written.get(name, 0) > was for name, was in before.items()):
+                    self.board.first("first message")
+                before, at = written, now
+                if turn % SLOW_EVERY == 0:
+                    await self._show_slow(link, ends)
+            except KafkaError as error:
+                if error.code not in PASSING:
+                    raise
+            except Unreachable:
+                pass  # the brokers' rows say why; counting goes on when they are back
+            first = "first message" not in self.board.firsts
+            turn += 1 if not first or turn == 0 else 0
+            await asyncio.sleep(EAGER_COUNT_S if first else COUNT_S)
+
+    async def _reconcile(self, link: Link) -> bool:
+        """Whether all is as wished, or cannot be."""
+        wanted, good = self.wanted, True
+        try:
+            seen = await reconcile.observe(link, wanted)
+        except (KafkaError, Unreachable):
+            return False
+        for topic in wanted:
+            row = self._row(topic.topic_name)
+            try:
+                stuck = ""
+                for change in changes(topic, seen.get(topic.topic_name)):
+                    await reconcile.apply(link, change)
+                    if isinstance(change, Stuck):
+                        stuck = change.why
+                    else:
+                        self.board.say(reconcile.spoken(change), "info")
+                row.state, row.note = (State.failed, stuck) if stuck else (State.ready, "")
+            except KafkaError as error:
+                row.state, row.note = State.retrying, str(error)
+                # The same request may be answered twice when an answer was lost: another look settles it.
+                good = good and error.code not in PASSING | {ErrorCode.topic_already_exists}
+            except Unreachable:
+                return False
+            if row.note and self._said.get(topic.topic_name) != row.note:
+                self.board.say(f"topic {topic.topic_name}: {row.note}", "bad")
+            self._said[topic.topic_name] = row.note
+        self.ids = {name: it.topic_id for name, it in (await self._ids(link, seen)).items()}
+        return good
+
+    async def _ids(self, link: Link, seen: dict[str, Seen]) -> dict[str, Seen]:
+        missing = [it for it in self.wanted if it.topic_name not in seen]
+        try:
+            return {**seen, **await reconcile.observe(link, missing)} if missing else seen
+        except (KafkaError, Unreachable):
+            return seen
+
+    def _row(self, name: str) -> TopicRow:
+        return self.board.topics.setdefault((self.name, name), TopicRow(self.name, name))
+
+    def _show(
+        self,
+        found: list[topics.Topic],
+        ends: dict[Place, int],
+        starts: dict[Place, int],
+        before: dict[str, int],
+        seconds: float,
+    ) -> dict[str, int]:
+        """The end offsets of each topic's partitions added up: grows by one with every record."""
+        there = {it.name for it in found}
+        for gone in [
+            key
+            for key in self.board.topics
+            if key[0] == self.name and key[1] not in there and key[1] not in self._wished()
+        ]:
+            del self.board.topics[gone]
+        written: dict[str, int] = {}
+        for topic in found:
+            places = [(topic.name, it.index) for it in topic.partitions if (topic.name, it.index) in ends]
+            written[topic.name] = sum(ends[it] for it in places)
+            row = self._row(topic.name)
+            if topic.name not in self._wished():
+                row.state, row.note = State.ready, "made by a client"
+            row.partitions = len(topic.partitions)
+            row.records = sum(ends[it] - starts.get(it, 0) for it in places)
+            if topic.name in before and seconds > 0:
+                row.records_per_second = max(0.0, (written[topic.name] - before[topic.name]) / seconds)
+        return written
+
+    def _wished(self) -> set[str]:
+        return {it.topic_name for it in self.wanted}
+
+    async def _show_slow(self, link: Link, ends: dict[Place, int]) -> None:
+        brokers = [it.id for it in (await cluster.describe(link)).brokers]
+        for name, size in (await offsets.sizes(link, brokers)).items():
+            if (self.name, name) in self.board.topics:
+                self.board.topics[self.name, name].bytes = size
+        worst: dict[str, tuple[int, str]] = {}
+        for group in await groups.all_groups(link, brokers):
+            lag: dict[str, int] = {}
+            for place, offset in (await groups.committed(link, group.id)).items():
+                if place in ends:
+                    lag[place[0]] = lag.get(place[0], 0) + max(0, ends[place] - offset)
+            for name, behind in lag.items():
+                worst[name] = max(worst.get(name, (-1, "")), (behind, group.id))
+        for (cluster_name, name), row in self.board.topics.items():
+            if cluster_name == self.name:
+                row.lag_records, row.lag_group = worst.get(name, (None, ""))

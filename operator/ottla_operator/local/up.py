@@ -1,0 +1,183 @@
+"""`ottla up`: reads the files, runs what they describe, follows their edits, and stops everything in order."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from watchfiles import awatch
+
+from ottla_operator.local import documents, loading
+from ottla_operator.local.board import Board
+from ottla_operator.local.cluster import ClusterRun, Wish
+from ottla_operator.local.documents import BadInput, Document
+from ottla_operator.local.home import Home
+from ottla_operator.plan import brokers
+from ottla_operator.resources import check
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.topic import Topic
+
+PASSED_OVER = ("User", "Mirror")
+
+
+@dataclass(slots=True)
+class Up:
+    """`inputs`: files and folders as given. `load`: whether load scripts are run."""
+
+    inputs: Sequence[Path]
+    home: Home
+    board: Board
+    load: bool = True
+    _documents: list[Document] = field(default_factory=list)
+    _clusters: dict[str, tuple[ClusterRun, asyncio.Task[None]]] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Reads and checks the files; BadInput says what is wrong."""
+        self._documents = documents.read(self.inputs)
+        if not any(it.kind == "Cluster" for it in self._documents):
+            raise BadInput([f"{', '.join(map(str, self.inputs))}: there is no Cluster to start"])
+
+    async def run(self) -> bool:
+        """Until SIGINT, SIGTERM or SIGHUP. Whether everything ended by itself. A second signal kills what still runs."""
+        ending = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signalled, ending)
+        self._say_what_is_passed_over()
+        for wish in self._wishes():
+            self._start(wish)
+        following = asyncio.create_task(self._follow(ending))
+        ended = asyncio.create_task(ending.wait())
+        tasks = [following, ended, *(task for _, task in self._clusters.values())]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        following.cancel()
+        clean = await self._stop()
+        for task in done - {ended}:
+            task.result()  # a fault of our own: everything is stopped, and now it is told
+        return clean
+
+    def _start(self, wish: Wish) -> None:
+        run = ClusterRun(self.home, self.board, wish)
+        self._clusters[run.name] = run, asyncio.create_task(run.run())
+
+    async def _stop(self) -> bool:
+        self.board.say("stopping pipelines and brokers", "info")
+        clean = await asyncio.gather(*(run.stop() for run, _ in self._clusters.values()))
+        for _, task in self._clusters.values():
+            task.cancel()
+        await asyncio.gather(*(task for _, task in self._clusters.values()), return_exceptions=True)
+        return all(clean)
+
+    def _signalled(self, ending: asyncio.Event) -> None:
+        if ending.is_set():
+            for run, _ in self._clusters.values():
+                run.kill()
+        ending.set()
+
+    async def _follow(self, ending: asyncio.Event) -> None:
+        """Takes in edits of the files. What is wrong with an edit is said, and everything stays as it was."""
+        folders = {path if path.is_dir() else path.parent for path in self.inputs}
+        home = str(self.home.path.resolve())
+        watched = (*documents.SUFFIXES[:2],)
+        async for _ in awatch(
+            *folders,
+            watch_filter=lambda _, name: name.endswith(watched) and not name.startswith(home),
+            recursive=False,
+            stop_event=ending,
+        ):
+            try:
+                new = documents.read(self.inputs)
+                self._check_change(new)
+            except BadInput as bad:
+                for line in bad.lines:
+                    self.board.say(line, "bad")
+                self.board.say("the files are not good as they are; everything goes on as before", "bad")
+                continue
+            if [it.data for it in new] != [it.data for it in self._documents]:
+                self._documents = new
+                await self._change()
+
+    def _check_change(self, new: Sequence[Document]) -> None:
+        old = {(it.kind, it.name): it for it in self._documents}
+        wrong = [
+            it.says(problem)
+            for it in new
+            if (was := old.get((it.kind, it.name)))
+            for problem in check.problems_of_change(it.data, was.data)
+        ]
+        for it in new:
+            if it.kind == "Cluster" and (it.kind, it.name) in old:
+                now, then = it.data["spec"]["replicas"], old[it.kind, it.name].data["spec"]["replicas"]
+                if now < then:
+                    wrong.append(
+                        it.says(
+                            check.Problem(
+                                ("spec", "replicas"),
+                                f"{then} brokers cannot become {now}: moving partitions off is not built yet",
+                            )
+                        )
+                    )
+        if wrong:
+            raise BadInput(wrong)
+
+    async def _change(self) -> None:
+        wishes = {wish.document.name: wish for wish in self._wishes()}
+        for name in list(self._clusters):
+            if name not in wishes:
+                run, task = self._clusters.pop(name)
+                self.board.say(f"cluster {name} is no longer described: its brokers are stopped, its data stay", "warn")
+                await run.stop()
+                task.cancel()
+        for name, wish in wishes.items():
+            if name in self._clusters:
+                await self._clusters[name][0].change(wish)
+            else:
+                self._start(wish)
+
+    def _wishes(self) -> list[Wish]:
+        clusters = {it.name: (Cluster.model_validate(it.data), it) for it in self._documents if it.kind == "Cluster"}
+        home = self.home.path.resolve()
+        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home)
+        return [
+            Wish(
+                document=document,
+                brokers=tuple(plan for plan in plans if plan.cluster == name),
+                topics=tuple(
+                    topic
+                    for it in self._documents
+                    if it.kind == "Topic" and (topic := Topic.model_validate(it.data)).spec.cluster_ref.name == name
+                ),
+                pipelines={
+                    it.name: (pipeline, it)
+                    for it in self._documents
+                    if it.kind == "Pipeline"
+                    and (pipeline := Pipeline.model_validate(it.data)).spec.cluster_ref.name == name
+                },
+                loads=self._loads_beside(document),
+            )
+            for name, (_, document) in clusters.items()
+        ]
+
+    def _loads_beside(self, cluster: Document) -> tuple[Path, ...]:
+        """The script beside the cluster's file; beside several clusters' files, it is the first one's."""
+        first = next(it for it in self._documents if it.kind == "Cluster" and it.file.parent == cluster.file.parent)
+        script = cluster.file.parent / loading.SCRIPT
+        return (script,) if self.load and first is cluster and script.is_file() else ()
+
+    def _say_what_is_passed_over(self) -> None:
+        for document in self._documents:
+            if document.kind in PASSED_OVER:
+                self.board.say(
+                    f"{document.where(())}: {document.kind} {document.name} is passed over: not built yet", "warn"
+                )
+            if document.kind == "Cluster":
+                for it in brokers.unserved(Cluster.model_validate(document.data)):
+                    self.board.say(f"{document.where(it.field)}: {it.why}", "warn")
+
+
+def default_home() -> Path:
+    """$OTTLA_HOME, or .ottla in the current folder."""
+    return Path(os.environ.get("OTTLA_HOME") or ".ottla")

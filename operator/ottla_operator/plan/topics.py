@@ -1,0 +1,119 @@
+"""What to do so that a topic becomes what its Topic resource wishes.
+
+Invariants: applying the changes and asking again yields nothing more to do (but what is stuck stays stuck); partitions never fall; nothing
+is said about what the resource leaves out; a topic is never deleted and made anew to fulfil a wish.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ottla_operator.resources.topic import Topic
+
+BROKERS_CHOICE = -1
+"""Number of partitions or replicas that leaves it to the brokers (num.partitions, default.replication.factor)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A topic as the brokers have it. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition."""
+
+    name: str
+    partitions: int
+    replicas: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make the topic."""
+
+    name: str
+    partitions: int
+    replicas: int
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Add partitions, to `partitions` in all."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Set the settings in `put`, and take those in `drop` off the topic, so that the cluster's defaults hold again."""
+
+    name: str
+    put: Mapping[str, str]
+    drop: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the topic with all its records."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """The wish cannot be fulfilled; a person has to change it. `field`: the one of the spec that is in the way."""
+
+    name: str
+    field: str
+    why: str
+
+
+Change: TypeAlias = Create | Grow | Configure | Delete | Stuck
+
+
+def changes(wanted: Topic, seen: Seen | None) -> tuple[Change, ...]:
+    """What is to be done, in this order; empty when the topic is as wished."""
+    name, spec = wanted.topic_name, wanted.spec
+    if seen is None:
+        return (Create(name, spec.partitions or BROKERS_CHOICE, spec.replicas or BROKERS_CHOICE, wanted.config),)
+    found: list[Change] = []
+    if spec.partitions is not None and spec.partitions > seen.partitions:
+        found.append(Grow(name, spec.partitions))
+    if spec.partitions is not None and spec.partitions < seen.partitions:
+        found.append(
+            Stuck(
+                name, "partitions", f"the topic has {seen.partitions} partitions and cannot shrink to {spec.partitions}"
+            )
+        )
+    if spec.replicas is not None and spec.replicas != seen.replicas:
+        found.append(
+            Stuck(
+                name, "replicas", f"the topic has {seen.replicas} replicas; moving to {spec.replicas} is not built yet"
+            )
+        )
+    if spec.config is not None and (change := _configure(name, wanted.config, seen.config)):
+        found.append(change)
+    return tuple(found)
+
+
+def after_removal(wanted: Topic, seen: Seen | None) -> tuple[Change, ...]:
+    """What is to be done when the resource itself is gone."""
+    if seen is not None and wanted.spec.deletion_policy == "Delete":
+        return (Delete(seen.name),)
+    return ()
+
+
+def _configure(name: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Configure | None:
+    put = {key: value for key, value in wanted.items() if not _same(value, seen.get(key))}
+    drop = tuple(sorted(set(seen) - set(wanted)))
+    return Configure(name, put, drop) if put or drop else None
+
+
+def _same(wanted: str, seen: str | None) -> bool:
+    """Brokers may write a value back in another form: 1.0E-1 for 0.1, `delete,compact` without the blank."""
+    if seen is None or wanted == seen:
+        return wanted == seen
+    try:
+        return float(wanted) == float(seen)
+    except ValueError:
+        return [part.strip() for part in wanted.split(",")] == [part.strip() for part in seen.split(",")]

@@ -1,0 +1,203 @@
+"""Writes the CRDs: `python -m ottla_operator.resources.crds crds/`.
+
+A unit test fails when `crds/` is not what this writes.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from ottla_operator.resources.cluster import Cluster, ClusterSpec, ClusterStatus
+from ottla_operator.resources.common import API_VERSION, Resource, Status
+from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
+from ottla_operator.resources.model import Model
+from ottla_operator.resources.pipeline import Pipeline, PipelineSpec, PipelineStatus
+from ottla_operator.resources.schema import Schema, structural
+from ottla_operator.resources.topic import Topic, TopicSpec, TopicStatus
+from ottla_operator.resources.user import User, UserSpec, UserStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that `kubectl get` prints. `wide`: only with -o wide."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+    def manifest(self) -> Schema:
+        made: Schema = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**made, "priority": 1} if self.wide else made
+
+
+READY: Final = Column("Ready", ".status.conditions[?(@.type=='Ready')].status")
+REASON: Final = Column("Reason", ".status.conditions[?(@.type=='Ready')].reason")
+MESSAGE: Final = Column("Message", ".status.conditions[?(@.type=='Ready')].message", wide=True)
+AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One custom resource as the API server knows it."""
+
+    model: type[Resource]
+    spec: type[Model]
+    status: type[Status]
+    plural: str
+    short: tuple[str, ...]
+    columns: tuple[Column, ...]
+    scale: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.model.__name__
+
+
+KINDS: Final = (
+    Kind(
+        Cluster,
+        ClusterSpec,
+        ClusterStatus,
+        "clusters",
+        ("okc",),
+        (
+            Column("Replicas", ".spec.replicas", "integer"),
+            Column("Serving", ".status.readyReplicas", "integer"),
+            Column("Controller", ".status.controller", "integer", wide=True),
+            Column("Under-replicated", ".status.underReplicated", "integer"),
+            Column("Version", ".status.version", wide=True),
+        ),
+        scale=True,
+    ),
+    Kind(
+        Topic,
+        TopicSpec,
+        TopicStatus,
+        "topics",
+        ("okt",),
+        (
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Partitions", ".status.partitions", "integer"),
+            Column("Replicas", ".status.replicas", "integer"),
+        ),
+    ),
+    Kind(
+        User,
+        UserSpec,
+        UserStatus,
+        "users",
+        ("oku",),
+        (
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Authentication", ".spec.authentication.type"),
+            Column("Secret", ".status.secret"),
+        ),
+    ),
+    Kind(
+        Mirror,
+        MirrorSpec,
+        MirrorStatus,
+        "mirrors",
+        ("okm",),
+        (
+            Column("Target", ".spec.target.clusterRef.name"),
+            Column("Role", ".status.role"),
+            Column("Lag", ".status.lagRecords", "integer"),
+            Column("Lag-seconds", ".status.lagSeconds", "number", wide=True),
+        ),
+    ),
+    Kind(
+        Pipeline,
+        PipelineSpec,
+        PipelineStatus,
+        "pipelines",
+        ("okp",),
+        (
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("State", ".status.state"),
+            Column("Rows/s", ".status.inputRowsPerSecond", "number"),
+            Column("Lag", ".status.lagRecords", "integer"),
+            Column("Error", ".status.lastError", wide=True),
+        ),
+    ),
+)
+GROUP, VERSION = API_VERSION.split("/")
+
+
+def schema_of(kind: Kind) -> Schema:
+    """The openAPIV3Schema of a kind: the whole object."""
+    return {
+        "type": "object",
+        "description": kind.model.__doc__,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(kind.spec),
+            "status": structural(kind.status),
+        },
+    }
+
+
+def crd_of(kind: Kind) -> Schema:
+    """The CustomResourceDefinition of a kind."""
+    subresources: Schema = {"status": {}}
+    if kind.scale:
+        subresources["scale"] = {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
+    columns = (*kind.columns, READY, REASON, MESSAGE, AGE)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.name.lower(),
+                "shortNames": list(kind.short),
+                "categories": ["ottla"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": subresources,
+                    "additionalPrinterColumns": [column.manifest() for column in columns],
+                    "schema": {"openAPIV3Schema": schema_of(kind)},
+                }
+            ],
+        },
+    }
+
+
+def texts() -> dict[str, str]:
+    """File name → content of every CRD."""
+    header = "# Generated by `python -m ottla_operator.resources.crds crds/` from the models there; do not edit.\n"
+    return {
+        f"{kind.plural}.{GROUP}.yaml": header
+        + yaml.safe_dump(crd_of(kind), sort_keys=False, width=140, allow_unicode=True)
+        for kind in KINDS
+    }
+
+
+def main(folder: str) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text in texts().items():
+        (Path(folder) / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

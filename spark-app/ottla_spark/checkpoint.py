@@ -1,0 +1,125 @@
+"""What the runner keeps beside Spark's own checkpoint, and what it refuses to go on with.
+
+    <checkpoint>/ottla.json          topic ids, state store, shuffle partitions
+    <checkpoint>/letters.json        up to where records were searched for dead letters (see set_aside.py)
+    <checkpoint>/queries/<name>/     Spark's: offsets, commits and state of each query
+
+Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset,
+looks to Spark like the old one, and records are passed over in silence. So each topic's id is kept, and another id is
+an error. Spark also goes on with the shuffle partitions of batch 0 whatever is set later; saying so is better.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla_spark.session import SHUFFLE_PARTITIONS, STATE_STORE
+from ottla_spark.trouble import Trouble
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FACTS: Final = "ottla.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What must not change while a checkpoint is used."""
+
+    topics: Mapping[str, str]
+    state_store: str
+    shuffle_partitions: int
+
+
+def facts(topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
+    """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at
+    most 200."""
+    return Facts(dict(topics), conf[STATE_STORE], int(conf.get(SHUFFLE_PARTITIONS, min(200, 2 * cores))))
+
+
+def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
+    """The facts to go on with: those kept, and topics that are new.
+
+    Trouble when what is kept and what is now contradict.
+    """
+    now = facts(topics, conf, cores)
+    if kept is None:
+        return now
+    check_topics(kept.topics, topics)
+    if SHUFFLE_PARTITIONS in conf and now.shuffle_partitions != kept.shuffle_partitions:
+        raise Trouble(
+            f"the checkpoint was begun with {SHUFFLE_PARTITIONS}={kept.shuffle_partitions}, which cannot change; "
+            f"the pipeline now says {now.shuffle_partitions}: set it back, or start with a new checkpoint"
+        )
+    if now.state_store != kept.state_store:
+        raise Trouble(
+            f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; "
+            "start with a new checkpoint"
+        )
+    return Facts({**kept.topics, **topics}, kept.state_store, kept.shuffle_partitions)
+
+
+def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Trouble when a topic is another one than it was."""
+    for topic, identity in now.items():
+        if (before := kept.get(topic, identity)) != identity:
+            raise Trouble(
+                f"the topic {topic} was deleted and made anew since the checkpoint was begun "
+                f"(its id was {before} and is {identity}), so the checkpoint's offsets mean nothing there; "
+                "start with a new checkpoint"
+            )
+
+
+class Checkpoint:
+    """The checkpoint's folder, on any file system that Spark can write to."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm: Any = spark._jvm
+        self.location = location.rstrip("/")
+        self._paths = jvm.org.apache.hadoop.fs.Path
+        self._system = self._paths(self.location).getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def query(self, name: str) -> str:
+        """Where Spark keeps a query's checkpoint."""
+        return f"{self.location}/queries/{name}"
+
+    def read(self) -> Facts | None:
+        """What was kept, or None when the checkpoint is new. Trouble when it cannot be read."""
+        text = self.read_text(FACTS)
+        if text is None:
+            return None
+        try:
+            return Facts(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise Trouble(f"{self.location}/{FACTS} is damaged ({error})") from error
+
+    def write(self, kept: Facts) -> None:
+        """Keeps the facts."""
+        self.write_text(FACTS, json.dumps(asdict(kept), indent=2))
+
+    def read_text(self, name: str) -> str | None:
+        """A small file's text, or None when there is none."""
+        # Between the deletion of the old file and the renaming of the new one, the new one is whole and alone.
+        for path in (self._paths(f"{self.location}/{name}"), self._paths(f"{self.location}/.{name}.new")):
+            if self._system.exists(path):
+                stream = self._system.open(path)
+                try:
+                    return bytes(stream.readAllBytes()).decode()
+                finally:
+                    stream.close()
+        return None
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replaces a small file: written beside it, then renamed."""
+        path, beside = self._paths(f"{self.location}/{name}"), self._paths(f"{self.location}/.{name}.new")
+        stream = self._system.create(beside, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self._system.delete(path, False)
+        if not self._system.rename(beside, path):
+            raise Trouble(f"cannot write {self.location}/{name}")

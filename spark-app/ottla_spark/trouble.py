@@ -1,0 +1,87 @@
+"""What went wrong, in words: the one kind of error that a person sees, and how the errors of others become it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+class Trouble(Exception):
+    """Something a person can act on. Its text is a sentence: what is wrong, where, and what would be right."""
+
+
+class NotInstalled(Trouble):
+    """Something that pipelines need is not on this machine; trying again does not help."""
+
+
+_BROKEN_EXPECTATION: Final = re.compile(r"\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
+_CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
+_SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
+_SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
+_LONGEST: Final = 1000
+
+# What the Java side says, and what it means to the person who runs a pipeline. The first that is found wins.
+_MEANINGS: Final[tuple[tuple[str, str], ...]] = (
+    (
+        "Some data may have been lost because they are not available",
+        "records were deleted from the topic before they were read (retention, or the topic was made anew); "
+        "set onDataLoss: continue to go on with what is left, or start with a new checkpoint",
+    ),
+    (
+        "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+        "the checkpoint was written by a pipeline with other aggregations, joins or dedupe; "
+        "a changed pipeline needs a new checkpoint",
+    ),
+    (
+        "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+        "the columns kept as state have changed; a changed pipeline needs a new checkpoint",
+    ),
+    (
+        "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+        "the columns kept as state have changed; a changed pipeline needs a new checkpoint",
+    ),
+    (
+        "java.lang.OutOfMemoryError",
+        "Spark ran out of memory; give it more (spark.driver.memory) or set maxOffsetsPerTrigger",
+    ),
+    ("No space left on device", "the disk is full"),
+)
+
+
+def marked(sentence: str) -> str:
+    """A sentence that survives the way through Spark's error wrapping; `in_words` finds it again."""
+    return f"[OTTLA]{sentence}[/OTTLA]"
+
+
+def in_words(error: BaseException | str) -> str:
+    """One short sentence for a person: ours where there is one, else the innermost message, without stack traces."""
+    if isinstance(error, Trouble):
+        return str(error)
+    text = str(error)
+    if found := _BROKEN_EXPECTATION.search(text):
+        return found["sentence"].strip()
+    for sign, meaning in _MEANINGS:
+        if sign in text:
+            return meaning
+    return _plain(_innermost(text)) or type(error).__name__
+
+
+def _innermost(text: str) -> str:
+    """The last `Caused by:` of a Java stack trace, or the text itself."""
+    return text.rsplit("Caused by: ", 1)[-1]
+
+
+def _plain(text: str) -> str:
+    lines: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith(("at ", "==", "JVM stacktrace", "'", "Traceback", "... ")) and lines:
+            break
+        if stripped:
+            lines.append(stripped)
+    sentence = _SQLSTATE.sub("", " ".join(lines))
+    while java_class := _CLASS_PREFIX.match(sentence):
+        sentence = sentence[java_class.end() :]
+    if found := _SPARK_CLASS.match(sentence):
+        sentence = sentence[found.end() :]
+    return sentence[:_LONGEST].strip()

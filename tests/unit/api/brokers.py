@@ -1,0 +1,114 @@
+"""A broker of only what Produce, Fetch and their kin need: real logs in a folder, partitions that this broker leads, no metadata log."""
+
+import asyncio
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla_broker.api.context import Context, Peer
+from ottla_broker.config import Config
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.recovery import create_log
+from ottla_broker.log.storage import Storage
+from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
+from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.runtime import Runtime
+from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.server import Limits, Server
+from ottla_broker.wire.codec import write_request
+from ottla_broker.wire.records import Record, encode_batch
+
+if TYPE_CHECKING:
+    from ottla_broker.broker import Broker
+
+ME = 1
+
+
+class SmallBroker:
+    def __init__(self, directory: Path, **settings: str) -> None:
+        base = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        self.config = Config.of(base | {name.replace("_", "."): value for name, value in settings.items()})
+        self.runtime = Runtime()
+        self.node_id = ME
+        self.cluster_id = "a-cluster"
+        self.image = Image(controller_id=ME)
+        self.partitions = Partitions(self.image)
+        self._storage = Storage(OsDisk(), self.runtime)
+        self._directory = directory
+
+    def add_topic(self, name: str, partitions: int = 1, config: LogConfig | None = None) -> list[Partition]:
+        topic = TopicImage(name, self.runtime.new_uuid())
+        self.image.topics[name] = topic
+        self.image.topic_names[topic.id] = name
+        made = []
+        for index in range(partitions):
+            state = PartitionRecord(topic.id, index, (ME,), (ME,), ME)
+            topic.partitions[index] = state
+            folder = str(self._directory / f"{name}-{index}")
+            log = create_log(self._storage, folder, name, index, topic.id, config or LogConfig())
+            partition = Partition(name, topic.id, index, log, state, ME, self.runtime.now_ms)
+            self.partitions.add(partition)
+            made.append(partition)
+        return made
+
+    def register(self, port: int) -> None:
+        """Puts this broker into the image, so that Metadata tells where it is."""
+        endpoint = {"PLAINTEXT": Endpoint("127.0.0.1", port)}
+        incarnation = self.runtime.new_uuid()
+        self.image.brokers[ME] = BrokerImage(ME, 0, incarnation, endpoint, None, (), fenced=False)
+
+    def close(self) -> None:
+        for partition in self.partitions:
+            partition.log.close()
+
+
+def serve(broker: SmallBroker, limits: Limits | None = None, authorizer: Authorizer | None = None) -> Server:
+    return Server(cast("Broker", broker), limits, authorizer)
+
+
+async def listening(server: Server) -> int:
+    """Starts to serve; the port."""
+    port = server.bind()["PLAINTEXT"].port
+    await server.serve()
+    return port
+
+
+def context(broker: SmallBroker, version: int, authorizer: Authorizer | None = None) -> Context:
+    return Context(cast("Broker", broker), Peer("here", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll())
+
+
+def batch(*values: bytes, **how: Any) -> bytes:
+    return encode_batch([Record(1_000, None, value) for value in values], **how)
+
+
+class Wire:
+    """A raw connection: frames out, frames in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def to(cls, port: int) -> "Wire":
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
+
+    def send(self, key: int, version: int, correlation_id: int, request: object) -> None:
+        self.writer.write(write_request(key, version, correlation_id, "me", request))
+
+    async def receive(self) -> bytes:
+        """The next frame without its size; IncompleteReadError when the connection is over."""
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return await self._reader.readexactly(size)
+
+    async def closed(self) -> bool:
+        """Whether the other side ends the connection, without a word more."""
+        try:
+            return await self._reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()

@@ -1,0 +1,78 @@
+"""Our table beside what an Apache Kafka 4.1.1 broker told of itself through DescribeConfigs (names, types, defaults; see the JSON file)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Config, Scope
+from ottla_broker.config.foreign import NOTED, REFUSED, why_ignored
+from ottla_broker.config.static import ALIASES
+from ottla_broker.log.config import LogConfig
+
+# name → [type, default, "dynamic" or "read-only"]
+KAFKA: dict[str, dict[str, tuple[str, str | None, str]]] = json.loads(
+    (Path(__file__).parent / "kafka-4.1-defaults.json").read_text()
+)
+
+
+def test_no_setting_of_a_kafka_broker_is_unknown() -> None:
+    unknown = [
+        name
+        for name in KAFKA["broker"]
+        if not (name in BROKER_SETTINGS or name in ALIASES or name in REFUSED or why_ignored(name))
+    ]
+    assert unknown == []
+
+
+def test_topics_have_exactly_kafkas_settings() -> None:
+    assert sorted(TOPIC_SETTINGS) == sorted(KAFKA["topic"])
+
+
+def test_what_is_ours_is_marked_so() -> None:
+    # Dynamic throttles are shown by Kafka only where they are set.
+    throttles = {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+    ours = {name for name, setting in BROKER_SETTINGS.items() if setting.ours}
+    assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles
+
+
+@pytest.mark.parametrize("kind", ["broker", "topic"])
+def test_defaults_and_types_are_kafkas_or_the_difference_is_documented(kind: str) -> None:
+    table = {"broker": BROKER_SETTINGS, "topic": TOPIC_SETTINGS}[kind]
+    for name, setting in table.items():
+        if name not in KAFKA[kind]:
+            continue
+        type_name, default, _ = KAFKA[kind][name]
+        if not setting.differs:
+            assert (setting.default_text or None) == (default or None), name
+        else:
+            assert (setting.default_text or None) != (default or None), f"{name} does not differ"
+        structured = name == "log.dirs"  # a string to Kafka, a list by its meaning
+        assert structured or setting.kind.code.name == type_name, name
+
+
+def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
+    restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
+    for name, setting in BROKER_SETTINGS.items():
+        if name in KAFKA["broker"] and name not in restart:
+            dynamic = KAFKA["broker"][name][2] == "dynamic"
+            assert dynamic is (setting.scope is not Scope.STATIC), name
+
+
+def test_every_default_is_a_value_its_own_kind_allows() -> None:
+    for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
+        text = setting.default_text
+        if text:
+            assert setting.kind.parse(text) == setting.default, setting
+
+
+def test_a_topic_without_overrides_has_kafkas_defaults() -> None:
+    assert Config.of({"log.dirs": "/data"}).log_config({}) == LogConfig()
+
+
+def test_no_name_is_both_a_setting_and_ignored() -> None:
+    assert not BROKER_SETTINGS.keys() & (NOTED.keys() | REFUSED.keys())

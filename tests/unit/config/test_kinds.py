@@ -1,0 +1,145 @@
+"""Every kind: what it allows it gives back, what it does not allow is an error and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla_broker.config.addresses import HttpAddress, Listener, parse_listeners
+from ottla_broker.config.kinds import (
+    MAX_DOUBLE,
+    MAX_INT32,
+    MAX_INT64,
+    Kind,
+    boolean,
+    double,
+    integer,
+    list_of,
+    long,
+    one_of,
+    only,
+    plain_text,
+    short,
+)
+
+SETTINGS: list[Setting[object]] = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]
+
+
+@given(st.sampled_from(SETTINGS), st.one_of(st.text(max_size=30), st.integers().map(str), st.floats().map(str)))
+def test_any_text_is_a_value_that_survives_its_own_text_or_a_value_error(setting: Setting[object], text: str) -> None:
+    try:
+        value = setting.kind.parse(text)
+    except ValueError:
+        return
+    written = setting.kind.text(value)
+    if written:  # an empty text is "not given" for those that cannot be empty
+        assert setting.kind.parse(written) == value
+
+
+@given(st.integers(-(2**70), 2**70))
+def test_integers_are_those_of_java(number: int) -> None:
+    for kind, bits in ((short(), 16), (integer(), 32), (long(), 64)):
+        fits = -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
+        if fits:
+            assert kind.parse(f" {number} ") == number
+        else:
+            with pytest.raises(ValueError):
+                kind.parse(str(number))
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(-100, 100), st.integers(0, 100))
+def test_bounds_hold(number: int, low: int, width: int) -> None:
+    kind = integer(low, low + width, also=-500)
+    allowed = low <= number <= low + width or number == -500
+    if allowed:
+        assert kind.parse(str(number)) == number
+    else:
+        with pytest.raises(ValueError):
+            kind.parse(str(number))
+
+
+@pytest.mark.parametrize("text", ["", "1_000", "0x10", "1.0", "１", "--1", "+", "true", "9" * 5000])
+def test_no_integer(text: str) -> None:
+    with pytest.raises(ValueError):
+        long().parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "nan", "inf", "-Infinity", "1_0", "x", "1.5", "-0.1"])
+def test_no_ratio(text: str) -> None:
+    with pytest.raises(ValueError):
+        double(0, 1).parse(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (0.000123, "1.23E-4"),
+        (1e7, "1.0E7"),
+        (12345678.5, "1.23456785E7"),
+        (-2.5e9, "-2.5E9"),
+        (1e22, "1.0E22"),
+        (MAX_DOUBLE, "1.7976931348623157E308"),
+        (5e-324, "5.0E-324"),
+        (True, "true"),
+        (("a", "b"), "a,b"),
+        (MAX_INT64, "9223372036854775807"),
+    ],
+)
+def test_text_is_javas(value: object, text: str) -> None:
+    assert plain_text(value) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_survives_its_text(value: float) -> None:
+    assert float(plain_text(value)) == value
+
+
+def test_words() -> None:
+    assert boolean().parse(" TRUE ") is True
+    assert one_of("a", "B").parse("B") == "B"
+    assert one_of("up", "down", any_case=True).parse("UP") == "up"
+    assert list_of("a", "b").parse(" a , b") == ("a", "b")
+    assert list_of("a", "b").parse("") == ()
+    kind: Kind[bool]
+    for kind, wrong in ((boolean(), "yes"), (only(boolean(), False, "why"), "true")):
+        with pytest.raises(ValueError):
+            kind.parse(wrong)
+
+
+def test_listeners() -> None:
+    assert parse_listeners("PLAINTEXT://:9092, int-1://[::1]:0,B://h.example:65535") == (
+        Listener("PLAINTEXT", "", 9092),
+        Listener("INT-1", "::1", 0),
+        Listener("B", "h.example", 65535),
+    )
+    assert str(Listener("A", "::1", 1)) == "A://[::1]:1"
+    assert str(HttpAddress("::1", 80)) == "[::1]:80"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "A",
+        "A://",
+        "A://h",
+        "A://h:x",
+        "A://h:65536",
+        "A://::1:9",
+        "A://a b:1",
+        "A://:1,A://:2",
+        "://h:1",
+        "A://[x]:1",
+    ],
+)
+def test_no_listeners(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_listeners(text)
+
+
+def test_the_largest_default_fits() -> None:
+    assert integer().parse(str(MAX_INT32)) == MAX_INT32

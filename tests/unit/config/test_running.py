@@ -1,0 +1,185 @@
+"""What changes while a broker runs: layers, who is told, what DescribeConfigs shows, what may not be changed."""
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.config import (
+    LOG_RETENTION_MS,
+    MAX_CONNECTIONS,
+    MESSAGE_MAX_BYTES,
+    NUM_PARTITIONS,
+    TOPIC_MAX_MESSAGE_BYTES,
+    Config,
+    Entry,
+    Source,
+    Synonym,
+    loggers,
+)
+from ottla_broker.config.kinds import ConfigType
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+D, C, S, DEFAULT, T = (
+    Source.DYNAMIC_BROKER_CONFIG,
+    Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    Source.STATIC_BROKER_CONFIG,
+    Source.DEFAULT_CONFIG,
+    Source.DYNAMIC_TOPIC_CONFIG,
+)
+
+
+def config(**values: str) -> Config:
+    return Config.of({"log.dirs": "/data", **{name.replace("_", "."): value for name, value in values.items()}})
+
+
+def named(entries: list[Entry], name: str) -> Entry:
+    return next(entry for entry in entries if entry.name == name)
+
+
+LAYER = st.none() | st.integers(0, 100)
+
+
+@given(LAYER, LAYER, LAYER, LAYER)
+def test_the_strongest_layer_wins_and_describe_tells_the_same(
+    static: int | None, cluster: int | None, broker: int | None, topic: int | None
+) -> None:
+    live = config(**({} if static is None else {"message_max_bytes": str(static)}))
+    live.set_dynamic(
+        {} if cluster is None else {"message.max.bytes": str(cluster)},
+        {} if broker is None else {"message.max.bytes": str(broker)},
+    )
+    overrides = {} if topic is None else {"max.message.bytes": str(topic)}
+    places = [(T, topic), (D, broker), (C, cluster), (S, static), (DEFAULT, 1048588)]
+    expected = [(source, value) for source, value in places if value is not None]
+    assert live.topic(TOPIC_MAX_MESSAGE_BYTES, overrides) == expected[0][1]
+    assert live.log_config(overrides).max_message_bytes == expected[0][1]
+    assert live(MESSAGE_MAX_BYTES) == next(value for source, value in expected if source is not T)
+
+    entry = named(live.describe_topic(overrides), "max.message.bytes")
+    assert (entry.source, entry.value) == (expected[0][0], str(expected[0][1]))
+    assert [(synonym.source, synonym.value) for synonym in entry.synonyms] == [(s, str(v)) for s, v in expected]
+    assert {synonym.name for synonym in entry.synonyms if synonym.source is not T} == {"message.max.bytes"}
+    entry = named(live.describe_broker(), "message.max.bytes")
+    assert entry.value == str(live(MESSAGE_MAX_BYTES))
+
+
+def test_hours_behind_a_topics_retention_are_shown_as_milliseconds() -> None:
+    entry = named(config(log_retention_hours="2").describe_topic({}), "retention.ms")
+    assert entry.value == "7200000"
+    assert entry.source is S
+    assert entry.synonyms == (
+        Synonym("retention.ms", "7200000", S),
+        Synonym("log.retention.hours", "2", S),
+        Synonym("log.retention.hours", "168", DEFAULT),
+    )
+
+
+def test_subscribers_hear_of_what_is_different_and_only_then() -> None:
+    live = config()
+    heard: list[int] = []
+    logs: list[int] = []
+    end = live.subscribe(MAX_CONNECTIONS, heard.append)
+    end_logs = live.subscribe_log_defaults(lambda: logs.append(live.log_config({}).max_message_bytes))
+    live.set_dynamic({"max.connections": "10"}, {})
+    live.set_dynamic({"max.connections": "10"}, {"max.connections": "10"})
+    live.set_dynamic({"max.connections": "10"}, {"max.connections": "20", "message.max.bytes": "5"})
+    live.set_dynamic({}, {"message.max.bytes": "5"})
+    assert heard == [10, 20, 2**31 - 1]
+    assert logs == [5]
+    end()
+    end_logs()
+    live.set_dynamic({}, {})
+    assert (len(heard), len(logs)) == (3, 1)
+
+
+def test_what_another_version_wrote_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    live = config()
+    with caplog.at_level(logging.WARNING):
+        live.set_dynamic({"max.connections": "many", "from.the.future": "1", "num.partitions": "9"}, {})
+    assert live(MAX_CONNECTIONS) == 2**31 - 1
+    assert live(NUM_PARTITIONS) == 1
+    assert len(caplog.records) == 3
+    assert live.topic(TOPIC_MAX_MESSAGE_BYTES, {"max.message.bytes": "?"}) == 1048588
+
+
+def test_topics_with_equal_overrides_share_their_log_config() -> None:
+    live = config()
+    assert live.log_config({"retention.ms": "1"}) is live.log_config({"retention.ms": "1"})
+    before = live.log_config({})
+    live.set_dynamic({"log.retention.ms": "77"}, {})
+    assert live(LOG_RETENTION_MS) == 77
+    assert (before.retention_ms, live.log_config({}).retention_ms) == (604800000, 77)
+
+
+def test_entries_say_type_and_what_is_fixed() -> None:
+    entries = config().describe_broker()
+    assert [entry.name for entry in entries] == sorted(entry.name for entry in entries)
+    assert named(entries, "num.partitions").read_only
+    assert not named(entries, "max.connections").read_only
+    assert named(entries, "log.retention.ms").value is None
+    assert named(entries, "log.cleanup.policy").type is ConfigType.LIST
+    live = config()
+    live.set_dynamic({"max.connections": "4"}, {})
+    assert [(e.name, e.value, e.source) for e in live.describe_broker_default()] == [("max.connections", "4", C)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"retention.m": "1"}, "retention.m is no setting of a topic; did you mean retention.ms?"),
+        ({"log.retention.ms": "1"}, "log.retention.ms is a setting of brokers; for a topic its name is retention.ms"),
+        ({"cleanup.policy": "keep"}, "cleanup.policy cannot be 'keep' ('keep' is none of them); allowed: "),
+        ({"min.compaction.lag.ms": "10"}, "min.compaction.lag.ms (10) must not exceed max.compaction.lag.ms (5)"),
+        ({"remote.storage.enable": "true"}, "records are kept on the broker's own disks only"),
+        ({"unheard.of": None}, "unheard.of is no setting of a topic"),
+        (
+            {"leader.replication.throttled.replicas": "1:2,x"},
+            "allowed: partition:broker pairs separated by commas, or *",
+        ),
+    ],
+)
+def test_what_a_topic_may_not_be_given(changes: dict[str, str | None], sentence: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        config().check_topic(changes, {"max.compaction.lag.ms": "5"})
+    assert refused.value.code is ErrorCode.invalid_config
+    assert sentence in str(refused.value)
+
+
+def test_what_a_topic_may_be_given() -> None:
+    live = config()
+    live.check_topic({"cleanup.policy": "compact,delete", "retention.ms": "-1", "remote.storage.enable": "false"})
+    live.check_topic({"gone.with.a.version": None}, {"gone.with.a.version": "1"})
+    live.check_topic({"leader.replication.throttled.replicas": "0:1,2:3"})
+    live.check_topic({"leader.replication.throttled.replicas": "*"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "everywhere", "sentence"),
+    [
+        ({"num.partitions": "3"}, True, "num.partitions cannot be changed while brokers run"),
+        ({"leader.replication.throttled.rate": "1"}, True, "can only be set for one broker"),
+        ({"min.insync.replicas": "2"}, False, "can only be set for all brokers"),
+        ({"num.io.threads": "2"}, True, "num.io.threads has no effect"),
+        ({"max.conections": "2"}, True, "did you mean max.connections?"),
+        ({"max.connections": "-2"}, True, "allowed: a 32-bit integer, at least 0"),
+    ],
+)
+def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], everywhere: bool, sentence: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        config().check_broker(changes, everywhere=everywhere)
+    assert refused.value.code is ErrorCode.invalid_config
+    assert sentence in str(refused.value)
+
+
+def test_levels_of_loggers() -> None:
+    name = "ottla_broker.tests.levels"
+    logging.getLogger(name)
+    assert loggers.problems({name: "warn", "root": "INFO"}) == []
+    assert len(loggers.problems({name: "LOUD", "root": None, "no.such.logger": "INFO"})) == 3
+    loggers.apply({name: "warn"})
+    assert logging.getLogger(name).level == logging.WARNING
+    assert named(loggers.describe(), name).value == "WARN"
+    loggers.apply({name: None})
+    assert logging.getLogger(name).level == logging.NOTSET

@@ -1,0 +1,157 @@
+"""What a broker is started with: files, --set, and the sentence for each thing that is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.config import (
+    BROKER_RACK,
+    LOG_RETENTION_MS,
+    NUM_PARTITIONS,
+    TOPIC_RETENTION_MS,
+    TOPIC_SEGMENT_MS,
+    Config,
+    Listener,
+    SettingError,
+)
+
+# The keys and shapes of the file that Kafka ships for a single node.
+KAFKAS_OWN = """\
+process.roles=broker,controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+log.dirs=/data/kafka
+num.recovery.threads.per.data.dir=1
+share.coordinator.state.topic.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+"""
+
+
+def problems(values: dict[str, str]) -> tuple[str, ...]:
+    with pytest.raises(SettingError) as refused:
+        Config.of({"log.dirs": "/data", **values})
+    return refused.value.problems
+
+
+def test_a_file_made_for_kafka_works_and_says_what_it_does_not_do(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(KAFKAS_OWN)
+    config = Config.load([file])
+    assert config.node_id == 7
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.register == "file:/data/kafka/register.json"
+    assert f"{file}:9: num.network.threads has no effect" in "\n".join(config.notes)
+    assert len(config.notes) == 8
+
+
+def test_later_files_and_set_win_and_a_key_given_twice_is_told(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.properties", tmp_path / "b.properties"
+    first.write_text("log.dirs=/a\nnum.partitions=2\nnum.partitions=3\nbroker.rack=one")
+    second.write_text("num.partitions=4")
+    assert Config.load([first])(NUM_PARTITIONS) == 3
+    assert [note for note in Config.load([first]).notes if "num.partitions" in note]
+    assert Config.load([first, second])(NUM_PARTITIONS) == 4
+    config = Config.load([first, second], ["num.partitions=5"])
+    assert config(NUM_PARTITIONS) == 5
+    assert config(BROKER_RACK) == "one"
+
+
+def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.dirs=/a\nnum.partiton=2\nlog.segment.bytes=1\nauthorizer.class.name=x.Y\n")
+    with pytest.raises(SettingError) as refused:
+        Config.load([file])
+    assert refused.value.problems == (
+        f"{file}:2: num.partiton is no setting of a broker; did you mean num.partitions?",
+        f"{file}:3: log.segment.bytes cannot be '1'; allowed: a 32-bit integer, at least 14",
+        f"{file}:4: authorizer.class.name=x.Y is refused: access rules are not enforced yet, and a broker must not seem to",
+    )
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"missing\.properties: No such file"):
+        Config.load([tmp_path / "missing.properties"])
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"a=\xff")
+    with pytest.raises(SettingError, match="byte 2 is not UTF-8"):
+        Config.load([binary])
+    (tmp_path / "escape").write_text("a=\\u1")
+    with pytest.raises(SettingError, match=r"escape: line 1: "):
+        Config.load([tmp_path / "escape"])
+    with pytest.raises(SettingError, match="expected key=value"):
+        Config.load([], ["num.partitions"])
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"log.dirs": ""}, "log.dirs is not given; allowed: folders separated by commas"),
+        ({"log.dirs": "/a,/a"}, "log.dirs names a folder twice"),
+        ({"listeners": "SSL://:1"}, "listeners has SSL://:1, whose protocol is SSL; allowed: PLAINTEXT"),
+        ({"listeners": "X://:1"}, "listeners has X, which listener.security.protocol.map does not give a protocol"),
+        (
+            {"listeners": "PLAINTEXT://:1,Y://:1", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,Y:PLAINTEXT"},
+            "has 1 twice",
+        ),
+        ({"advertised.listeners": "X://h:1"}, "advertised.listeners has X; allowed: PLAINTEXT, as in listeners"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "which no client can reach"),
+        ({"advertised.listeners": "PLAINTEXT://:1"}, "without a host"),
+        ({"inter.broker.listener.name": "X"}, "inter.broker.listener.name is X; allowed: PLAINTEXT"),
+        ({"controller.listener.names": "PLAINTEXT"}, "only listeners of controllers"),
+        ({"process.roles": "controller"}, "no controllers that are not brokers"),
+        ({"group.min.session.timeout.ms": "10", "group.max.session.timeout.ms": "9"}, "must not exceed"),
+        (
+            {"replica.fetch.wait.max.ms": "30001", "replica.socket.timeout.ms": "40000"},
+            "must not exceed replica.lag.time.max.ms (30000)",
+        ),
+        ({"queued.max.request.bytes": "1000"}, "must not be less than socket.request.max.bytes"),
+        ({"register": "zookeeper:2181"}, "allowed: file:/path, kubernetes:namespace/name or etcd:http://host:port/key"),
+        ({"remote.log.storage.system.enable": "true"}, "there is no tiered storage yet"),
+        ({"listener.name.internal.max.connections": "3"}, "is no setting of a broker"),
+    ],
+)
+def test_what_is_wrong_is_said(values: dict[str, str], sentence: str) -> None:
+    found = problems(values)
+    assert len(found) == 1, found
+    assert sentence in found[0]
+
+
+def test_harmless_values_of_refused_settings_pass() -> None:
+    Config.of({"log.dirs": "/data", "authorizer.class.name": "", "remote.log.storage.system.enable": "false"})
+
+
+def test_broker_id_is_another_name_for_node_id() -> None:
+    assert Config.of({"log.dirs": "/data", "broker.id": "3"}).node_id == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "retention_ms"),
+    [
+        ({}, 7 * 24 * 3_600_000),
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, 120_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2", "log.retention.ms": "3"}, 3),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.ms": "-1", "log.retention.hours": "5"}, -1),
+    ],
+)
+def test_milliseconds_win_over_minutes_over_hours(values: dict[str, str], retention_ms: int) -> None:
+    config = Config.of({"log.dirs": "/data", **values})
+    assert config.topic(TOPIC_RETENTION_MS, {}) == retention_ms
+    assert config.log_config({}).retention_ms == retention_ms
+
+
+def test_hours_of_rolling_count_too() -> None:
+    config = Config.of({"log.dirs": "/data", "log.roll.hours": "2"})
+    assert config.topic(TOPIC_SEGMENT_MS, {}) == 7_200_000
+    assert config(LOG_RETENTION_MS) is None

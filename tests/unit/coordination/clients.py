@@ -1,0 +1,218 @@
+"""Clients of one group on a pure clock: they do what the Java client does, as fast or as slowly as a test lets them."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ottla_broker.coordination import rebalance
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.effects import (
+    Answer,
+    Effect,
+    JoinRequest,
+    JoinResult,
+    Leaving,
+    Now,
+    Store,
+    SyncRequest,
+    SyncResult,
+)
+from ottla_broker.coordination.join import join
+from ottla_broker.coordination.leave import heartbeat, leave
+from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.coordination.sync import sync
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+RANGE = (("range", b"topics"),)
+
+
+@dataclass(eq=False)
+class Client:
+    """`doing`: what it does at its next step, or what it waits for."""
+
+    name: str
+    instance: str | None = None
+    protocols: tuple[tuple[str, bytes], ...] = RANGE
+    session_ms: int = 10_000
+    rebalance_ms: int = 60_000
+    version: int = 9
+    alive: bool = True
+    member_id: str = ""
+    generation: int = -1
+    is_leader: bool = False
+    told: JoinResult | None = None  # the last answer to a JoinGroup
+    doing: Literal["join", "joining", "sync", "syncing", "member", "nothing"] = "join"
+    assignment: bytes | None = None
+    errors: list[ErrorCode] = field(default_factory=list)
+
+    def owner(self) -> str:
+        """Whose assignment it gets: a static member's outlives its member id."""
+        return self.instance or self.member_id
+
+    def receive(self, result: JoinResult | SyncResult) -> None:
+        if result.error is not ErrorCode.none:
+            self._refused(result)
+        elif isinstance(result, JoinResult):
+            self.told, self.member_id, self.generation = result, result.member_id, result.generation
+            self.is_leader = result.leader == result.member_id
+            self.doing = "sync"
+        else:
+            self.assignment, self.doing = result.assignment, "member"
+
+    def _refused(self, result: JoinResult | SyncResult) -> None:
+        self.errors.append(result.error)
+        self.doing = "join"
+        if result.error in (
+            ErrorCode.fenced_instance_id,
+            ErrorCode.group_max_size_reached,
+            ErrorCode.inconsistent_group_protocol,
+        ):
+            self.doing, self.alive = "nothing", False
+        elif result.error is ErrorCode.member_id_required and isinstance(result, JoinResult):
+            self.member_id = result.member_id
+        elif result.error is ErrorCode.unknown_member_id:
+            self.member_id = ""
+
+
+class World:
+    """One group, its clients, its clock, and its writes, which end when the test says so."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=3_000)
+        self.group = ClassicGroup("g")
+        self.ms = 0
+        self.clients: list[Client] = []
+        self.writes: deque[Store] = deque()
+        self.written: list[Store] = []
+        self.waiting: dict[int, Client] = {}  # tickets
+        self._tickets = 0
+        self.leaders: dict[int, set[str]] = {}  # generation → who was asked to assign
+
+    def state(self) -> GroupState:
+        return self.group.state
+
+    def now(self) -> Now:
+        return Now(self.ms, 1_700_000_000_000 + self.ms)
+
+    def ticket(self, client: Client) -> int:
+        self._tickets += 1
+        self.waiting[self._tickets] = client
+        return self._tickets
+
+    def run(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Store):
+                self.writes.append(effect)
+                continue
+            assert isinstance(effect, Answer) and isinstance(effect.ticket, int)
+            self._deliver(self.waiting.pop(effect.ticket), effect.result)
+
+    def _deliver(self, client: Client, result: JoinResult | SyncResult) -> None:
+        if (
+            isinstance(result, JoinResult)
+            and result.error is ErrorCode.none
+            and result.members
+            and not result.skip_assignment
+        ):
+            self.leaders.setdefault(result.generation, set()).add(result.member_id)
+        if not client.alive:
+            return
+        client.receive(result)
+        if isinstance(result, SyncResult) and result.error is ErrorCode.none:
+            assert result.assignment == f"{client.generation}:{client.owner()}".encode(), (client, result)
+
+    # -- what clients do ---------------------------------------------------------------------------
+
+    def start(self, client: Client) -> Client:
+        self.clients.append(client)
+        return client
+
+    def step(self, client: Client) -> None:
+        if not client.alive:
+            return
+        if client.doing == "join":
+            self.join(client)
+        elif client.doing == "sync":
+            self.sync(client)
+        elif client.doing == "member":
+            self.beat(client)
+
+    def join(self, client: Client) -> None:
+        client.doing = "joining"
+        request = JoinRequest(
+            client.member_id, client.instance, client.name, "/127.0.0.1", client.rebalance_ms, client.session_ms,
+            "consumer", client.protocols, unique=str(self._tickets),
+            needs_member_id=client.version >= 4, may_skip_assignment=client.version >= 9,
+        )  # fmt: skip
+        self.run(join(self.group, self.settings, request, self.ticket(client), self.now()))
+
+    def sync(self, client: Client) -> None:
+        client.doing = "syncing"
+        told = client.told
+        assert told is not None
+        assignments = {}
+        if client.is_leader and not told.skip_assignment:
+            assignments = {
+                m.member_id: f"{told.generation}:{m.group_instance_id or m.member_id}".encode() for m in told.members
+            }
+        request = SyncRequest(
+            client.member_id, client.instance, client.generation, told.protocol_type, told.protocol_name, assignments
+        )
+        self.run(sync(self.group, request, self.ticket(client)))
+
+    def beat(self, client: Client) -> None:
+        try:
+            heartbeat(self.group, client.member_id, client.instance, client.generation, self.now())
+        except KafkaError as reason:
+            client._refused(SyncResult(reason.code))
+
+    def leave(self, client: Client) -> list[ErrorCode]:
+        client.alive = False
+        codes, effects = leave(self.group, self.settings, [Leaving(client.member_id, client.instance)], self.now())
+        self.run(effects)
+        return codes
+
+    # -- what time and the log do ------------------------------------------------------------------
+
+    def advance(self, ms: int) -> None:
+        until = self.ms + ms
+        while self.group.wake_ms is not None and self.group.wake_ms <= until:
+            self.ms = max(self.ms, self.group.wake_ms)
+            self.run(rebalance.tick(self.group, self.settings, self.now()))
+            assert self.group.wake_ms is None or self.group.wake_ms > self.ms or self._is_due(), "time stands still"
+        self.ms = until
+
+    def _is_due(self) -> bool:
+        return self.group.join_due_ms == self.ms  # a rebalance that began in this tick and has no time at all
+
+    def end_write(self, error: ErrorCode = ErrorCode.none) -> None:
+        write = self.writes.popleft()
+        if error is ErrorCode.none:
+            self.written.append(write)
+        self.run(rebalance.stored(self.group, self.settings, write.then, error, self.now()))
+
+    def settle(self, seconds: int = 420) -> None:
+        """Time passes, writes succeed, and whoever is alive does what it should."""
+        for _ in range(seconds):
+            while self.writes:
+                self.end_write()
+            for client in self.clients:
+                self.step(client)
+            if self.is_settled() and not self.writes:
+                return
+            self.advance(1_000)
+
+    def living(self) -> list[Client]:
+        return [client for client in self.clients if client.alive]
+
+    def is_settled(self) -> bool:
+        living = self.living()
+        if self.waiting or self.group.pending_joins:
+            return False
+        if set(self.group.members) != {client.member_id for client in living}:
+            return False
+        if not living:
+            return self.group.state is GroupState.empty
+        return self.group.state is GroupState.stable and all(
+            client.doing == "member" and client.generation == self.group.generation for client in living
+        )

@@ -1,0 +1,43 @@
+"""A journal that lives in memory, and can be slow, refuse or lose its leader."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.batch import Buffer, parse_header, stamp
+from ottla_broker.wire.errors import KafkaError
+
+
+class MemoryJournal:
+    """`delay_s`: how long replication takes; `failure`: what appends are refused with."""
+
+    def __init__(self, partition: int = 0) -> None:
+        self.partition = partition
+        self.log = bytearray()
+        self.end = 0
+        self.batches = 0
+        self.delay_s = 0.0
+        self.failure: KafkaError | None = None
+
+    async def append(self, batch: bytes) -> int:
+        if self.failure is not None:
+            raise self.failure
+        first, copy = self.end, bytearray(batch)
+        stamp(copy, 0, first, 0)
+        self.log += copy
+        self.end += parse_header(copy).count
+        self.batches += 1
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        return first
+
+    def read(self) -> Iterator[Buffer]:
+        if self.log:
+            yield bytes(self.log)
+
+
+def virtual_runtime(seed: int = 1, started_ms: int = 1_700_000_000_000) -> Runtime:
+    """Wall time that runs with the loop's, and chance from a seed."""
+    loop = asyncio.get_running_loop()
+    return Runtime(now_ms=lambda: started_ms + round(loop.time() * 1000), random=random.Random(seed))

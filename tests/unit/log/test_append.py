@@ -1,0 +1,202 @@
+"""Appending as a leader and as a follower: what is taken, what is refused, what is stamped."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+from crc32c import crc32c
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.wire.batch import CONTROL, LOG_APPEND_TIME, Compression, batches, check_crc, parse_header
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import decode_all
+from tests.unit.log.making import NOW, Place, batch, lead, marker, offsets, spans
+
+
+def altered(data: bytes, at: int, form: str, value: int) -> bytes:
+    """The batch with one header field changed, and its CRC made right again."""
+    changed = bytearray(data)
+    struct.pack_into(form, changed, at, value)
+    struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
+    return bytes(changed)
+
+
+def refusal(place: Place, data: bytes, config: LogConfig | None = None) -> ErrorCode:
+    place.config = config or place.config
+    log = place.create()
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
+    assert log.end == 0 and log.size == 0 and log.failed is None
+    assert caught.value.message
+    return caught.value.code
+
+
+def test_a_leader_numbers_batches_and_stamps_its_epoch(place: Place) -> None:
+    log = place.create()
+    assert lead(log, batch(3), epoch=4) == (0, 2)
+    assert lead(log, batch(2), epoch=5) == (3, 4)
+    data = log.read(0, 1 << 20, up_to=log.end)
+    headers = [header for _, header in batches(data)]
+    assert [(h.base_offset, h.last_offset, h.leader_epoch) for h in headers] == [(0, 2, 4), (3, 4, 5)]
+    assert [record.offset for _, record in decode_all(data)] == [0, 1, 2, 3, 4]
+    assert log.epochs.entries() == [(4, 0), (5, 3)]
+
+
+def test_the_senders_bytes_are_not_touched(place: Place) -> None:
+    log = place.create()
+    lead(log, batch(7))
+    sent = bytearray(batch(1))
+    before = bytes(sent)
+    log.append_as_leader(sent, leader_epoch=3, now_ms=NOW)
+    assert sent == before
+
+
+def test_what_was_appended_is_told(place: Place) -> None:
+    log = place.create()
+    lead(log, batch(5))
+    data = batch(3)
+    done = log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
+    assert (done.first_offset, done.last_offset, done.records, done.batches, done.bytes) == (5, 7, 3, 1, len(data))
+    assert (done.log_append_time_ms, done.log_start, done.duplicate) == (-1, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("at", "form", "value", "code"),
+    [
+        (16, ">b", 1, ErrorCode.unsupported_for_message_format),
+        (16, ">b", 3, ErrorCode.corrupt_message),
+        (23, ">i", 4, ErrorCode.invalid_record),  # last offset delta ≠ count - 1
+        (57, ">i", 0, ErrorCode.invalid_record),
+        (21, ">h", CONTROL, ErrorCode.invalid_record),
+        (21, ">h", LOG_APPEND_TIME, ErrorCode.invalid_timestamp),
+        (21, ">h", 7, ErrorCode.unsupported_compression_type),
+        (35, ">q", NOW + 3_600_001, ErrorCode.invalid_timestamp),
+        (43, ">q", 5, ErrorCode.invalid_record),  # a producer id without a sequence
+        (21, ">h", 0x10, ErrorCode.invalid_record),  # transactional without a producer id
+        (8, ">i", 10, ErrorCode.corrupt_message),
+        (8, ">i", 10_000, ErrorCode.corrupt_message),
+    ],
+)
+def test_a_bad_header_is_refused(place: Place, at: int, form: str, value: int, code: ErrorCode) -> None:
+    assert refusal(place, altered(batch(1), at, form, value)) is code
+
+
+def test_a_wrong_crc_is_refused(place: Place) -> None:
+    data = bytearray(batch(1))
+    data[-1] ^= 1
+    assert refusal(place, bytes(data)) is ErrorCode.corrupt_message
+
+
+def test_cut_off_bytes_are_refused(place: Place) -> None:
+    assert refusal(place, batch(1)[:-1]) is ErrorCode.corrupt_message
+    assert refusal(place, b"") is ErrorCode.corrupt_message
+    assert refusal(place, batch(1) + b"\0") is ErrorCode.invalid_record
+
+
+def test_two_batches_of_a_client_are_refused_and_a_coordinators_are_not(place: Place) -> None:
+    assert refusal(place, batch(1) + batch(1)) is ErrorCode.invalid_record
+    log = place.create()
+    done = log.append_as_leader(batch(2) + batch(3), leader_epoch=0, now_ms=NOW, from_client=False)
+    assert (done.first_offset, done.last_offset, done.batches, done.records) == (0, 4, 2, 5)
+
+
+def test_max_message_bytes_counts_the_whole_batch(place: Place) -> None:
+    data = batch(1, size=100)
+    assert refusal(place, data, LogConfig(max_message_bytes=len(data) - 1)) is ErrorCode.message_too_large
+    place.config = LogConfig(max_message_bytes=len(data))
+    assert lead(place.create(), data) == (0, 0)
+
+
+def test_old_timestamps_are_refused_when_the_topic_says_so(place: Place) -> None:
+    config = LogConfig(message_timestamp_before_max_ms=1_000)
+    assert refusal(place, batch(1, timestamp=NOW - 1_001), config) is ErrorCode.invalid_timestamp
+    assert lead(place.create(), batch(1, timestamp=NOW - 1_000)) == (0, 0)
+
+
+def test_rule_14_a_compacted_topic_refuses_records_without_a_key(place: Place) -> None:
+    from ottla_broker.wire.records import Record, encode_batch
+
+    keyless = bytes(encode_batch([Record(NOW, None, b"v")]))
+    assert refusal(place, keyless, LogConfig(cleanup_compact=True)) is ErrorCode.invalid_record
+    assert lead(place.create(), batch(1)) == (0, 0)
+
+
+def test_rule_15_log_append_time_changes_bytes_that_the_crc_covers(place: Place) -> None:
+    place.config = LogConfig(message_timestamp_type="LogAppendTime")
+    log = place.create()
+    done = log.append_as_leader(batch(2, timestamp=5), leader_epoch=0, now_ms=NOW + 9)
+    assert done.log_append_time_ms == NOW + 9
+    data = log.read(0, 1 << 20, up_to=2)
+    header = parse_header(data)
+    assert check_crc(data, header)
+    assert header.has_log_append_time and header.max_timestamp == NOW + 9
+    assert [record.timestamp_ms for _, record in decode_all(data)] == [NOW + 9, NOW + 9]
+
+
+def test_compression_type_of_the_topic_recompresses(place: Place) -> None:
+    place.config = LogConfig(compression_type="zstd")
+    log = place.create()
+    lead(log, batch(20, size=100, compression=Compression.gzip))
+    data = log.read(0, 1 << 20, up_to=log.end)
+    assert parse_header(data).compression is Compression.zstd
+    assert [record.value for _, record in decode_all(data)] == [b"v" * 100] * 20
+
+
+def test_settings_change_while_running(place: Place) -> None:
+    log = place.create()
+    lead(log, batch(1))
+    log.set_config(replace(place.config, max_message_bytes=70, message_timestamp_type="LogAppendTime"))
+    with pytest.raises(KafkaError, match=r"max\.message\.bytes"):
+        lead(log, batch(1, size=100))
+
+
+class TestFollower:
+    def test_offsets_and_epochs_stay(self, place: Place) -> None:
+        log = place.create()
+        sent = batch(3, base_offset=0, epoch=2) + batch(2, base_offset=10, epoch=4)
+        done = log.append_as_follower(sent, leader_epoch=4)
+        assert (done.first_offset, done.last_offset, done.batches, done.records) == (0, 11, 2, 5)
+        assert spans(log.read(0, 1 << 20, up_to=12)) == [(0, 2), (10, 11)]
+        assert log.epochs.entries() == [(2, 0), (4, 10)]
+
+    def test_a_batch_that_was_cut_off_is_left_out(self, place: Place) -> None:
+        log = place.create()
+        sent = batch(3, base_offset=0, epoch=1) + batch(2, base_offset=3, epoch=1)
+        for cut in (1, 20, len(batch(2)) - 5):
+            assert log.append_as_follower(sent[:-cut], leader_epoch=1).last_offset == 2
+            log.truncate_to(0)
+        assert log.append_as_follower(sent[:30], leader_epoch=1).batches == 0
+
+    def test_offsets_below_the_end_are_refused(self, place: Place) -> None:
+        log = place.create()
+        log.append_as_follower(batch(3, base_offset=0, epoch=1), leader_epoch=1)
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_follower(batch(3, base_offset=2, epoch=1), leader_epoch=1)
+        assert caught.value.code is ErrorCode.offset_out_of_range
+
+    def test_corrupt_bytes_from_a_leader_are_refused(self, place: Place) -> None:
+        log = place.create()
+        sent = bytearray(batch(3, base_offset=0, epoch=1))
+        sent[-1] ^= 1
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_follower(sent, leader_epoch=1)
+        assert caught.value.code is ErrorCode.corrupt_message
+        assert log.end == 0
+
+    def test_batches_of_a_newer_leader_are_not_taken(self, place: Place) -> None:
+        log = place.create()
+        sent = batch(3, base_offset=0, epoch=1) + batch(2, base_offset=3, epoch=2)
+        assert log.append_as_follower(sent, leader_epoch=1).last_offset == 2
+        assert offsets(log) == [0, 1, 2]
+
+    def test_markers_end_transactions(self, place: Place) -> None:
+        leader = place.create()
+        lead(leader, batch(2, producer=(7, 0, 0), transactional=True))
+        lead(leader, marker(False, 7), from_client=False)
+        follower = Place(place.directory + "-follower").create()
+        follower.append_as_follower(leader.read(0, 1 << 20, up_to=3), leader_epoch=0)
+        follower.advance_high_watermark(2)
+        assert follower.last_stable_offset == 0
+        follower.advance_high_watermark(3)
+        assert follower.last_stable_offset == 3
+        assert [entry.producer_id for entry in follower.aborted(0, 3)] == [7]

@@ -1,0 +1,66 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.metadata.placement import Place, least_loaded_start, place, ring
+
+RACKS = st.sampled_from([None, "a", "b", "c"])
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Place]:
+    ids = draw(st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True))
+    with_racks = draw(st.booleans())
+    return [Place(i, draw(st.sampled_from(["a", "b", "c"])) if with_racks else None) for i in ids]
+
+
+@given(clusters(), st.integers(1, 40), st.data())
+def test_replicas_are_distinct_known_and_leaders_even(
+    places: list[Place], partitions: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(places)))
+    start, shift = data.draw(st.integers(0, 100)), data.draw(st.integers(0, 100))
+    placed = place(partitions, factor, places, start=start, shift=shift)
+    assert len(placed) == partitions
+    ids = {p.broker for p in places}
+    for replicas in placed:
+        assert len(replicas) == factor == len(set(replicas))
+        assert set(replicas) <= ids
+    leaders = Counter(dict.fromkeys(ids, 0))
+    leaders.update(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+
+
+@given(clusters(), st.integers(1, 20), st.data())
+def test_replicas_span_as_many_racks_as_they_can(places: list[Place], partitions: int, data: st.DataObject) -> None:
+    factor = data.draw(st.integers(1, len(places)))
+    rack_of = {p.broker: p.rack if p.rack is not None else p.broker for p in places}
+    for replicas in place(partitions, factor, places):
+        assert len({rack_of[broker] for broker in replicas}) == min(factor, len(set(rack_of.values())))
+
+
+@given(st.integers(2, 9), st.integers(1, 200))
+def test_replicas_are_even_without_racks(brokers: int, partitions: int) -> None:
+    places = [Place(i) for i in range(brokers)]
+    for factor in {1, 2, min(3, brokers)}:
+        counts = Counter(broker for replicas in place(partitions * brokers, factor, places) for broker in replicas)
+        assert len(set(counts.values())) == 1  # as many partitions as a multiple of brokers: exactly even
+
+
+@pytest.mark.parametrize("factor", [0, -1, 4])
+def test_a_factor_that_cannot_be_met_is_refused_by_name(factor: int) -> None:
+    with pytest.raises(ValueError, match=f"replication factor {factor} .* brokers, 3"):
+        place(1, factor, [Place(1), Place(2), Place(3)])
+
+
+def test_neighbours_on_the_ring_are_in_different_racks() -> None:
+    order = ring([Place(1, "a"), Place(2, "a"), Place(3, "b"), Place(4, "b")])
+    assert [p.rack for p in order] == ["a", "b", "a", "b"]
+
+
+def test_the_next_topic_begins_with_the_broker_that_leads_least() -> None:
+    places = [Place(1), Place(2), Place(3)]
+    start = least_loaded_start(places, {1: 3, 2: 1, 3: 2})
+    assert place(1, 1, places, start=start) == [(2,)]

@@ -1,0 +1,189 @@
+"""Compaction of batches against a model: a reader's table, offsets, producers' states (rule 14)."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.log.compaction import BYTES_PER_KEY
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.wire.batch import Compression, check_crc
+from ottla_broker.wire.records import Record, decode_batch, encode_batch, end_transaction_marker
+from tests.unit.records.history import (
+    NOW_MS,
+    End,
+    Log,
+    Write,
+    cleaned,
+    committed,
+    histories,
+    states,
+    table,
+    written,
+)
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def remembered(producers: ProducerStates) -> dict[int, tuple[int, int, int, int]]:
+    """What makes the next batch of each producer right or wrong."""
+    return {p.producer_id: (p.epoch, p.last_sequence, p.last_offset, p.transaction_start) for p in producers}
+
+
+def everything(log: Log) -> dict[int, Record]:
+    pairs = zip(log.batches, log.headers(), strict=True)
+    return {record.offset: record for batch, header in pairs for record in decode_batch(batch, header)}
+
+
+@settings(max_examples=250)
+@given(histories, st.data())
+def test_one_cleaning(history: list[Write | End], data: st.DataObject) -> None:
+    log = written(history)
+    bounds = [0] + [header.base_offset for header in log.headers() if header.base_offset <= log.stable]
+    end = data.draw(st.sampled_from([*bounds, log.stable]))
+    first_dirty = data.draw(st.sampled_from([b for b in bounds if b <= end]))
+    after, cleaned_to, tally = cleaned(log, first_dirty=first_dirty, end=end)
+
+    before, left = everything(log), everything(after)
+    assert all(left[offset] == before[offset] for offset in left), "what stays keeps offset, time, key and value"
+    assert [offset for offset in left if offset >= end] == [offset for offset in before if offset >= end]
+    assert table(committed(after)) == table(committed(log))
+    assert remembered(after.producers) == remembered(log.producers)
+    untouched = [b for b, h in zip(log.batches, log.headers(), strict=True) if h.base_offset >= end]
+    assert after.batches[len(after.batches) - len(untouched) :] == untouched
+    assert cleaned_to <= end
+    assert all(check_crc(batch, header) for batch, header in zip(after.batches, after.headers(), strict=True))
+    assert tally.bytes_kept == sum(map(len, after.batches))
+    assert tally.records_kept == len(left)
+    if first_dirty == 0:
+        dirty = [r for r in committed(after) if r.offset < end]
+        assert len({r.key for r in dirty}) == len(dirty), "one record for each key in what was cleaned"
+
+
+@settings(max_examples=100)
+@given(histories, st.integers(1, 3))
+def test_with_little_memory_several_cleanings_do_the_same(history: list[Write | End], keys: int) -> None:
+    log = written(history)
+    whole, end, _ = cleaned(log)
+    step, at = log, 0
+    while at < end:
+        step, reached, _ = cleaned(
+            step, first_dirty=at, end=log.stable, buffer_bytes=keys * BYTES_PER_KEY, producers=log.producers
+        )
+        assert reached > at, "every cleaning gets somewhere"
+        at = reached
+    assert [r for r in everything(step).values() if r.value] == [r for r in everything(whole).values() if r.value]
+    assert remembered(step.producers) == remembered(log.producers)
+
+
+@settings(max_examples=150)
+@given(histories, st.lists(st.integers(0, 3 * DAY_MS), min_size=1, max_size=5).map(sorted))
+def test_tombstones_go_when_their_horizon_has_passed_and_not_before(
+    history: list[Write | End], later_ms: list[int]
+) -> None:
+    log = written(history)
+    step, _, _ = cleaned(log, producers=log.producers)
+    last = {r.key: r for r in committed(log) if r.offset < log.stable}
+    tombstones = {r.offset for r in last.values() if r.value is None}
+    assert {o for o, r in everything(step).items() if r.value is None and o < log.stable} == tombstones
+    for ms in later_ms:
+        step, _, _ = cleaned(step, first_dirty=log.stable, end=log.stable, now_ms=NOW_MS + ms, producers=log.producers)
+        left = {o for o, r in everything(step).items() if r.value is None and o < log.stable}
+        assert left == (tombstones if ms < DAY_MS else set())
+        assert table(committed(step)) == table(committed(log))
+        assert remembered(step.producers) == remembered(log.producers)
+
+
+@settings(max_examples=100)
+@given(histories)
+def test_cleaning_what_is_clean_changes_nothing_but_horizons(history: list[Write | End]) -> None:
+    log = written(history)
+    once, end, _ = cleaned(log, producers=log.producers)
+    twice, _, _ = cleaned(once, first_dirty=end, end=log.stable, producers=log.producers)
+    thrice, _, _ = cleaned(twice, first_dirty=end, end=log.stable, producers=log.producers)
+    assert everything(twice) == everything(once)
+    assert thrice.batches == twice.batches
+
+
+@settings(max_examples=150)
+@given(histories)
+def test_no_marker_goes_while_anything_of_its_transaction_is_there(history: list[Write | End]) -> None:
+    log = written(history)
+    step = log
+    for days in range(4):
+        step, _, _ = cleaned(step, end=log.stable, now_ms=NOW_MS + days * 2 * DAY_MS, producers=ProducerStates())
+        open_before = {p.producer_id for p in log.producers if p.transaction_start >= 0}
+        open_after = {p.producer_id for p in states(step.batches) if p.transaction_start >= 0}
+        assert open_after <= open_before, "a transaction that had ended has lost its end"
+
+
+def test_aborted_transactions_go_and_their_markers_follow_a_day_after_the_next_cleaning() -> None:
+    log = written([Write(2, ((b"a", b"1"),)), End(2, commit=False), Write(0, ((b"b", b"2"),))])
+    gone = ProducerStates()  # the producer has expired
+    after, _, _ = cleaned(log, producers=gone)
+    assert sorted(everything(after)) == [1, 2]
+    assert after.aborted == log.aborted, "its marker is there, so is its entry in the transaction index"
+    marked, _, _ = cleaned(after, producers=gone, first_dirty=3)
+    assert marked.headers()[0].has_delete_horizon
+    assert marked.headers()[0].base_timestamp == NOW_MS + DAY_MS
+    assert marked.aborted == []
+    assert sorted(everything(cleaned(marked, producers=gone, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])) == [1, 2]
+    assert sorted(everything(cleaned(marked, producers=gone, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [2]
+
+
+def test_the_last_batch_of_an_active_producer_stays_without_records() -> None:
+    log = written([Write(1, ((b"a", b"1"), (b"a", b"2"))), Write(0, ((b"a", b"3"),)), Write(0, ((b"b", b"4"),))])
+    after, _, _ = cleaned(log)
+    first = after.headers()[0]
+    assert (first.count, first.base_offset, first.last_offset, first.last_sequence) == (0, 0, 1, 1)
+    assert first.max_timestamp == log.headers()[0].max_timestamp
+    assert first.size == 61
+    forgotten, _, _ = cleaned(after, first_dirty=4, producers=ProducerStates())
+    assert [h.base_offset for h in forgotten.headers()] == [2, 3], "the producer has expired"
+
+
+def test_a_marker_that_is_all_that_is_left_of_a_producer_stays_whole() -> None:
+    """Its epoch fences the producer's older instances."""
+    marker = end_transaction_marker(False, 4, producer_id=9, producer_epoch=5, timestamp_ms=NOW_MS)
+    log = Log([marker, encode_batch([Record(NOW_MS, b"k", b"v")], base_offset=1)], end=2)
+    for days in range(4):
+        after, _, _ = cleaned(log, now_ms=NOW_MS + days * DAY_MS)
+        assert after.batches == log.batches
+
+
+def test_the_last_batch_before_the_end_stays_so_that_the_end_is_known() -> None:
+    log = written([Write(0, ((b"a", b"1"),)), Write(2, ((b"a", b"2"),)), End(2, commit=False)])
+    after, _, _ = cleaned(log, end=2, producers=ProducerStates())
+    assert [(h.base_offset, h.count) for h in after.headers()] == [(0, 1), (1, 0), (2, 1)]
+
+
+def test_records_without_a_key_are_dropped_and_counted() -> None:
+    log = Log(
+        [
+            encode_batch([Record(1, None, b"x"), Record(2, b"k", b"y")]),
+            encode_batch([Record(1, b"e", b"")], base_offset=2),
+        ],
+        end=3,
+    )
+    after, _, tally = cleaned(log)
+    assert sorted(everything(after)) == [1, 2]
+    assert tally.without_key == 1
+
+
+def test_the_codec_and_the_kind_of_timestamp_stay() -> None:
+    for codec in Compression:
+        batch = encode_batch(
+            [Record(1, b"k", b"x" * 500), Record(2, b"l", b"y" * 500)], compression=codec, log_append_time_ms=77
+        )
+        log = Log([batch, encode_batch([Record(9, b"k", b"")], base_offset=2)], end=3)
+        after, _, _ = cleaned(log)
+        header = after.headers()[0]
+        assert (header.compression, header.has_log_append_time, header.max_timestamp) == (codec, True, 77)
+        assert [r.timestamp_ms for r in decode_batch(after.batches[0], header)] == [77]
+
+
+def test_an_endless_delete_retention_is_no_overflow() -> None:
+    log = written([Write(0, ((b"a", None),)), Write(0, ((b"b", b""),))])
+    after, _, _ = cleaned(log, config=LogConfig(delete_retention_ms=2**63 - 1))
+    header = after.headers()[0]
+    assert header.base_timestamp == 2**63 - 1
+    assert decode_batch(after.batches[0], header) == decode_batch(log.batches[0], log.headers()[0])

@@ -1,0 +1,132 @@
+"""Codecs: what other clients write is read, what we write other clients read, and nothing takes more memory than
+allowed."""
+
+import gzip
+import struct
+import zlib
+
+import aiokafka.codec
+import cramjam
+import kafka.codec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.wire.batch import Compression
+from ottla_broker.wire.compression import compress, decompress
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+repeated = st.tuples(st.binary(min_size=1, max_size=9), st.integers(1, 20_000)).map(lambda some: some[0] * some[1])
+data = st.binary(max_size=300) | repeated
+packing = pytest.mark.parametrize("codec", [c for c in Compression if c is not Compression.none], ids=lambda c: c.name)
+
+
+@packing
+@settings(max_examples=40)
+@given(plain=data)
+def test_round_trip_within_an_exact_limit(codec: Compression, plain: bytes) -> None:
+    assert decompress(codec, compress(codec, plain), len(plain)) == plain
+
+
+@packing
+@settings(max_examples=40)
+@given(plain=data)
+def test_aiokafka_reads_ours_and_we_read_its(codec: Compression, plain: bytes) -> None:
+    theirs = getattr(aiokafka.codec, f"{codec.name}_decode")
+    assert bytes(theirs(compress(codec, plain))) == plain
+    assert decompress(codec, bytes(getattr(aiokafka.codec, f"{codec.name}_encode")(plain)), len(plain)) == plain
+
+
+@pytest.mark.parametrize("codec", [Compression.gzip, Compression.lz4], ids=lambda c: c.name)
+@settings(max_examples=40)
+@given(plain=data)
+def test_kafka_python_reads_ours_and_we_read_its(codec: Compression, plain: bytes) -> None:
+    theirs = getattr(kafka.codec, f"{codec.name}_decode")
+    assert theirs(compress(codec, plain)) == plain
+    assert decompress(codec, getattr(kafka.codec, f"{codec.name}_encode")(plain), len(plain)) == plain
+
+
+@packing
+def test_any_buffer_will_do(codec: Compression) -> None:
+    plain = b"farm " * 100
+    for kind in (bytes, bytearray, memoryview):
+        packed = compress(codec, kind(plain))
+        assert isinstance(packed, bytes)
+        unpacked = decompress(codec, kind(packed), 500)
+        assert isinstance(unpacked, bytes)
+        assert unpacked == plain
+
+
+@packing
+def test_a_bomb_is_refused_before_its_memory_is_taken(codec: Compression) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    with pytest.raises(KafkaError) as refusal:
+        decompress(codec, bomb, 1 << 20)
+    assert refusal.value.code is ErrorCode.message_too_large
+
+
+@packing
+@settings(max_examples=60)
+@given(plain=data, cut=st.integers(1, 30), junk=st.binary(min_size=1, max_size=50))
+def test_nonsense_is_corrupt_message_and_nothing_else(codec: Compression, plain: bytes, cut: int, junk: bytes) -> None:
+    packed = compress(codec, plain)
+    for broken in (packed[: max(0, len(packed) - cut)], junk, packed[:20] + junk + packed[21:]):
+        try:
+            decompress(codec, broken, 1 << 20)
+        except KafkaError as refusal:
+            assert refusal.code in (ErrorCode.corrupt_message, ErrorCode.message_too_large)
+
+
+@packing
+def test_a_cut_off_stream_is_corrupt(codec: Compression) -> None:
+    packed = compress(codec, bytes(range(256)) * 300)
+    with pytest.raises(KafkaError) as refusal:
+        decompress(codec, packed[:-5], 1 << 20)
+    assert refusal.value.code is ErrorCode.corrupt_message
+
+
+def test_snappy_is_read_raw_and_in_frames_and_in_frames_one_after_the_other() -> None:
+    plain = b"Zurau " * 20_000
+    raw = bytes(cramjam.snappy.compress_raw(plain))
+    framed = compress(Compression.snappy, plain)
+    assert framed[:16] == b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    assert decompress(Compression.snappy, raw, len(plain)) == plain
+    assert decompress(Compression.snappy, framed + framed, 2 * len(plain)) == plain * 2
+    assert decompress(Compression.snappy, framed[:16], 0) == b""
+
+
+def test_a_snappy_block_that_lies_about_its_length_is_refused() -> None:
+    for broken in (
+        b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, 1 << 30),
+        b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, -5),
+    ):
+        with pytest.raises(KafkaError):
+            decompress(Compression.snappy, broken, 1 << 20)
+    huge = b"\xff\xff\xff\xff\x0f" + b"x"  # a raw block that says it holds 4 GiB
+    with pytest.raises(KafkaError) as refusal:
+        decompress(Compression.snappy, huge, 1 << 20)
+    assert refusal.value.code is ErrorCode.message_too_large
+
+
+def test_gzip_members_are_one_stream_under_one_limit() -> None:
+    both = gzip.compress(b"a" * 600) + gzip.compress(b"b" * 600)
+    assert decompress(Compression.gzip, both, 1200) == b"a" * 600 + b"b" * 600
+    with pytest.raises(KafkaError):
+        decompress(Compression.gzip, both, 1199)
+
+
+def test_a_zstd_frame_that_lies_about_its_content_is_still_bounded_and_still_read() -> None:
+    streamed = cramjam.zstd.Compressor(3)  # declares no content size, as the Java client does not
+    streamed.compress(b"x" * 5_000_000)
+    assert len(decompress(Compression.zstd, bytes(streamed.finish()), 5_000_000)) == 5_000_000
+
+
+def test_lz4_blocks_are_independent_and_levels_count() -> None:
+    plain = b"".join(b"%d,%d;" % (n, n * n) for n in range(40_000))
+    frame = compress(Compression.lz4, plain)
+    assert frame[4] & 0x20, "Kafka's reader refuses blocks that depend on each other"
+    fast = len(compress(Compression.lz4, plain, 9))  # 9 is Kafka's word for fast
+    assert len(compress(Compression.lz4, plain, 12)) < fast
+    assert len(compress(Compression.gzip, plain, 9)) < len(compress(Compression.gzip, plain, 1))
+    assert len(compress(Compression.zstd, plain, 19)) < len(compress(Compression.zstd, plain, -50))
+    assert zlib.decompress(compress(Compression.gzip, plain), 31) == plain

@@ -1,0 +1,143 @@
+"""The codec against kio's own reader and writer, for every message in every version."""
+
+import contextlib
+import io
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_reader, entity_writer
+
+from ottla_broker.wire.codec import (
+    RequestHeader,
+    read_front,
+    read_request,
+    read_response,
+    request_class,
+    response_class,
+    write_request,
+    write_response,
+)
+from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.reading import Cursor, Malformed, reader
+from ottla_broker.wire.shapes import FieldShape, shape_of
+from ottla_broker.wire.writing import writer
+from tests.unit.wire.messages import every_message, instances
+
+MESSAGES = every_message()
+few = settings(
+    max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
+)
+
+
+def by_name() -> list[tuple[int, list[tuple[int, type, type]]]]:
+    keys: dict[int, list[tuple[int, type, type]]] = {}
+    for key, version, request, response in MESSAGES:
+        keys.setdefault(key, []).append((version, request, response))
+    return sorted(keys.items())
+
+
+@pytest.mark.parametrize(("key", "versions"), by_name(), ids=lambda value: str(value) if isinstance(value, int) else "")
+@given(data=st.data())
+@few
+def test_reads_and_writes_the_bytes_that_kio_does(
+    key: int, versions: list[tuple[int, type, type]], data: st.DataObject
+) -> None:
+    for _, request, response in versions:
+        for cls in (request, response):
+            message = data.draw(instances(cls))
+            theirs = io.BytesIO()
+            entity_writer(cls)(theirs, message)
+            ours = bytearray()
+            writer(cls)(ours, message)
+            assert bytes(ours) == theirs.getvalue()
+            cursor = Cursor(bytes(ours))
+            found = reader(cls)(cursor)
+            assert cursor.at == len(ours)
+            assert found == entity_reader(cls)(bytes(ours), 0)[0] == message
+
+
+def chains() -> list[tuple[str, list[type]]]:
+    """The versions of every request and response, by rising version."""
+    found: dict[tuple[int, str], list[type]] = {}
+    for key, _, request, response in MESSAGES:
+        found.setdefault((key, "request"), []).append(request)
+        found.setdefault((key, "response"), []).append(response)
+    return [(f"{key}-{kind}", classes) for (key, kind), classes in sorted(found.items())]
+
+
+def lost(sent: Any, back: Any, via: type) -> list[str]:
+    """Fields of `sent` that did not come back, though `via` has them too."""
+    between = {field.name: field for field in shape_of(via).every}
+    return [
+        field.name
+        for field in shape_of(sent.__class__).every
+        if field.name in between
+        and not _kept(field, between[field.name], getattr(sent, field.name), getattr(back, field.name))
+    ]
+
+
+def _kept(field: FieldShape, between: FieldShape, sent: Any, back: Any) -> bool:
+    if (field.kind, field.array) != (between.kind, between.array):
+        return True  # another field by the same name
+    if sent is None:
+        return back is None or not between.nullable
+    if field.entity is None or between.entity is None:
+        return bool(sent == back)
+    pairs = zip(sent, back, strict=True) if field.array else [(sent, back)]
+    return all(lost(one, other, between.entity) == [] for one, other in pairs)
+
+
+@pytest.mark.parametrize(("name", "classes"), chains(), ids=lambda value: value if isinstance(value, str) else "")
+@given(data=st.data())
+@few
+def test_a_message_goes_through_any_version_and_keeps_what_both_have(
+    name: str, classes: list[type], data: st.DataObject
+) -> None:
+    here, there = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
+    sent = data.draw(instances(here))
+    assert lost(sent, convert(convert(sent, there), here), there) == []
+
+
+@pytest.mark.parametrize(("key", "version"), [(12, 0), (12, 4), (3, 1), (3, 12), (18, 4), (19, 7)])
+@given(data=st.data())
+@few
+def test_whole_messages(key: int, version: int, data: st.DataObject) -> None:
+    request = data.draw(instances(request_class(key, version)))
+    frame = bytes(write_request(key, version, 7, "me", request))
+    header = read_front(frame[4:])
+    assert (header.api_key, header.version, header.correlation_id, header.client_id) == (key, version, 7, "me")
+    assert read_request(frame[4:], header, type(request)) == request
+    response = data.draw(instances(response_class(key, version)))
+    frame = bytes(write_response(key, version, 9, response))
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    assert int.from_bytes(frame[4:8]) == 9
+    assert read_response(frame[4:], key, version) == response
+
+
+def test_rule_18_counts_are_checked_against_the_bytes_that_are_there() -> None:
+    """kio's reader would reserve 16 bytes for each of the two thousand million elements that these announce."""
+    metadata = request_class(3, 12)
+    for count in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 20):
+        with pytest.raises(Malformed):
+            reader(metadata)(Cursor(count + bytes(100)))
+    for count in (b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00"):
+        with pytest.raises(Malformed):
+            reader(request_class(3, 1))(Cursor(count + bytes(100)))
+
+
+def test_rule_18_one_message_makes_a_bounded_number_of_objects() -> None:
+    topics = 200_000
+    with pytest.raises(Malformed):
+        reader(request_class(3, 1))(Cursor(topics.to_bytes(4) + b"\x00\x01a" * topics))
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, database=None)
+def test_rule_18_any_bytes_are_a_message_or_malformed(data: st.DataObject) -> None:
+    key, version, request, _ = data.draw(st.sampled_from(MESSAGES))
+    body = data.draw(st.binary(max_size=300))
+    header = RequestHeader(key, version, 1, None, 0)
+    with contextlib.suppress(Malformed):
+        read_request(body, header, request)

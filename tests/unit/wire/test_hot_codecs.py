@@ -1,0 +1,172 @@
+"""The hand-written codecs of Produce and Fetch against kio's, in every version."""
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from ottla_broker.wire.codec import (
+    read_front,
+    read_response,
+    request_class,
+    write_request,
+    write_response,
+)
+from ottla_broker.wire.fetch import Fetched, read_fetch, write_fetch
+from ottla_broker.wire.produce import Produced, read_produce, write_produce
+from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.shapes import NO_UUID
+from tests.unit.wire.messages import instances
+
+some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+ids = st.uuids().filter(lambda value: value.int != 0)
+int16, int32, int64 = (st.integers(-(1 << bits), (1 << bits) - 1) for bits in (15, 31, 63))
+codes = st.sampled_from(ErrorCode)
+
+
+def framed(key: int, version: int, request: Any) -> bytearray:
+    return write_request(key, version, 5, "client", request)[4:]
+
+
+def topic_of(item: Any, version: int) -> Any:
+    if version >= 13:
+        return item.topic_id or NO_UUID
+    return item.name if hasattr(item, "name") else item.topic
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@given(data=st.data())
+@some
+def test_produce_requests(version: int, data: st.DataObject) -> None:
+    sent = data.draw(instances(request_class(0, version)))
+    frame = framed(0, version, sent)
+    found = read_produce(frame, read_front(frame))
+    assert (found.transactional_id, found.acks) == (sent.transactional_id, sent.acks)
+    assert datetime.timedelta(milliseconds=found.timeout_ms) == sent.timeout
+    assert [
+        (topic, [(index, None if records is None else bytes(records)) for index, records in partitions])
+        for topic, partitions in found.topics
+    ] == [(topic_of(topic, version), [(p.index, p.records) for p in topic.partition_data]) for topic in sent.topic_data]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@given(data=st.data())
+@some
+def test_produce_responses(version: int, data: st.DataObject) -> None:
+    made = st.builds(Produced, int32, codes, int64, st.integers(-1, 1 << 40), int64, st.none() | st.text(max_size=9))
+    topics: Any = data.draw(
+        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
+    )
+    answer = write_produce(version, 5, topics)
+    found = read_response(bytes(answer[4:]), 0, version)
+    assert write_response(0, version, 5, found) == answer
+    assert [topic_of(topic, version) for topic in found.responses] == [topic for topic, _ in topics]
+    for topic, (_, sent) in zip(found.responses, topics, strict=True):
+        for partition, expected in zip(topic.partition_responses, sent, strict=True):
+            assert (partition.index, partition.error_code, partition.base_offset) == (
+                expected.partition,
+                expected.error,
+                expected.base_offset,
+            )
+            if version >= 5:
+                assert partition.log_start_offset == expected.log_start
+            if version >= 8:
+                assert partition.error_message == expected.message
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+@given(data=st.data())
+@some
+def test_fetch_requests(version: int, data: st.DataObject) -> None:
+    sent = data.draw(instances(request_class(1, version)))
+    frame = framed(1, version, sent)
+    found = read_fetch(frame, read_front(frame))
+    assert found.replica == (sent.replica_state.replica_id if version >= 15 else sent.replica_id)
+    assert datetime.timedelta(milliseconds=found.max_wait_ms) == sent.max_wait
+    assert (found.min_bytes, found.max_bytes, found.isolation) == (sent.min_bytes, sent.max_bytes, sent.isolation_level)
+    assert [(p.topic, p.partition, p.offset, p.max_bytes) for p in found.partitions] == [
+        (topic_of(topic, version), p.partition, p.fetch_offset, p.partition_max_bytes)
+        for topic in sent.topics
+        for p in topic.partitions
+    ]
+    if version >= 9:
+        assert [p.leader_epoch for p in found.partitions] == [
+            p.current_leader_epoch for t in sent.topics for p in t.partitions
+        ]
+    if version >= 12:
+        assert [p.last_fetched_epoch for p in found.partitions] == [
+            p.last_fetched_epoch for t in sent.topics for p in t.partitions
+        ]
+    if version >= 7:
+        assert (found.session_id, found.session_epoch) == (sent.session_id, sent.session_epoch)
+        assert found.forgotten == [
+            (topic_of(topic, version), p) for topic in sent.forgotten_topics_data for p in topic.partitions
+        ]
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+@given(data=st.data())
+@some
+def test_fetch_responses(version: int, data: st.DataObject) -> None:
+    aborted = st.none() | st.lists(st.tuples(int64, int64), max_size=3)
+    leader = st.none() | st.tuples(st.integers(0, 1 << 30), int32)
+    records = st.binary(max_size=100) | st.integers(4000, 9000).map(bytes)
+    made = st.builds(Fetched, int32, codes, int64, int64, int64, records, aborted, leader)
+    topics: Any = data.draw(
+        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
+    )
+    code, session = data.draw(codes), data.draw(int32)
+    answer = b"".join(write_fetch(version, 5, topics, error=code, session_id=session))
+    assert int.from_bytes(answer[:4]) == len(answer) - 4
+    found = read_response(answer[4:], 1, version)
+    assert bytes(write_response(1, version, 5, found)) == answer
+    if version >= 7:
+        assert (found.error_code, found.session_id) == (code, session)
+    assert [topic_of(topic, version) for topic in found.responses] == [topic for topic, _ in topics]
+    for topic, (_, sent) in zip(found.responses, topics, strict=True):
+        for partition, expected in zip(topic.partitions, sent, strict=True):
+            assert partition.records == expected.records
+            assert (partition.partition_index, partition.error_code) == (expected.partition, expected.error)
+            assert (partition.high_watermark, partition.last_stable_offset) == (
+                expected.high_watermark,
+                expected.last_stable_offset,
+            )
+            seen = (
+                None
+                if partition.aborted_transactions is None
+                else [(a.producer_id, a.first_offset) for a in partition.aborted_transactions]
+            )
+            assert seen == expected.aborted
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_rule_16_old_produce_requests_can_be_read_and_answered(version: int) -> None:
+    """kio has no classes below 3: a request with one topic, one partition and three bytes, and the layout of its
+    answer."""
+    body = b"\xff\xff" + (1000).to_bytes(4) + b"\0\0\0\x01\0\x01t" + b"\0\0\0\x01" + b"\0\0\0\x07" + b"\0\0\0\x03abc"
+    frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05" + b"\0\x02me" + body)
+    found = read_produce(frame, read_front(frame))
+    assert (found.acks, found.timeout_ms) == (-1, 1000)
+    assert [(topic, [(i, bytes(r or b"")) for i, r in ps]) for topic, ps in found.topics] == [("t", [(7, b"abc")])]
+    answer = write_produce(version, 5, [("t", [Produced(7, ErrorCode.unsupported_version)])])
+    size = {0: 29, 1: 33, 2: 41}[version]
+    assert answer[:8] == size.to_bytes(4) + b"\0\0\0\x05"
+    assert len(answer) == size + 4
+
+
+@pytest.mark.parametrize(("key", "version"), [(0, 3), (0, 9), (0, 13), (1, 4), (1, 12), (1, 18)])
+@given(data=st.data())
+@some
+def test_rule_18_cut_and_bent_requests_are_malformed_or_read(key: int, version: int, data: st.DataObject) -> None:
+    frame = framed(key, version, data.draw(instances(request_class(key, version))))
+    for _ in range(data.draw(st.integers(0, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    del frame[data.draw(st.integers(0, len(frame))) :]
+    try:
+        header = read_front(frame)
+        (read_produce if header.api_key == 0 else read_fetch)(frame, header)
+    except Malformed:
+        pass
