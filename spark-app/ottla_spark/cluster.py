@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from ottla_spark.trouble import Trouble
 
@@ -28,7 +28,7 @@ class Cluster(AbstractContextManager["Cluster"]):
     """A client of the brokers. Every call may raise Trouble; none is made from two threads at once."""
 
     def __init__(self, spark: SparkSession, kafka: Mapping[str, str]) -> None:
-        self._jvm: Any = spark._jvm
+        self._jvm = cast(Any, spark._jvm)
         self._bootstrap = kafka["bootstrap.servers"]
         properties = self._properties(
             kafka, {"default.api.timeout.ms": str(_PATIENCE_MS), "request.timeout.ms": str(_PATIENCE_MS // 2)}

@@ -128,7 +128,6 @@ async def with_cluster_operations(ctx: Context, request: RequestV10) -> Response
 
 
 FORMS = (
-    Form(0, 7, MetadataRequest, MetadataResponse, metadata),
-    Form(8, 10, RequestV10, ResponseV10, with_cluster_operations),
+    Form(0, 10, RequestV10, ResponseV10, with_cluster_operations),
     Form(11, 13, MetadataRequest, MetadataResponse, metadata),
 )

@@ -255,7 +255,7 @@ class TestMaintenance:
         log.advance_high_watermark(1)
 
         async def run() -> None:
-            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1, 1, 1)))
+            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1, 1)))
             until = time.monotonic() + 20
             while list(tmp_path.glob("t-0/*.deleted")) or log.start == 0:
                 await asyncio.sleep(0.01)

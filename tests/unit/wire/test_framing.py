@@ -39,7 +39,7 @@ sizes = st.integers(0, 40) | st.sampled_from([16_380, 17_000, SMALL - 1, SMALL, 
 @given(st.lists(sizes, max_size=6), st.sampled_from([1, 3, 1000, 20_000, 1 << 20]))
 @settings(max_examples=60, deadline=None, database=None)
 def test_frames_come_out_as_they_went_in(lengths: list[int], piece: int) -> None:
-    if piece == 1:
+    if piece < 1000:
         lengths = [length % 200 for length in lengths]
     bodies = [bytes([index + 1]) * length for index, length in enumerate(lengths)]
     claims: list[int] = []
