@@ -62,7 +62,11 @@ class Client:
     def _refused(self, result: JoinResult | SyncResult) -> None:
         self.errors.append(result.error)
         self.doing = "join"
-        if result.error in (ErrorCode.fenced_instance_id, ErrorCode.group_max_size_reached, ErrorCode.inconsistent_group_protocol):
+        if result.error in (
+            ErrorCode.fenced_instance_id,
+            ErrorCode.group_max_size_reached,
+            ErrorCode.inconsistent_group_protocol,
+        ):
             self.doing, self.alive = "nothing", False
         elif result.error is ErrorCode.member_id_required and isinstance(result, JoinResult):
             self.member_id = result.member_id
@@ -84,6 +88,9 @@ class World:
         self._tickets = 0
         self.leaders: dict[int, set[str]] = {}  # generation → who was asked to assign
 
+    def state(self) -> GroupState:
+        return self.group.state
+
     def now(self) -> Now:
         return Now(self.ms, 1_700_000_000_000 + self.ms)
 
@@ -101,7 +108,12 @@ class World:
             self._deliver(self.waiting.pop(effect.ticket), effect.result)
 
     def _deliver(self, client: Client, result: JoinResult | SyncResult) -> None:
-        if isinstance(result, JoinResult) and result.error is ErrorCode.none and result.members and not result.skip_assignment:
+        if (
+            isinstance(result, JoinResult)
+            and result.error is ErrorCode.none
+            and result.members
+            and not result.skip_assignment
+        ):
             self.leaders.setdefault(result.generation, set()).add(result.member_id)
         if not client.alive:
             return
@@ -109,7 +121,7 @@ class World:
         if isinstance(result, SyncResult) and result.error is ErrorCode.none:
             assert result.assignment == f"{client.generation}:{client.owner()}".encode(), (client, result)
 
-    # -- what clients do ------------------------------------------------------------------------------------------------
+    # -- what clients do ---------------------------------------------------------------------------
 
     def start(self, client: Client) -> Client:
         self.clients.append(client)
@@ -160,7 +172,7 @@ class World:
         self.run(effects)
         return codes
 
-    # -- what time and the log do ---------------------------------------------------------------------------------------
+    # -- what time and the log do ------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
         until = self.ms + ms

@@ -3,7 +3,8 @@
 - One member of a generation is asked to assign, and it is a member.
 - A generation's number never falls.
 - Whoever is told an assignment is told the one the leader made for it (`clients.World` checks each).
-- Nobody waits for ever: once clients behave, everybody alive is in one stable generation, and no request is left unanswered.
+- Nobody waits for ever: once clients behave, everybody alive is in one stable generation, and no request is left
+unanswered.
 """
 
 from hypothesis import settings
@@ -50,7 +51,9 @@ class Groups(RuleBasedStateMachine):
             if client.instance == instance:
                 client.alive = False
         self.names += 1
-        self.world.step(self.world.start(Client(f"c{self.names}", instance=instance, protocols=protocols, version=version)))
+        self.world.step(
+            self.world.start(Client(f"c{self.names}", instance=instance, protocols=protocols, version=version))
+        )
 
     @rule(pick=st.integers(0, 9), times=st.integers(1, 4))
     def somebody_goes_on(self, pick: int, times: int) -> None:

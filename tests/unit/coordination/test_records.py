@@ -1,5 +1,6 @@
 """The record formats, byte for byte, and what may be read that Kafka or its future writes."""
 
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from ottla_broker.coordination.offsets_topic import java_hash, partition_of
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     OFFSET_COMMIT,
+    OFFSET_COMMIT_KEY,
     GroupMetadata,
     GroupMetadataKey,
     MemberMetadata,
@@ -20,6 +22,7 @@ from ottla_broker.coordination.records import (
     offset_key,
     offset_value,
     read_key,
+    read_offset,
     read_value,
 )
 from ottla_broker.coordination.schema import Malformed
@@ -28,14 +31,14 @@ TOPIC_ID = UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
 
 
 def test_keys_as_kafka_writes_them() -> None:
-    assert offset_key("g", "té", 7).hex() == "0001" "000167" "000374c3a9" "00000007"
-    assert group_key("g").hex() == "0002" "000167"
+    assert offset_key("g", "té", 7).hex() == "0001000167000374c3a900000007"
+    assert group_key("g").hex() == "0002000167"
     assert read_key(offset_key("g", "té", 7)) == OffsetCommitKey("g", "té", 7)
     assert read_key(group_key("g")) == GroupMetadataKey("g")
 
 
 def test_the_legacy_key_is_an_offset_commit_too() -> None:
-    assert read_key(bytes.fromhex("0000" "000167" "000174" "00000001")) == OffsetCommitKey("g", "t", 1)
+    assert read_key(bytes.fromhex("000000016700017400000001")) == OffsetCommitKey("g", "t", 1)
 
 
 @pytest.mark.parametrize("kind", [3, 8, 9, 11, 16, 23, 99, -1])
@@ -45,26 +48,24 @@ def test_keys_of_newer_group_types_are_passed_over(kind: int) -> None:
 
 def test_an_offset_is_written_in_version_4_with_the_topic_id_as_tagged_field() -> None:
     value = offset_value(OffsetCommit(5, 3, "m", 9, topic_id=TOPIC_ID))
-    assert value.hex() == (
-        "0004" "0000000000000005" "00000003" "026d" "0000000000000009" "01" "00" "10" "000102030405060708090a0b0c0d0e0f"
-    )
-    assert offset_value(OffsetCommit(5, -1, "", 9)).hex() == "0004" "0000000000000005" "ffffffff" "01" "0000000000000009" "00"
+    assert value.hex() == ("0004000000000000000500000003026d0000000000000009010010000102030405060708090a0b0c0d0e0f")
+    assert offset_value(OffsetCommit(5, -1, "", 9)).hex() == "00040000000000000005ffffffff01000000000000000900"
 
 
 def test_an_offset_with_its_own_expiry_is_written_in_version_1() -> None:
     value = offset_value(OffsetCommit(5, -1, "", 9, expire_ms=11))
-    assert value.hex() == "0001" "0000000000000005" "0000" "0000000000000009" "000000000000000b"
+    assert value.hex() == "0001000000000000000500000000000000000009000000000000000b"
     assert read_value(OFFSET_COMMIT, value) == OffsetCommit(5, -1, "", 9, expire_ms=11)
 
 
 @pytest.mark.parametrize(
     ("raw", "commit"),
     [
-        ("0000" "0000000000000005" "00016d" "0000000000000009", OffsetCommit(5, -1, "m", 9)),
-        ("0002" "0000000000000005" "00016d" "0000000000000009", OffsetCommit(5, -1, "m", 9)),
-        ("0003" "0000000000000005" "00000003" "00016d" "0000000000000009", OffsetCommit(5, 3, "m", 9)),
+        ("0000000000000000000500016d0000000000000009", OffsetCommit(5, -1, "m", 9)),
+        ("0002000000000000000500016d0000000000000009", OffsetCommit(5, -1, "m", 9)),
+        ("000300000000000000050000000300016d0000000000000009", OffsetCommit(5, 3, "m", 9)),
         # a tagged field from the future (tag 5, two bytes)
-        ("0004" "0000000000000005" "00000003" "026d" "0000000000000009" "01" "05" "02" "ffff", OffsetCommit(5, 3, "m", 9)),
+        ("0004000000000000000500000003026d0000000000000009010502ffff", OffsetCommit(5, 3, "m", 9)),
     ],
 )
 def test_older_and_newer_offsets_are_read(raw: str, commit: OffsetCommit) -> None:
@@ -73,31 +74,63 @@ def test_older_and_newer_offsets_are_read(raw: str, commit: OffsetCommit) -> Non
 
 def test_a_value_of_an_unknown_version_is_not_passed_over() -> None:
     with pytest.raises(Malformed, match="version 5 of OffsetCommit is not known; 0 to 4 are"):
-        read_value(OFFSET_COMMIT, bytes.fromhex("0005" "0000000000000005"))
+        read_value(OFFSET_COMMIT, bytes.fromhex("00050000000000000005"))
 
 
 def test_group_metadata_is_written_in_version_3() -> None:
     value = group_value(
-        GroupMetadata("consumer", 2, "range", "m", 9, (MemberMetadata("m", None, "c", "/h", 6, 7, b"\x01", b"\x02\x03"),))
+        GroupMetadata(
+            "consumer", 2, "range", "m", 9, (MemberMetadata("m", None, "c", "/h", 6, 7, b"\x01", b"\x02\x03"),)
+        )
     )
     assert value.hex() == (
-        "0003" "0008" + b"consumer".hex() + "00000002" "0005" + b"range".hex() + "00016d" "0000000000000009" "00000001"
-        "00016d" "ffff" "000163" "00022f68" "00000006" "00000007" "00000001" "01" "00000002" "0203"
+        "0003"
+        "0008" + b"consumer".hex() + "00000002"
+        "0005" + b"range".hex() + "00016d"
+        "0000000000000009"
+        "00000001"
+        "00016d"
+        "ffff"
+        "000163"
+        "00022f68"
+        "00000006"
+        "00000007"
+        "00000001"
+        "01"
+        "00000002"
+        "0203"
     )
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 members = st.builds(
-    MemberMetadata, texts, st.none() | texts, texts, texts, st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1),
-    st.binary(max_size=40), st.binary(max_size=40),
+    MemberMetadata,
+    texts,
+    st.none() | texts,
+    texts,
+    texts,
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+    st.binary(max_size=40),
+    st.binary(max_size=40),
 )
 groups = st.builds(
-    GroupMetadata, texts, st.integers(0, 2**31 - 1), st.none() | texts, st.none() | texts, st.integers(-1, 2**62),
+    GroupMetadata,
+    texts,
+    st.integers(0, 2**31 - 1),
+    st.none() | texts,
+    st.none() | texts,
+    st.integers(-1, 2**62),
     st.lists(members, max_size=3).map(tuple),
 )
 commits = st.builds(
-    OffsetCommit, st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1), texts, st.integers(0, 2**62),
-    expire_ms=st.just(-1), topic_id=st.none() | st.uuids().filter(lambda id: id.int != 0),
+    OffsetCommit,
+    st.integers(0, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+    texts,
+    st.integers(0, 2**62),
+    expire_ms=st.just(-1),
+    topic_id=st.none() | st.uuids().filter(lambda id: id.int != 0),
 )
 
 
@@ -106,23 +139,66 @@ def test_group_metadata_comes_back(group: GroupMetadata, version: int) -> None:
     assert read_value(GROUP_METADATA, GROUP_METADATA.write(group, version)) == group
 
 
-@given(commits)
-def test_offsets_come_back(commit: OffsetCommit) -> None:
-    assert read_value(OFFSET_COMMIT, offset_value(commit)) == commit
+@given(commits, st.integers(0, 4))
+def test_offsets_come_back_by_declaration_and_by_hand(commit: OffsetCommit, version: int) -> None:
+    value = OFFSET_COMMIT.write(commit, version)
+    assert read_offset(value) == read_value(OFFSET_COMMIT, value)
+    assert read_offset(offset_value(commit)) == commit
+
+
+@given(
+    st.builds(OffsetCommitKey, st.text(max_size=200), texts, st.integers(-(2**31), 2**31 - 1)), st.binary(max_size=30)
+)
+def test_keys_come_back_and_mutations_are_the_same_by_declaration_and_by_hand(
+    key: OffsetCommitKey, noise: bytes
+) -> None:
+    raw = offset_key(*key)
+    assert read_key(raw) == key
+    for other in (raw[: len(noise)], raw[:2] + noise, raw[:3] + noise):
+        try:
+            expected = OFFSET_COMMIT_KEY.read(other, 2, 0)
+        except Malformed:
+            with pytest.raises(Malformed):
+                read_key(other)
+        else:
+            assert read_key(other) == expected
+
+
+@given(commits, st.binary(max_size=40), st.integers(0, 30))
+def test_mutated_offsets_are_the_same_by_declaration_and_by_hand(commit: OffsetCommit, noise: bytes, at: int) -> None:
+    raw = offset_value(commit)
+    for other in (raw[:at] + noise, raw[:at] + noise + raw[at + len(noise) :], raw + noise):
+        try:
+            expected = read_value(OFFSET_COMMIT, other)
+        except Malformed:
+            with pytest.raises(Malformed):
+                read_offset(other)
+        else:
+            assert read_offset(other) == expected
 
 
 @given(st.binary(max_size=60))
 def test_nonsense_is_malformed_and_nothing_else(raw: bytes) -> None:
-    for read in (read_key, lambda raw: read_value(OFFSET_COMMIT, raw), lambda raw: read_value(GROUP_METADATA, raw)):
-        try:
+    for read in (
+        read_key,
+        read_offset,
+        lambda raw: read_value(OFFSET_COMMIT, raw),
+        lambda raw: read_value(GROUP_METADATA, raw),
+    ):
+        with suppress(Malformed):
             read(raw)
-        except Malformed:
-            pass
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", 0), ("a", 97), ("my-group", -1906497762), ("connect-cluster-connect", 757414196), ("polygenelubricants", -(2**31)), ("😀", 1772899)],
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", -1906497762),
+        ("connect-cluster-connect", 757414196),
+        ("polygenelubricants", -(2**31)),
+        ("😀", 1772899),
+    ],
 )
 def test_java_hash(text: str, expected: int) -> None:
     assert java_hash(text) == expected

@@ -1,0 +1,65 @@
+"""The loop that simulations stand on: time jumps, order repeats, and what can never end is found out."""
+
+import asyncio
+
+import pytest
+
+from tests.sim.virtual_loop import Deadlock, run_virtual
+
+
+def test_hours_pass_at_once() -> None:
+    async def main() -> float:
+        await asyncio.sleep(36_000)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main(), start=5.0) == 36_005
+
+
+def test_timers_ring_in_order_of_their_time_and_at_their_time() -> None:
+    async def main() -> list[tuple[str, float]]:
+        loop, rung = asyncio.get_running_loop(), []
+
+        async def bell(name: str, after: float) -> None:
+            await asyncio.sleep(after)
+            rung.append((name, loop.time()))
+
+        await asyncio.gather(bell("c", 0.3), bell("a", 0.1), bell("b", 0.2), bell("a2", 0.1))
+        return rung
+
+    assert run_virtual(main()) == [("a", 0.1), ("a2", 0.1), ("b", 0.2), ("c", 0.3)]
+
+
+def test_a_timeout_works() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(TimeoutError):
+        run_virtual(main())
+
+
+def test_who_waits_for_nothing_is_found_out() -> None:
+    async def main() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Deadlock, match="main"):
+        run_virtual(main())
+
+
+def test_executor_calls_run_in_their_place() -> None:
+    async def main() -> list[int]:
+        done: list[int] = []
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, done.append, 1)
+        await asyncio.to_thread(done.append, 2)
+        return done
+
+    assert run_virtual(main()) == [1, 2]
+
+
+def test_an_executor_call_that_fails_fails_where_it_is_awaited() -> None:
+    async def main() -> None:
+        await asyncio.get_running_loop().run_in_executor(None, int, "x")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        run_virtual(main())

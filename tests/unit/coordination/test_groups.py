@@ -1,0 +1,498 @@
+"""The coordinator as a whole on virtual time: waiting, writing, loading, moving away, forgetting."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.coordination.effects import JoinRequest, JoinResult, Leaving, SyncRequest, SyncResult
+from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.offsets_topic import partition_of
+from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.records import (
+    GROUP_METADATA,
+    GroupMetadataKey,
+    OffsetCommit,
+    OffsetCommitKey,
+    offset_key,
+    offset_value,
+    read_key,
+    read_value,
+)
+from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, decode_all, encode_batch, end_transaction_marker
+from tests.sim.virtual_loop import run_virtual
+from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
+
+TOPIC_ID = UUID(int=77)
+SUBSCRIBED_TO_T = bytes.fromhex("000000000001000174")
+
+
+class Broker:
+    """A coordinator with one partition, which a test can take away and give back."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.journal = MemoryJournal()
+        self.settings = settings or GroupSettings(offsets_retention_minutes=10)
+        self.groups = GroupCoordinator(virtual_runtime(), self.settings, lambda: 1)
+
+    async def start(self) -> "Broker":
+        await self.groups.load(0, self.journal)
+        return self
+
+    async def restart(self) -> None:
+        self.groups.close()
+        self.groups = GroupCoordinator(virtual_runtime(2), self.settings, lambda: 1)
+        await self.start()
+
+    def records(self) -> list[Record]:
+        return [record for _, record in decode_all(bytes(self.journal.log))]
+
+
+def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupSettings | None = None) -> None:
+    async def main() -> None:
+        broker = await Broker(settings).start()
+        try:
+            await test(broker)
+        finally:
+            broker.groups.close()
+
+    run_virtual(main())
+
+
+def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequest:
+    return JoinRequest(
+        member_id,
+        None,
+        "client",
+        "/h",
+        60_000,
+        10_000,
+        "consumer",
+        (("range", metadata),),
+        needs_member_id=False,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
+    """The only member of a stable group."""
+    joined = await groups.join(group, wish(metadata=metadata))
+    request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
+    synced = await groups.sync(group, request)
+    assert synced == SyncResult(protocol_type="consumer", protocol_name="range", assignment=b"mine")
+    return joined
+
+
+async def refused(call: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as reason:
+        await call
+    return reason.value.code
+
+
+def commits(offset: int = 5, topic: str = "t", at: int = 0) -> dict[tuple[str, int], OffsetCommit]:
+    return {(topic, at): OffsetCommit(offset, 1, "", 0, topic_id=TOPIC_ID)}
+
+
+def test_a_group_lives_through_a_restart() -> None:
+    async def test(broker: Broker) -> None:
+        joined = await member(broker.groups)
+        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits(5))
+        await broker.restart()
+        broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
+        assert broker.groups.describe("g").members[joined.member_id].assignment == b"mine"
+        assert broker.groups.offsets("g")["t"][0].offset == 5
+        await asyncio.sleep(10.1)
+        assert broker.groups.describe("g").state is GroupState.empty, "it sent one heartbeat, and then none"
+
+    scenario(test)
+
+
+def test_nothing_is_answered_before_it_is_replicated() -> None:
+    async def test(broker: Broker) -> None:
+        broker.journal.delay_s = 2.0
+        write = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(7)))
+        await asyncio.sleep(1.9)
+        assert not write.done()
+        assert broker.groups.offsets("g") == {}
+        await write
+        assert broker.groups.offsets("g")["t"][0].offset == 7
+
+    scenario(test)
+
+
+def test_a_write_that_is_not_replicated_in_time_fails() -> None:
+    async def test(broker: Broker) -> None:
+        broker.journal.delay_s = 6.0
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.coordinator_not_available
+        assert broker.groups.offsets("g") == {}
+
+    scenario(test)
+
+
+@pytest.mark.parametrize(
+    ("found", "seen"),
+    [
+        (ErrorCode.not_leader_or_follower, ErrorCode.not_coordinator),
+        (ErrorCode.not_enough_replicas, ErrorCode.coordinator_not_available),
+        (ErrorCode.kafka_storage_error, ErrorCode.not_coordinator),
+        (ErrorCode.message_too_large, ErrorCode.unknown_server_error),
+    ],
+)
+def test_errors_of_the_partition_become_errors_of_a_coordinator(found: ErrorCode, seen: ErrorCode) -> None:
+    async def test(broker: Broker) -> None:
+        broker.journal.failure = KafkaError(found)
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is seen
+
+    scenario(test)
+
+
+def test_commits_that_come_together_are_written_together() -> None:
+    async def test(broker: Broker) -> None:
+        await asyncio.gather(*(broker.groups.commit(f"g{n}", "", None, -1, commits(n)) for n in range(100)))
+        assert broker.journal.batches == 1
+        assert [broker.groups.offsets(f"g{n}")["t"][0].offset for n in range(100)] == list(range(100))
+
+    scenario(test)
+
+
+def test_a_client_that_hangs_up_does_not_take_its_commit_along() -> None:
+    async def test(broker: Broker) -> None:
+        broker.journal.delay_s = 1.0
+        write = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(7)))
+        await asyncio.sleep(0.5)
+        write.cancel()
+        await asyncio.sleep(1.0)
+        assert broker.groups.offsets("g")["t"][0].offset == 7
+
+    scenario(test)
+
+
+def test_while_it_loads_and_when_it_is_elsewhere() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits())
+        broker.groups.unload(0)
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+
+        class AsksWhileItLoads(MemoryJournal):
+            seen: ErrorCode | None = None
+
+            def read(self):  # type: ignore[no-untyped-def]
+                with pytest.raises(KafkaError) as reason:
+                    broker.groups.offsets("g")
+                self.seen = reason.value.code
+                with pytest.raises(KafkaError):
+                    broker.groups.groups()
+                yield from broker.journal.read()
+
+        journal = AsksWhileItLoads()
+        await broker.groups.load(0, journal)
+        assert journal.seen is ErrorCode.coordinator_load_in_progress
+        assert broker.groups.offsets("g")["t"][0].offset == 5
+
+    scenario(test)
+
+
+def test_a_log_that_cannot_be_read_serves_nobody() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits())
+        broker.journal.log[-1] ^= 1
+        await broker.groups.load(0, broker.journal)
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.coordinator_not_available
+
+    scenario(test)
+
+
+def test_who_waits_is_sent_away_when_the_partition_moves() -> None:
+    async def test(broker: Broker) -> None:
+        waiting = asyncio.ensure_future(broker.groups.join("g", wish()))
+        await asyncio.sleep(1)
+        broker.groups.unload(0)
+        assert (await waiting).error is ErrorCode.not_coordinator
+
+    scenario(test)
+
+
+def test_a_broker_that_may_have_been_replaced_answers_nothing() -> None:
+    """Design rule 6."""
+
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits())
+        broker.groups.serving = lambda: False
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        with pytest.raises(KafkaError):
+            broker.groups.offsets("g")
+        with pytest.raises(KafkaError):
+            broker.groups.groups()
+
+    scenario(test)
+
+
+def test_before_the_offsets_topic_exists() -> None:
+    async def main() -> None:
+        groups = GroupCoordinator(virtual_runtime(), GroupSettings(), lambda: 0)
+        assert await refused(groups.join("g", wish())) is ErrorCode.coordinator_not_available
+
+    run_virtual(main())
+
+
+def test_groups_live_where_their_name_hashes_to() -> None:
+    async def main() -> None:
+        groups = GroupCoordinator(virtual_runtime(), GroupSettings(), lambda: 50)
+        mine = partition_of("g", 50)
+        await groups.load(mine, MemoryJournal(mine))
+        await groups.commit("g", "", None, -1, commits())
+        other = next(name for name in map(str, range(100)) if partition_of(name, 50) != mine)
+        assert await refused(groups.commit(other, "", None, -1, commits())) is ErrorCode.not_coordinator
+        groups.close()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+def test_session_timeouts_have_bounds(session_ms: int) -> None:
+    async def test(broker: Broker) -> None:
+        request = JoinRequest("", None, "c", "/h", 60_000, session_ms, "consumer", (("range", b""),))
+        assert await refused(broker.groups.join("g", request)) is ErrorCode.invalid_session_timeout
+
+    scenario(test)
+
+
+def test_groups_without_a_name_and_members_without_a_group() -> None:
+    async def test(broker: Broker) -> None:
+        assert await refused(broker.groups.join("", wish())) is ErrorCode.invalid_group_id
+        assert await refused(broker.groups.join("g", wish("somebody"))) is ErrorCode.unknown_member_id
+        assert await broker.groups.leave("g", [Leaving("x"), Leaving("y")]) == [ErrorCode.unknown_member_id] * 2
+        assert await refused(broker.groups.commit("g", "x", None, 3, commits())) is ErrorCode.group_id_not_found
+        await broker.groups.commit("", "", None, -1, commits())  # the nameless group may store offsets, as ever
+        assert broker.groups.groups()[0].is_simple
+
+    scenario(test)
+
+
+def test_a_group_that_nobody_came_back_to_leaves_nothing_behind() -> None:
+    async def test(broker: Broker) -> None:
+        request = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", (("range", b""),))
+        assert (await broker.groups.join("g", request)).error is ErrorCode.member_id_required
+        await asyncio.sleep(10.1)
+        assert broker.groups.groups() == []
+        assert broker.journal.end == 0
+
+    scenario(test)
+
+
+def test_an_idle_group_has_one_timer_and_an_empty_one_none() -> None:
+    async def test(broker: Broker) -> None:
+        joined = await member(broker.groups)
+        shard = broker.groups._shards[0]
+        for _ in range(100):
+            await asyncio.sleep(3)
+            broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
+            assert len(shard._timers) == 1
+        await broker.groups.leave("g", [Leaving(joined.member_id)])
+        await asyncio.sleep(60)
+        assert not shard._timers
+
+    scenario(test)
+
+
+def test_a_deleted_group_is_gone_with_its_offsets_for_good() -> None:
+    async def test(broker: Broker) -> None:
+        joined = await member(broker.groups)
+        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits())
+        assert await refused(broker.groups.delete_group("g")) is ErrorCode.non_empty_group
+        assert await refused(broker.groups.delete_group("h")) is ErrorCode.group_id_not_found
+        await broker.groups.leave("g", [Leaving(joined.member_id)])
+        await broker.groups.delete_group("g")
+        assert broker.groups.groups() == []
+        await broker.restart()
+        assert broker.groups.groups() == []
+        assert broker.groups.offsets("g") == {}
+
+    scenario(test)
+
+
+def test_a_deletion_waits_for_commits_that_are_on_their_way() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits(1))
+        broker.journal.delay_s = 1.0
+        late = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(2, at=1)))
+        await asyncio.sleep(0.1)
+        await broker.groups.delete_group("g")
+        await late
+        await broker.restart()
+        assert broker.groups.offsets("g") == {}
+
+    scenario(test)
+
+
+def test_a_group_whose_deletion_failed_is_still_there() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits(1))
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        assert await refused(broker.groups.delete_group("g")) is ErrorCode.coordinator_not_available
+        assert broker.groups.describe("g").state is GroupState.empty
+        assert broker.groups.offsets("g")["t"][0].offset == 1
+
+    scenario(test)
+
+
+def test_offsets_of_topics_that_are_read_cannot_be_deleted() -> None:
+    async def test(broker: Broker) -> None:
+        joined = await member(broker.groups, metadata=SUBSCRIBED_TO_T)
+        both = commits(1) | commits(2, topic="u")
+        await broker.groups.commit("g", joined.member_id, None, joined.generation, both)
+        codes = await broker.groups.delete_offsets("g", [("t", 0), ("u", 0), ("u", 9)])
+        assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none, ErrorCode.none]
+        assert list(broker.groups.offsets("g")) == ["t"]
+
+    scenario(test)
+
+
+def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits(1))
+        newer = {("t", 1): OffsetCommit(3, 1, "", 0, topic_id=UUID(int=78))}
+        await broker.groups.commit("g", "", None, -1, newer)
+        await broker.groups.topics_deleted({"t": TOPIC_ID})
+        await broker.restart()
+        assert list(broker.groups.offsets("g")["t"]) == [1]
+
+    scenario(test)
+
+
+def test_offsets_expire_after_the_last_member_left_and_not_before() -> None:
+    """KIP-211."""
+
+    async def test(broker: Broker) -> None:
+        joined = await member(broker.groups, metadata=SUBSCRIBED_TO_T)
+        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits(1) | commits(2, topic="u"))
+        for _ in range(7 * 60):
+            await asyncio.sleep(3)
+            broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
+        assert list(broker.groups.offsets("g")) == ["t"], (
+            "the group does not read u, so its offsets expire from the commit on"
+        )
+        await broker.groups.leave("g", [Leaving(joined.member_id)])
+        await asyncio.sleep(9 * 60)
+        assert list(broker.groups.offsets("g")) == ["t"]
+        await asyncio.sleep(12 * 60)
+        assert broker.groups.groups() == []
+        await broker.restart()
+        assert broker.groups.groups() == []
+
+    scenario(test)
+
+
+def test_offsets_of_somebody_who_never_joined_expire_from_their_commit_on() -> None:
+    async def test(broker: Broker) -> None:
+        start = broker.groups._runtime.now_ms()
+        await broker.groups.commit("g", "", None, -1, {("t", 0): OffsetCommit(1, 1, "", start)})
+        kept = OffsetCommit(1, 1, "", start, expire_ms=start + 3_600_000)
+        await broker.groups.commit("g", "", None, -1, {("t", 1): kept})
+        await asyncio.sleep(21 * 60)
+        assert list(broker.groups.offsets("g")["t"]) == [1], "this one brought its own retention"
+        await asyncio.sleep(50 * 60)
+        assert broker.groups.groups() == []
+
+    scenario(test)
+
+
+def test_what_is_written_is_kafkas() -> None:
+    async def test(broker: Broker) -> None:
+        joined = await member(broker.groups)
+        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits())
+        group, offset = broker.records()
+        assert read_key(group.key or b"") == GroupMetadataKey("g")
+        metadata = read_value(GROUP_METADATA, group.value or b"")
+        assert (metadata.leader, metadata.generation, metadata.protocol) == (joined.member_id, 1, "range")
+        assert metadata.members[0].assignment == b"mine"
+        assert read_key(offset.key or b"") == OffsetCommitKey("g", "t", 0)
+        assert (group.value or b"")[:2] == b"\x00\x03"
+        assert (offset.value or b"")[:2] == b"\x00\x04"
+
+    scenario(test)
+
+
+def test_transactional_commits_count_when_their_transaction_does() -> None:
+    """Logs written by Apache Kafka hold them; the later record wins, not the later marker."""
+
+    def commit(offset: int, producer: int = -1, at: int = 0) -> bytes:
+        record = Record(0, offset_key("g", "t", at), offset_value(OffsetCommit(offset, -1, "", 0)))
+        return encode_batch([record], producer_id=producer, producer_epoch=0, transactional=producer >= 0)
+
+    async def test(broker: Broker) -> None:
+        for batch in (
+            commit(1, producer=7),
+            commit(2, producer=8, at=1),
+            commit(3, producer=9, at=2),
+            commit(4, at=2),
+            end_transaction_marker(True, 0, producer_id=7, producer_epoch=0, timestamp_ms=0),
+            end_transaction_marker(False, 0, producer_id=8, producer_epoch=0, timestamp_ms=0),
+            end_transaction_marker(True, 0, producer_id=9, producer_epoch=0, timestamp_ms=0),
+        ):
+            await broker.journal.append(batch)
+        await broker.restart()
+        assert {at: commit.offset for at, commit in broker.groups.offsets("g")["t"].items()} == {0: 1, 2: 4}
+
+    scenario(test)
+
+
+def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.journal.append(
+            encode_batch([Record(0, b"\x00\x08\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
+        )
+        await broker.groups.commit("g", "", None, -1, commits())
+        await broker.restart()
+        assert broker.groups.offsets("g")["t"][0].offset == 5
+
+    scenario(test)
+
+
+def test_a_group_larger_than_a_lowered_limit_rebalances_after_loading() -> None:
+    async def test(broker: Broker) -> None:
+        joined = await asyncio.gather(*(broker.groups.join("g", wish()) for _ in range(2)))
+        await broker.groups.sync("g", SyncRequest(joined[0].leader, None, 1, None, None, {}))
+        broker.settings = GroupSettings(group_max_size=1)
+        await broker.restart()
+        assert broker.groups.describe("g").state is GroupState.preparing
+
+    scenario(test)
+
+
+def test_producer_ids_never_repeat_and_blocks_are_asked_for_once() -> None:
+    async def main() -> None:
+        asked: list[range] = []
+
+        async def allocate() -> range:
+            await asyncio.sleep(1)
+            asked.append(range(len(asked) * 10, len(asked) * 10 + 10))
+            return asked[-1]
+
+        ids = ProducerIds(allocate)
+        given = await asyncio.gather(*(ids.next() for _ in range(25)))
+        assert sorted(given) == list(range(25))
+        assert len(asked) == 3
+
+    run_virtual(main())
+
+
+def test_producer_ids_are_asked_for_again_after_a_failure() -> None:
+    async def main() -> None:
+        answers: list[range | KafkaError] = [KafkaError(ErrorCode.not_controller), range(1000, 2000)]
+
+        async def allocate() -> range:
+            answer = answers.pop(0)
+            if isinstance(answer, KafkaError):
+                raise answer
+            return answer
+
+        ids = ProducerIds(allocate)
+        assert await refused(ids.next()) is ErrorCode.not_controller
+        assert await ids.next() == 1000
+
+    run_virtual(main())
