@@ -11,11 +11,12 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import Config, SettingError
+from ottla_broker.config import HTTP_LISTENER, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import Register
@@ -23,6 +24,9 @@ from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla_broker.http.server import HttpServer
 
 CANNOT_START = 2
 
@@ -64,11 +68,13 @@ async def serve(config: Config, started: float) -> None:
     runtime = Runtime()
     broker = Broker(config, register_of(config, runtime), runtime=runtime)
     server = Server(broker)
+    http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     try:
         reached = server.bind()
+        http = await serve_http(broker, server)
         await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
         await server.serve()
         addresses = ", ".join(map(str, server.listening))
@@ -78,6 +84,23 @@ async def serve(config: Config, started: float) -> None:
     finally:
         await server.close()
         await broker.stop()
+        if http is not None:
+            await http.close()
+
+
+async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
+    """Health and metrics, where `http.listener` wants them: from before the broker is up, so that its start can be watched."""
+    address = broker.config(HTTP_LISTENER)
+    if address is None:
+        return None
+    from ottla_broker.http.server import HttpServer  # aiohttp would be most of a broker's start
+
+    http = HttpServer(broker, server)
+    try:
+        await http.start(address)
+    except OSError as error:
+        raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
+    return http
 
 
 def register_of(config: Config, runtime: Runtime) -> Register:

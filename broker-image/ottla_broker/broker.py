@@ -33,6 +33,7 @@ from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBrok
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.topic_names import check_topic_name
 from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.hosting import Hosting
 from ottla_broker.replication.journal import PartitionJournal
 from ottla_broker.replication.partition import Partition
@@ -74,6 +75,7 @@ class Broker:
             self.config.log_config,
             led=self._led,
             lost=self._lost,
+            gone=lambda topic, partition: self._care.forget(topic, partition),
         )
         self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
 
@@ -83,6 +85,7 @@ class Broker:
         Raises KafkaError or LogDirError with a sentence for people when it cannot.
         """
         self._open_directories()
+        self._care = LogCare(self.directories, self.config)
         metadata = await self._lead_metadata()
         first_start = self.image.end == 0
         metadata.replay()
@@ -104,7 +107,7 @@ class Broker:
             await self._take_in_orphans()
         for directory in self.directories:
             directory.broker_epoch = epoch
-            self._spawn(directory.maintain())
+        self._spawn(self._care.run())
         self.ready = True
 
     async def _take_in_orphans(self) -> None:

@@ -17,6 +17,7 @@ from ottla_broker.api.api_versions import answer as api_versions_answer
 from ottla_broker.api.context import Buffers, Context, HangUp, Peer
 from ottla_broker.api.form import Form
 from ottla_broker.api.table import FETCH, PRODUCE, form_of
+from ottla_broker.metrics import API_KEYS
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SMALL, FrameReader
@@ -155,6 +156,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, frame: bytearray, header: RequestHeader) -> None:
         key, version = header.api_key, header.version
+        if 0 <= key < API_KEYS:
+            self._server.served[key] += 1
         handler = self._server.hot_handler(key, version)
         if handler is not None:
             context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)

@@ -27,6 +27,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.connection import Connection
 from ottla_broker.memory import Pool
+from ottla_broker.metrics import API_KEYS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.wire.framing import SCRATCH_BYTES
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STUCK_S = 10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
 LEAST_ROOM = 64 * 1024  # bytes that a fetch may always answer
 
 
@@ -53,6 +53,7 @@ class Limits:
     responses_bytes: int = 128 << 20
     queued_bytes: int = 1 << 20  # connection.queued.max.bytes
     idle_s: float = 600.0  # connections.max.idle.ms; 0: never
+    stuck_s: float = 10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
 
     @classmethod
     def of(cls, config: Config) -> "Limits":
@@ -89,6 +90,7 @@ class Server:
         self._sweeper: asyncio.TimerHandle | None = None
         self._stuck_look: asyncio.TimerHandle | None = None
         self.refused = 0  # connections turned away
+        self.served = [0] * API_KEYS  # requests by API key
 
     def _hot_handlers(self) -> dict[int, HotHandler]:
         from ottla_broker.api.fetch import Fetching
@@ -123,6 +125,7 @@ class Server:
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
             sock.bind((listener.host, listener.port))
+            sock.listen(self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
         except OSError as error:
             sock.close()
             why = os.strerror(error.errno) if error.errno else str(error)
@@ -205,15 +208,15 @@ class Server:
     def look_for_stuck_readers(self) -> None:
         """A fetch waits for memory: from now on, readers that take nothing lose theirs."""
         if self._stuck_look is None:
-            self._stuck_look = self._loop.call_later(STUCK_S / 4, self._close_stuck_readers)
+            self._stuck_look = self._loop.call_later(self.limits.stuck_s / 4, self._close_stuck_readers)
 
     def _close_stuck_readers(self) -> None:
         self._stuck_look = None
         for connection in [one for one in self.connections if one.unsent]:
             connection.recount_unsent()
-            if connection.unsent and self.now() - connection.stuck_since >= STUCK_S:
+            if connection.unsent and self.now() - connection.stuck_since >= self.limits.stuck_s:
                 connection.close(
-                    f"it left {connection.unsent} bytes unread for {STUCK_S:.0f} s, and others wait for memory"
+                    f"it left {connection.unsent} bytes unread for {self.limits.stuck_s:.0f} s, and others wait for memory"
                 )
         if self.responses.wanted:
             self.look_for_stuck_readers()

@@ -9,7 +9,7 @@
 
 import os
 from collections import defaultdict
-from typing import NamedTuple, cast
+from typing import cast
 
 from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v5.response import (
@@ -26,19 +26,13 @@ from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.space import space_below
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode
 
 # topic → the partitions that are asked for; None: all of them
 Asked = dict[str, frozenset[int]] | None
-
-
-class Space(NamedTuple):
-    """Bytes of the file system below a directory; -1 where it cannot be asked."""
-
-    total: int
-    usable: int
 
 
 async def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -85,15 +79,6 @@ def described(partition: int, log: PartitionLog) -> DescribeLogDirsPartition:
 def absolute(path: str) -> str:
     """Text only: no file system is asked, a simulated disk has none."""
     return os.path.abspath(path)  # noqa: PTH100
-
-
-def space_below(path: str) -> Space:
-    """Blocks. A simulated disk has no file system, and so no answer."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return Space(-1, -1)
-    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 FORMS = (Form(1, 5, DescribeLogDirsRequest, DescribeLogDirsResponse, describe_log_dirs),)

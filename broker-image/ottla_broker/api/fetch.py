@@ -59,7 +59,18 @@ class Fetching:
 class Fetch:
     """One fetch request. `read` may be called again until there is enough."""
 
-    __slots__ = ("_incremental", "_session", "context", "found", "header", "limit", "partitions", "request", "wanted")
+    __slots__ = (
+        "_incremental",
+        "_session",
+        "_sizes",
+        "context",
+        "found",
+        "header",
+        "limit",
+        "partitions",
+        "request",
+        "wanted",
+    )
 
     def __init__(
         self,
@@ -80,6 +91,7 @@ class Fetch:
         self._incremental = incremental
         self.found: Found = []
         self.partitions: list[Partition] = []  # those that may bring more
+        self._sizes: list[tuple[Partition, int]] = []  # bytes read of each, to be counted when they are sent
 
     def answer(self) -> Buffers | None:
         """The response if there is enough to answer, else None: an error, `min_bytes`, or nothing to wait for."""
@@ -94,6 +106,7 @@ class Fetch:
         size, failed = 0, False
         self.found = []
         self.partitions = []
+        self._sizes = []
         for wanted in self.wanted:
             fetched = self._read(wanted, self.limit - size, first=size == 0)
             size += len(fetched.records)
@@ -123,6 +136,7 @@ class Fetch:
         elif offset < end and (left > 0 or first):
             most = min(left, wanted.max_bytes)
             fetched.records = log.read(offset, most, up_to=end, at_least_one=first)
+            self._sizes.append((partition, len(fetched.records)))
             if isolation == READ_COMMITTED and replica == CONSUMER:
                 fetched.aborted = [(one.producer_id, one.first_offset) for one in log.aborted(offset, end)]
         if isolation == READ_COMMITTED and fetched.aborted is None:
@@ -130,6 +144,8 @@ class Fetch:
         return fetched
 
     def response(self) -> Buffers:
+        for partition, size in self._sizes:
+            partition.traffic.bytes_out += size
         session = self._session
         topics: dict[Topic, list[Fetched]] = {}
         for topic, fetched in self.found:

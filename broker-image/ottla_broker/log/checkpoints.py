@@ -15,12 +15,15 @@ Offsets = dict[tuple[str, int], int]
 
 
 def read_offsets(disk: Disk, path: str) -> Offsets:
-    """Offsets by (topic, partition); empty when there is no file. ValueError names the file and the line."""
+    """Offsets by (topic, partition); none when there is no file, or an empty one, as Kafka makes it at its first start. ValueError names the
+    file and the line."""
     if not disk.exists(path):
         return {}
     lines = disk.read_file(path).decode().splitlines()
-    if not lines or lines[0].strip() != "0":
-        raise ValueError(f"{path}:1: version {lines[0] if lines else ''!r}; only 0 is known")
+    if not lines:
+        return {}
+    if lines[0].strip() != "0":
+        raise ValueError(f"{path}:1: version {lines[0]!r}; only 0 is known")
     offsets: Offsets = {}
     for number, line in enumerate(lines[2:], 3):
         try:

@@ -19,7 +19,6 @@ from ottla_broker.log.cleaning import Job, Source
 from ottla_broker.log.compaction import Compaction, KeyOffsets, Tally
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.segment import CorruptSegment
 from ottla_broker.log.storage import Storage, is_full
 from ottla_broker.wire.errors import KafkaError
 
@@ -34,8 +33,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """log.cleaner.dedupe.buffer.size, in bytes; log.cleaner.io.max.bytes.per.second, reading and writing together."""
+    """log.cleaner.enable; log.cleaner.backoff.ms, the rest when nothing is to be done; log.cleaner.dedupe.buffer.size,
+    in bytes; log.cleaner.io.max.bytes.per.second, reading and writing together."""
 
+    enabled: bool = True
+    backoff_ms: int = 15_000
     dedupe_buffer_bytes: int = 128 << 20
     io_max_bytes_per_second: float = float("inf")
 
@@ -45,19 +47,19 @@ class Changed(Exception):
 
 
 class Cleaner:
-    """`checkpoints`: where each log's last cleaning ended. `uncleanable`: why a log is left alone until the next start.
-    `logs` is the directory's own mapping, so that new and deleted logs are seen."""
+    """`settings` may be replaced while it runs. `checkpoints`: where each log's last cleaning ended. `uncleanable`: why
+    a log is left alone until the next start. `logs` is the directory's own mapping, so that new and deleted logs are
+    seen."""
 
-    def __init__(
-        self, storage: Storage, directory: str, logs: Mapping[Partition, PartitionLog], settings: CleanerSettings
-    ) -> None:
+    def __init__(self, storage: Storage, directory: str, logs: Mapping[Partition, PartitionLog]) -> None:
         self.storage = storage
         self.logs = logs
-        self.settings = settings
+        self.settings = CleanerSettings()
         self.path = f"{directory}/{CHECKPOINT}"
         self.checkpoints = self._read_checkpoints()
         self.uncleanable: dict[Partition, str] = {}
-        self._truncations: dict[Partition, int] = {}
+        self._seen: dict[Partition, tuple[PartitionLog, int]] = {}  # with how many truncations
+        self._stale = False  # the checkpoint file names a log that is not the one it was written for
 
     def _read_checkpoints(self) -> dict[Partition, int]:
         try:
@@ -66,9 +68,25 @@ class Cleaner:
             log.warning("%s; every compacted log will be cleaned from its start", error)
             return {}
 
+    async def run(self) -> None:
+        """Cleans what has to be cleaned, until cancelled."""
+        while True:
+            settings = self.settings
+            cleaned = await self.clean_filthiest() if settings.enabled else None
+            if self._stale:
+                await self._write_checkpoints()
+            if cleaned is None:
+                await asyncio.sleep(settings.backoff_ms / 1000)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """To be called when a log is deleted: one that is made later under its name is another."""
+        self.uncleanable.pop((topic, partition), None)
+        self._seen.pop((topic, partition), None)
+        self._stale |= self.checkpoints.pop((topic, partition), None) is not None
+
     async def clean_filthiest(self) -> Tally | None:
-        """Cleans one log and says what it did; None when no log has to be cleaned. A failure is its log's own: it is
-        noted there (`uncleanable`, or offline), or the log waits for another time."""
+        """Cleans one log and says what it did; None when none had to be cleaned, or it failed. A failure is its log's
+        own: it is noted there (`uncleanable`, or offline), or the log waits for another time."""
         chosen = self.choose()
         if chosen is None:
             return None
@@ -76,11 +94,11 @@ class Cleaner:
         tally = Tally()
         try:
             job = cleaning.job_for(of, wanted, self.storage.runtime.now_ms())
-            reached = await self._clean(job, tally)
-            await self._checkpoint(of, reached)
+            self.checkpoints[of.topic, of.partition] = reached = await self._clean(job, tally)
+            await self._write_checkpoints()
         except Changed as error:
             log.info("compaction of %s stopped: %s", of, error)
-        except CorruptSegment as error:
+        except ValueError as error:  # a CorruptSegment among them
             self._leave_alone(of, error)
         except KafkaError as error:
             log.error("compaction of %s ended: %s", of, error)
@@ -89,7 +107,13 @@ class Cleaner:
                 log.warning("compaction of %s waits: %s", of, error)
             else:
                 of.io_failed("compaction", of.directory, error)
-        return tally
+        else:
+            log.info(
+                "compacted %s up to offset %d: %d bytes became %d, %d records %d",
+                *(of, reached, tally.bytes_read, tally.bytes_kept, tally.records_read, tally.records_kept),
+            )
+            return tally
+        return None
 
     def choose(self) -> tuple[PartitionLog, ToClean] | None:
         """What to clean next; None when no log has to be."""
@@ -102,9 +126,10 @@ class Cleaner:
         )
 
     def _wanted(self, partition: Partition, of: PartitionLog, now_ms: int) -> ToClean | None:
-        if self._truncations.setdefault(partition, of.truncations) != of.truncations:
-            self._truncations[partition] = of.truncations  # what was clean may have been replaced by something else
-            self.checkpoints.pop(partition, None)
+        now = (of, of.truncations)
+        if self._seen.setdefault(partition, now) != now:
+            self.forget(*partition)  # what was clean may have been replaced by something else
+            self._seen[partition] = now
         try:
             return to_clean(
                 cleaning.facts_of(of),
@@ -115,13 +140,13 @@ class Cleaner:
                 checkpoint=self.checkpoints.get(partition),
                 now_ms=now_ms,
             )
-        except CorruptSegment as error:
+        except ValueError as error:
             self._leave_alone(of, error)
         except OSError as error:
             of.io_failed("compaction", of.directory, error)
         return None
 
-    def _leave_alone(self, of: PartitionLog, error: CorruptSegment) -> None:
+    def _leave_alone(self, of: PartitionLog, error: ValueError) -> None:
         log.error("%s can not be compacted and is left alone: %s", of, error)
         self.uncleanable[of.topic, of.partition] = str(error)
 
@@ -183,8 +208,7 @@ class Cleaner:
             await asyncio.wait([running])
             raise
 
-    async def _checkpoint(self, of: PartitionLog, reached: int) -> None:
-        self.checkpoints[of.topic, of.partition] = reached
+    async def _write_checkpoints(self) -> None:
         known = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
-        self.checkpoints = known
+        self.checkpoints, self._stale = known, False
         await self._off_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))

@@ -94,6 +94,8 @@ class LeaderEpochs:
 
 
 def _parse(path: str, text: str) -> list[tuple[int, int]]:
+    if not text:
+        return []  # Kafka makes the file before it has anything to say
     lines = text.split("\n")
     try:
         if lines[0].strip() != "0":

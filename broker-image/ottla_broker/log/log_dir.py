@@ -16,6 +16,7 @@ from ottla_broker.log.checkpoints import (
     read_offsets,
     read_properties,
 )
+from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld
 from ottla_broker.log.maintenance import Intervals, Maintenance
@@ -54,6 +55,7 @@ class LogDir:
         self.previous_broker_epoch = NO_EPOCH  # of the broker that stopped cleanly here; KIP-966
         self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
         self.condemned: list[str] = []  # folders on their way out
+        self.cleaner = Cleaner(storage, path, self.logs)
         self._lock = lock
         self._written: dict[str, bytes] = {}
         self._closed = False
@@ -165,6 +167,7 @@ class LogDir:
         gone = self.logs.pop((topic, partition), None)
         if gone is None:
             return
+        self.cleaner.forget(topic, partition)
         gone.forget_tail()
         for segment in gone.segments:
             segment.unload()
@@ -188,8 +191,11 @@ class LogDir:
     # --- background
 
     async def maintain(self, intervals: Intervals | None = None) -> None:
-        """The one background loop of the directory; runs until it is cancelled."""
-        await Maintenance(self, intervals or Intervals()).run()
+        """The background work of the directory; runs until it is cancelled. Compaction has a loop of its own, because one cleaning
+        may take minutes."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(Maintenance(self, intervals or Intervals()).run())
+            tasks.create_task(self.cleaner.run())
 
     async def write_checkpoints(self, *, recovery_points: bool) -> None:
         """High watermarks and log starts, and recovery points when asked; files whose content has not changed are left alone."""

@@ -1,4 +1,4 @@
-"""The background work of a log directory, in one loop: flushing, checkpoints, retention, deletion, expiry of producers, compaction.
+"""The background work of a log directory, in one loop: flushing, checkpoints, retention, deletion, expiry of producers.
 
 One loop for all partitions, so that thousands of idle ones cost next to nothing: what is due is looked at once a second, and most of it
 only for logs that were touched.
@@ -33,7 +33,6 @@ class Intervals:
     watermark_checkpoint_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
-    cleaner_backoff_ms: int = 15_000  # log.cleaner.backoff.ms
 
 
 class Maintenance:

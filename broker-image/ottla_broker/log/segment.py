@@ -144,8 +144,9 @@ class Segment:
         return self._largest
 
     def _find_largest(self) -> TimestampOffset:
-        largest = self.times.last()
-        for _, header in self.headers(self.offsets.floor(largest.offset)):
+        # Whenever an offset was indexed, so was the largest timestamp before it: only what follows can be larger.
+        largest, entry = self.times.last(), self.offsets.last()
+        for _, header in self.headers(entry[1] if entry else 0):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest

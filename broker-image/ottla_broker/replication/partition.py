@@ -12,6 +12,7 @@ from uuid import UUID
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.metrics import Traffic
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -37,6 +38,7 @@ class Partition:
         self.partition = partition
         self.log = log
         self.state = state
+        self.traffic = Traffic()
         self._me = me
         self._now_ms = now_ms
         self._watchers: set[Callable[[], None]] = set()
@@ -81,6 +83,8 @@ class Partition:
         appended = self.log.append_as_leader(
             records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
         )
+        self.traffic.messages_in += appended.records
+        self.traffic.bytes_in += appended.bytes
         if not self._acks_are_synced:
             self._advance()
         if self.log.sync_due:

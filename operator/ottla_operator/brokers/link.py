@@ -1,9 +1,10 @@
 """The way to brokers: who is asked, how an answer's code becomes an error, and what it means when nobody answers."""
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
+from ottla_broker.wire.client import Client, NoBroker, parse_bootstrap
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -11,20 +12,31 @@ class Unreachable(Exception):
     """No broker answers at the addresses given."""
 
 
-class Link(Protocol):
+class BadAddress(ValueError):
+    """An address that is not host:port."""
+
+
+class Link:
     """Requests are kio's classes of any version; a broker that speaks another is asked in its own, and the answer comes back in the version asked."""
 
-    async def ask(self, request: Any, *, broker: int | None = None) -> Any:
-        """Asks the broker with this id; any broker when None."""
-        ...
+    def __init__(self, client: Client, bootstrap: str) -> None:
+        self._client = client
+        self._bootstrap = bootstrap
 
-    async def ask_controller(self, request: Any) -> Any: ...
+    async def ask(self, request: Any, *, broker: int | None = None) -> Any:
+        """Asks the broker with this id; any broker when None. Unreachable, KafkaError."""
+        return await self._told(self._client.ask(request, broker=broker))
+
+    async def ask_controller(self, request: Any) -> Any:
+        return await self._told(self._client.ask_controller(request))
 
     async def ask_coordinator(self, group: str, request: Any) -> Any:
         """Asks the broker that coordinates a consumer group."""
-        ...
+        return await self._told(self._client.ask_coordinator(group, request))
 
-    async def close(self) -> None: ...
+    async def _told(self, asking: Awaitable[Any]) -> Any:
+        with _reached(self._bootstrap):
+            return await asking
 
 
 def checked(code: ErrorCode | int, message: str | None, about: str, *, allow: Collection[ErrorCode] = ()) -> None:
@@ -39,7 +51,29 @@ def spoken(code: ErrorCode) -> str:
 
 
 @asynccontextmanager
-async def connected(bootstrap: str) -> AsyncIterator[Link]:
-    """A link to a cluster by the addresses of some of its brokers. Unreachable when none answers."""
-    raise NotImplementedError(bootstrap)
-    yield
+async def connected(bootstrap: str, timeout_s: float = 30.0) -> AsyncIterator[Link]:
+    """A link to a cluster by the addresses of some of its brokers. Unreachable when none answers, BadAddress."""
+    try:
+        addresses = parse_bootstrap(bootstrap)
+    except ValueError as error:
+        raise BadAddress(str(error)) from error
+    client = Client(addresses, timeout_s=timeout_s)
+    link = Link(client, bootstrap)
+    try:
+        with _reached(bootstrap):
+            await client.metadata(())
+        yield link
+    finally:
+        await client.close()
+
+
+@contextmanager
+def _reached(bootstrap: str) -> Iterator[None]:
+    try:
+        yield
+    except NoBroker as error:
+        raise Unreachable(str(error)) from error
+    except TimeoutError as error:
+        raise Unreachable(f"the brokers at {bootstrap} did not answer in time") from error
+    except OSError as error:
+        raise Unreachable(f"{bootstrap}: {error.strerror or error}") from error

@@ -28,6 +28,7 @@ RETRY_S: Final = 0.1
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 OVERHEAD: Final = 24  # bytes that a record takes beside key and value, at most, without headers
 
+STARTING: Final = frozenset({ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available})
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -71,7 +72,12 @@ class Producer:
         """Gets a producer id. Without acks there is no idempotence, as in Kafka."""
         if self.acks != -1:
             return
-        answer = await self.link.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout=TIMEOUT))
+        until = time.monotonic() + GIVE_UP_S
+        while True:
+            answer = await self.link.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout=TIMEOUT))
+            if answer.error_code not in STARTING or time.monotonic() > until:
+                break
+            await asyncio.sleep(RETRY_S)
         checked(answer.error_code, None, "producer id")
         self._identity = answer.producer_id, answer.producer_epoch
 

@@ -35,7 +35,6 @@ class Codec(StrEnum):
 class Acks(StrEnum):
     all = "all"
     leader = "1"
-    none = "0"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -110,7 +109,7 @@ def produce(
 
     async def work() -> None:
         async with connected(bootstrap) as link:
-            producer = Producer(link, Compression[compression.value], {"all": -1, "1": 1, "0": 0}[acks.value])
+            producer = Producer(link, Compression[compression.value], -1 if acks is Acks.all else 1)
             await producer.open()
             left_out = LeftOut(link, everything=if_empty) if if_empty or resume else None
             with meter(quiet, total, _size(source) if total is None else None) as shown:

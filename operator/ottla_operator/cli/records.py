@@ -29,8 +29,8 @@ class Line(msgspec.Struct):
     quotes; null is none at all; anything else is taken as the JSON that it is."""
 
     topic: str | None = None
-    key: msgspec.Raw | None = None
-    value: msgspec.Raw | None = None
+    key: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = msgspec.Raw()
     partition: int | None = None
     timestamp: int | str | None = None
     headers: dict[str, str | None] = {}
@@ -120,13 +120,12 @@ def _json_or_text(data: bytes | None) -> Any:
     return text_of(data)
 
 
-def _bytes(raw: msgspec.Raw | None) -> bytes | None:
-    if raw is None:
-        return None
+def _bytes(raw: msgspec.Raw) -> bytes | None:
+    """Empty: the line does not have it."""
     data = bytes(raw)
     if data[:1] == b'"':
         return msgspec.json.decode(data, type=str).encode()
-    return None if data == b"null" else data
+    return None if data in (b"", b"null") else data
 
 
 def _object(text: bytes) -> dict[str, Any]:

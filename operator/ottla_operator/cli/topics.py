@@ -200,6 +200,7 @@ def delete(
     async def work() -> None:
         async with connected(bootstrap) as link:
             for name in names:
+                await _one(link, name)
                 await topics.delete(link, name)
                 print(f"topic {name} deleted")
 

@@ -9,7 +9,7 @@ from ottla_operator.brokers import cluster, groups, offsets, reconcile, topics
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.brokers.offsets import Place
 from ottla_operator.local.board import Board, State, TopicRow
-from ottla_operator.plan.topics import Stuck, after_removal, changes
+from ottla_operator.plan.topics import Seen, Stuck, after_removal, changes
 from ottla_operator.resources.topic import Topic
 
 RESYNC_S = 10.0  # drift is looked for this often
@@ -133,7 +133,7 @@ class Topics:
         self.ids = {name: it.topic_id for name, it in (await self._ids(link, seen)).items()}
         return good
 
-    async def _ids(self, link: Link, seen: dict[str, reconcile.Seen]) -> dict[str, reconcile.Seen]:
+    async def _ids(self, link: Link, seen: dict[str, Seen]) -> dict[str, Seen]:
         missing = [it for it in self.wanted if it.topic_name not in seen]
         try:
             return {**seen, **await reconcile.observe(link, missing)} if missing else seen

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, cast, get_args, get_origin
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
 from ottla_operator.resources.common import API_VERSION
@@ -126,8 +126,9 @@ def _schema(kind: Kind) -> Schema:
 
 
 @cache
-def _validator(kind: Kind) -> Draft202012Validator:
-    return Draft202012Validator(_schema(kind))
+def _validator(kind: Kind) -> Draft4Validator:
+    """OpenAPI v3.0 is JSON Schema's draft 4 where it matters: exclusiveMinimum is a flag."""
+    return Draft4Validator(_schema(kind))
 
 
 def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
@@ -141,9 +142,7 @@ def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
         )
 
 
-_OBJECT_NAME = Draft202012Validator(
-    {"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
-)
+_OBJECT_NAME = Draft4Validator({"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"})
 
 
 def _unknown(data: Json, schema: Schema, path: Path) -> Iterator[Problem]:
@@ -196,12 +195,12 @@ def _sentence(error: ValidationError) -> str:
             return f"{' and '.join(repr(name) for name in missing)} {'is' if len(missing) == 1 else 'are'} missing"
         case "pattern":
             return f"{said} does not have the form {allowed}"
+        case "minimum" if isinstance(error.schema, dict) and error.schema.get("exclusiveMinimum"):
+            return f"{said} is too small; more than {allowed}"
         case "minimum":
             return f"{said} is too small; at least {allowed}"
         case "maximum":
             return f"{said} is too large; at most {allowed}"
-        case "exclusiveMinimum":
-            return f"{said} is too small"
         case "minLength" | "minItems" | "minProperties":
             return f"{said} is too short; at least {allowed}"
         case "maxLength" | "maxItems" | "maxProperties":

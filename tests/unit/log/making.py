@@ -73,7 +73,9 @@ def spans(data: Buffer) -> list[tuple[int, int]]:
     return [(header.base_offset, header.last_offset) for _, header in batches(data)]
 
 
-def offsets(log: PartitionLog, start: int | None = None, up_to: int | None = None, max_bytes: int = 1 << 20) -> list[int]:
+def offsets(
+    log: PartitionLog, start: int | None = None, up_to: int | None = None, max_bytes: int = 1 << 20
+) -> list[int]:
     """Every offset of every batch, read as a consumer reads."""
     found: list[int] = []
     at = log.start if start is None else start

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.wire.batch import CONTROL, LOG_APPEND_TIME, Compression, batches, check_crc, parse_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decode_all
-
 from tests.unit.log.making import NOW, Place, batch, lead, marker, offsets, spans
 
 

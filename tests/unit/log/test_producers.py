@@ -3,11 +3,11 @@
 import struct
 
 import pytest
+
 from ottla_broker.log.producer_snapshot import BadSnapshot, decode_snapshot, encode_snapshot
 from ottla_broker.log.producer_state import Producer, SentBatch
 from ottla_broker.log.recovery import Known
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
 from tests.unit.log.making import NOW, Place, batch, lead, marker, offsets
 
 LAST = 2**31 - 1

@@ -1,10 +1,10 @@
 """Reading: whole batches, limits, the shared tail, holes, index look-ups."""
 
 import pytest
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.tail_cache import LARGEST_ARENA, TailBudget, TailCache
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
 from tests.unit.log.making import Place, batch, lead, offsets, spans
 
 

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+
 from ottla_broker.log import names
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_snapshot import encode_snapshot
 from ottla_broker.log.recovery import Known
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead, marker, offsets
 
 

@@ -21,6 +21,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import batches, pack_batch, parse_header
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, decode_all, encode_batch, end_transaction_marker
+from tests.waiting import eventually_async
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 24 * 3_600_000
@@ -56,7 +57,8 @@ class House:
 
     def _begin(self) -> None:
         self.logs = {("t", 0): self.log}
-        self.cleaner = Cleaner(self.storage, str(self.path), self.logs, self.settings)
+        self.cleaner = Cleaner(self.storage, str(self.path), self.logs)
+        self.cleaner.settings = self.settings
 
     def write(self, key: str, value: str | None, *, producer_id: int = -1, sequence: int = -1) -> None:
         record = Record(self.now_ms, key.encode(), None if value is None else value.encode())
@@ -342,7 +344,7 @@ def test_a_record_that_does_not_parse_leaves_the_log_alone_and_says_where(house:
     house.append(pack_batch(parse_header(broken), broken[61:]))
     house.log.roll()
     house.log.set_config(CONFIG)
-    assert house.clean()
+    assert not house.clean()
     assert "00000000000000000000.log" in house.cleaner.uncleanable["t", 0]
     assert not house.clean()
     assert house.log.failed is None
@@ -384,6 +386,25 @@ def test_the_pace_is_kept(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert sum(slept) > size / 1000
+
+
+def test_a_log_made_anew_under_the_same_name_is_another(house: House) -> None:
+    house.fill()
+    house.clean()
+    house.cleaner.forget("t", 0)
+    assert house.cleaner.checkpoints == {}
+
+    async def written() -> bool:
+        return read_offsets(house.disk, f"{house.path}/{CHECKPOINT}") == {}
+
+    async def run() -> None:
+        house.cleaner.settings = CleanerSettings(enabled=False, backoff_ms=10**9)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(house.cleaner.run())
+            await eventually_async(written)
+            running.cancel()
+
+    asyncio.run(run())
 
 
 class Gate:

@@ -1,0 +1,116 @@
+"""Apache Kafka's DumpLogSegments finds no fault in a folder that our cleaner has compacted, and sees in it what we
+see."""
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from ottla_broker.wire.batch import Compression
+from ottla_broker.wire.records import Record, encode_batch, end_transaction_marker
+from tests.jars import java, kafka_classpath
+from tests.unit.records.test_cleaner import CONFIG, DAY_MS, House
+
+BATCH = re.compile(
+    r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+) .*"
+    r"deleteHorizonMs: (?P<horizon>\S+) .* isvalid: (?P<valid>\w+)"
+)
+RECORD = re.compile(r"^\| offset: (?P<offset>\d+) .*keySize: (?P<key>-?\d+) valueSize: (?P<value>-?\d+)")
+
+
+def dump(classpath: str, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        java(classpath, "kafka.tools.DumpLogSegments", *arguments),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def lived_in(path: Path) -> House:
+    """A folder with everything that compaction leaves: batches with holes in every codec, empty batches, markers and
+    tombstones with a delete horizon, an aborted transaction in the index, segments that have become one."""
+    house = House(path, replace(CONFIG, segment_bytes=8192))
+    for n in range(12):
+        for codec in Compression:
+            records = [
+                Record(house.now_ms + at, b"%s-%d" % (codec.name.encode(), at), b"%d" % n * 80, (("round", b"%d" % n),))
+                for at in range(6)
+            ]
+            records.append(Record(house.now_ms, b"only-%s-%d" % (codec.name.encode(), n), b"here"))
+            house.append(encode_batch(records, compression=codec))
+        house.write("transactional", f"{n}", producer_id=1000, sequence=n)
+        ended = end_transaction_marker(n % 3 != 1, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms)
+        house.append(ended)
+        house.write(f"idempotent-{n % 2}", f"{n}", producer_id=5, sequence=n)
+        house.write(f"only-zstd-{n - 3}", None)
+        house.now_ms += 1000
+    house.write("idempotent-0", "x")
+    house.write("idempotent-1", "x")
+    house.log.roll()
+    for n in range(12, 14):
+        assert house.clean()
+        house.now_ms += 1000
+        house.write("transactional", "never", producer_id=1000, sequence=n)
+        house.append(end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms))
+        for _ in range(100):
+            house.write("dirt", "y" * 50)
+        house.log.roll()
+    house.clean()
+    house.log.close()
+    house.storage.files.close_all()
+    return house
+
+
+def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
+    classpath = kafka_classpath()
+    house = lived_in(tmp_path)
+    expected = [(r.offset, r.value) for r in house.records()]
+    logs = sorted(Path(house.folder).glob("*.log"))
+    lines = dump(classpath, "--deep-iteration", "--files", ",".join(map(str, logs)))
+    found = [match.groupdict() for line in lines if (match := BATCH.match(line))]
+    assert found, lines
+    assert {batch["valid"] for batch in found} == {"true"}
+    assert any(batch["count"] == "0" for batch in found), "an empty batch of a producer"
+    assert any(batch["horizon"].startswith("OptionalLong[") for batch in found), "a delete horizon"
+    assert any(int(batch["count"]) <= int(batch["last"]) - int(batch["base"]) != 0 for batch in found), "a hole"
+    seen = [match.groupdict() for line in lines if (match := RECORD.match(line)) and "endTxnMarker" not in line]
+    assert [(int(record["offset"]), int(record["value"])) for record in seen] == [
+        (offset, -1 if value is None else len(value)) for offset, value in expected
+    ]
+    assert not [line for line in lines if "Mismatches" in line or "Non-consecutive" in line]
+
+
+def test_its_indexes_pass_kafka_s_own_check(tmp_path: Path) -> None:
+    classpath = kafka_classpath()
+    house = lived_in(tmp_path)
+    files = [
+        str(path) for end in ("index", "timeindex", "txnindex") for path in sorted(Path(house.folder).glob(f"*.{end}"))
+    ]
+    assert any(path.endswith(".txnindex") for path in files)
+    lines = dump(classpath, "--index-sanity-check", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
+    assert sum("passed sanity check" in line for line in lines) >= 2, lines
+    lines = dump(classpath, "--verify-index-only", "--files", ",".join(f for f in files if not f.endswith("txnindex")))
+    assert not [line for line in lines if "Mismatches" in line or "not found" in line], lines
+    lines = dump(classpath, "--files", ",".join(f for f in files if f.endswith("txnindex")))
+    assert [line for line in lines if "producerId: 1000" in line], lines
+
+
+def test_the_days_after(tmp_path: Path) -> None:
+    """Tombstones and markers whose horizon has passed are gone, and what is left is still sound to Kafka."""
+    classpath = kafka_classpath()
+    house = lived_in(tmp_path)
+    house.crash_and_open()
+    house.now_ms += DAY_MS + 1
+    for _ in range(100):
+        house.write("dirt", "z" * 50)
+    house.log.roll()
+    house.log.set_config(replace(house.config, min_cleanable_dirty_ratio=0.0))
+    assert house.clean()
+    assert not [record for record in house.records() if record.value is None]
+    house.log.close()
+    lines = dump(classpath, "--deep-iteration", "--files", ",".join(map(str, sorted(Path(house.folder).glob("*.log")))))
+    assert {match["valid"] for line in lines if (match := BATCH.match(line))} == {"true"}

@@ -1,0 +1,302 @@
+"""Files go both ways between Ottla and Apache Kafka: its own inspector finds no fault in ours, each serves what the other wrote."""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.log_dir import LogDir
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.recovery import Known
+from ottla_broker.runtime import Runtime, uuid_from_text
+from ottla_broker.wire.batch import Compression, batches
+from ottla_broker.wire.records import decode_all
+
+from tests.brokers import CLUSTER_ID, Broker, apache_kafka
+from tests.jars import java, kafka_classpath
+from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
+
+SMALL = LogConfig(segment_bytes=16_000, index_interval_bytes=500, message_timestamp_after_max_ms=2**62)
+
+
+def dump(*arguments: str) -> str:
+    """What DumpLogSegments says; it ends with 0 even when it finds faults, so what it says has to be read."""
+    command = java(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Exception" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+FAULTS = re.compile(
+    r"Mismatches|Non-secutive|Non-consecutive|Found timestamp mismatch|Found out of order|not found in|failed|invalid"
+    r"|isvalid: false|bytes of (garbage|trailing)|corrupt|No time index found|index .* is empty",
+    re.IGNORECASE,
+)
+
+
+def no_fault_in(said: str) -> None:
+    faults = [line for line in said.splitlines() if FAULTS.search(line)]
+    assert not faults, "\n".join(faults[:20])
+
+
+def files(folder: Path, suffix: str) -> str:
+    found = sorted(map(str, folder.glob("*" + suffix)))
+    assert found, f"no {suffix} in {sorted(folder.iterdir())}"
+    return ",".join(found)
+
+
+def inspect(folder: Path) -> dict[str, int]:
+    """Runs everything that the inspector can do over a folder; returns how many batches, records and index entries it saw."""
+    said = dump("--deep-iteration", "--files", files(folder, ".log"))
+    no_fault_in(said)
+    indexes = files(folder, ".index") + "," + files(folder, ".timeindex")
+    no_fault_in(checked := dump("--index-sanity-check", "--files", indexes))
+    assert checked.count("passed sanity check") == len(indexes.split(","))
+    no_fault_in(dump("--verify-index-only", "--files", indexes))
+    no_fault_in(entries := dump("--files", indexes))
+    return {
+        "batches": said.count("baseOffset: "),
+        "records": len(re.findall(r"^\| offset: ", said, re.MULTILINE)),
+        "offsets": len(re.findall(r"^offset: \d+ position: ", entries, re.MULTILINE)),
+        "times": len(re.findall(r"^timestamp: \d+ offset: ", entries, re.MULTILINE)),
+    }
+
+
+def filled(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> None:
+    """Everything that a partition may hold: all codecs, producers, transactions that commit and abort, epochs, times that go back."""
+    sequences = {first_producer: 0, first_producer + 1: 0}
+    latest = max(log.epochs.latest(), 0)
+    for n in range(rounds):
+        when = NOW + n * 1_000 - (n % 7) * 2_500
+        codec = list(Compression)[n % 5]
+        lead(log, batch(1 + n % 4, timestamp=when, size=100 + n, compression=codec, step_ms=3), epoch=latest + n // 10)
+        for producer in sequences:
+            sent = batch(2, timestamp=when, size=40, producer=(producer, 0, sequences[producer]), transactional=True)
+            lead(log, sent, epoch=latest + n // 10)
+            sequences[producer] += 2
+        for producer in sequences:
+            lead(
+                log,
+                marker((n + producer - first_producer) % 3 != 0, producer),
+                epoch=latest + n // 10,
+                from_client=False,
+            )
+        lead(log, batch(3, timestamp=when, producer=(first_producer + 2, 1, 3 * n)), epoch=latest + n // 10)
+
+
+def data_dir(path: Path) -> LogDir:
+    return LogDir.open(
+        str(path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=CLUSTER_ID, config_of=lambda _: SMALL
+    )
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A log directory of ours after a clean stop, with the partition `made-0`."""
+    path = tmp_path_factory.mktemp("ours")
+    directory = data_dir(path)
+    filled(directory.create("made", 0, TOPIC_ID, SMALL))
+    asyncio.run(directory.close())
+    yield path
+
+
+def test_the_inspector_finds_no_fault_after_a_clean_stop(ours: Path) -> None:
+    seen = inspect(ours / "made-0")
+    assert seen["batches"] == 60 * 6
+    assert seen["records"] > 60 * 7 and seen["offsets"] > 20 and seen["times"] > 5
+
+
+def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> None:
+    folder = ours / "made-0"
+    snapshots = sorted(folder.glob("*.snapshot"))
+    said = dump("--files", str(snapshots[-1]))
+    no_fault_in(said)
+    assert re.findall(r"producerId: (\d+) producerEpoch: (\d+)", said) == [("7", "0"), ("8", "0"), ("9", "1")]
+    assert re.findall(r"lastSequence: (\d+)|lastSequence=(\d+)", said) or "lastSequence" in said
+    said = dump("--files", files(folder, ".txnindex"))
+    no_fault_in(said)
+    place = Place(str(folder))
+    aborted = place.reopen(Known(clean=True)).aborted(0, 10**9)
+    assert len(re.findall(r"producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+", said)) == len(
+        aborted
+    )
+
+
+def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "made-0"), SMALL)
+    filled(place.create())
+    last = sorted(tmp_path.glob("made-0/*.log"))[-1]
+    os.truncate(last, last.stat().st_size - 50)
+    again = place.reopen(Known(recovery_point=300))
+    assert again.failed is None
+    filled(again, 5, first_producer=20)
+    again.close()
+    inspect(tmp_path / "made-0")
+
+
+def test_the_inspector_finds_no_fault_after_truncation_and_retention(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "made-0"), SMALL)
+    log = place.create()
+    filled(log)
+    log.truncate_to(log.end // 2)
+    filled(log, 10, first_producer=20)
+    log.delete_records_before(200)
+    log.apply_retention(NOW)
+    log.close()
+    inspect(tmp_path / "made-0")
+
+
+# --- folders that change hands
+
+
+@dataclass
+class Written:
+    """What a client saw of a topic on Apache Kafka."""
+
+    folder: Path
+    topic_id: UUID
+    values: list[bytes]  # all
+    committed: list[bytes]  # under read_committed
+
+
+def consumed(broker: Broker, topic: str, isolation: str) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    try:
+        while (message := consumer.poll(30)) is not None:
+            if message.error() is not None:
+                assert message.error().name() == "_PARTITION_EOF", message.error()
+                return values
+            values.append(message.value() or b"")
+        raise AssertionError(f"no end of {topic} in 30 s; {len(values)} read")
+    finally:
+        consumer.close()
+
+
+def written_by_clients(broker: Broker, topic: str) -> None:
+    config = {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "enable.idempotence": True,
+                "compression.type": codec,
+                "linger.ms": 5,
+                "batch.num.messages": 50,
+            }
+        )
+        for n in range(500):
+            producer.produce(topic, f"{codec} {n} ".encode() + b"x" * 300, key=str(n).encode(), partition=0)
+        assert producer.flush(30) == 0
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "teller"})
+    producer.init_transactions(30)
+    for n in range(6):
+        producer.begin_transaction()
+        for m in range(5):
+            producer.produce(topic, f"transaction {n} {m}".encode(), partition=0)
+        producer.flush(30)
+        if n % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+
+def written(folder: Path, topic: str, crash: bool) -> Written:
+    with apache_kafka(folder=folder) as broker:
+        written_by_clients(broker, topic)
+        values = consumed(broker, topic, "read_uncommitted")
+        committed = consumed(broker, topic, "read_committed")
+        if crash:
+            broker.kill()
+        else:
+            broker.stop()
+        partition = broker.log_dir / f"{topic}-0"
+        text = (partition / "partition.metadata").read_text()
+        return Written(partition, uuid_from_text(text.split("topic_id: ")[1].strip()), values, committed)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+def test_a_folder_that_apache_kafka_wrote_is_served(tmp_path: Path, crash: bool) -> None:
+    theirs = written(tmp_path, "theirs", crash)
+    assert len(theirs.values) == 2_530 and len(theirs.committed) == 2_515
+    directory = data_dir(tmp_path / "data")
+    assert directory.was_clean is not crash
+    assert directory.cluster_id == CLUSTER_ID
+    assert {key: log.failed for key, log in directory.logs.items() if log.failed} == {}
+    log = directory.logs["theirs", 0]
+    assert log.topic_id == theirs.topic_id
+    log.advance_high_watermark(log.end)
+    assert read(log, committed=False) == theirs.values
+    assert log.last_stable_offset == log.end
+    assert read(log, committed=True) == theirs.committed
+    assert log.producers.get(next(iter(log.producers)).producer_id) is not None
+    filled(log, 3, first_producer=9_000_000)
+    asyncio.run(directory.close())
+    inspect(theirs.folder)
+
+
+def read(log: PartitionLog, *, committed: bool) -> list[bytes]:
+    """As a client reads: control records are left out, and of aborted transactions everything up to the marker."""
+    values: list[bytes] = []
+    at = log.start
+    while at < log.end:
+        data = log.read(at, 100_000, up_to=log.last_stable_offset if committed else log.end)
+        last = max(header.last_offset for _, header in batches(data))
+        aborted = log.aborted(at, last + 1) if committed else []
+        for header, record in decode_all(data):
+            gone = header.is_transactional and any(
+                a.producer_id == header.producer_id and a.first_offset <= record.offset < a.last_offset for a in aborted
+            )
+            if not header.is_control and not gone:
+                values.append(record.value or b"")
+        at = last + 1
+    return values
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash: bool) -> None:
+    with apache_kafka(folder=tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("made", 1, 1)])["made"].result(30)
+        broker.stop()
+        place = broker.log_dir / "made-0"
+        identity = (place / "partition.metadata").read_bytes()
+        shutil.rmtree(place)
+        shutil.copytree(ours / "made-0", place)
+        (place / "partition.metadata").write_bytes(identity)
+        if crash:
+            (broker.log_dir / ".kafka_cleanshutdown").unlink()
+        broker.start()
+        log = Place(str(ours / "made-0")).reopen(Known(clean=True))
+        log.advance_high_watermark(log.end)
+        assert consumed(broker, "made", "read_uncommitted") == read(log, committed=False)
+        assert consumed(broker, "made", "read_committed") == read(log, committed=True)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+        producer.produce("made", b"and on it goes", partition=0)
+        assert producer.flush(30) == 0
+        assert consumed(broker, "made", "read_committed")[-1] == b"and on it goes"
+        wrong = [line for line in broker.log_text(200_000).splitlines() if "ERROR" in line or "orrupt" in line]
+        assert not wrong, "\n".join(wrong[:20])

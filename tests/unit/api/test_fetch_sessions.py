@@ -1,0 +1,73 @@
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from ottla_broker.api.fetch_sessions import RESTED_S, FetchSessions, Session
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.fetch import Fetched, FetchPartition, FetchRequest
+
+
+class Sessions(FetchSessions):
+    def __init__(self, slots: int) -> None:
+        self.time = 0.0
+        super().__init__(lambda: slots, lambda: self.time, random.Random(1).randrange)
+
+    def ask(self, session_id: int, epoch: int, *partitions: int) -> Session | None:
+        wanted = [FetchPartition("t", index, 0, 100) for index in partitions]
+        return self.session_of(FetchRequest(-1, 0, 1, 100, 0, session_id, epoch, wanted, []))[0]
+
+
+def test_a_newcomer_takes_the_place_of_one_that_rested() -> None:
+    sessions = Sessions(2)
+    one, two = sessions.ask(0, 0, 1, 2), sessions.ask(0, 0, 1, 2)
+    assert one is not None
+    assert two is not None
+    assert sessions.ask(0, 0, 1) is None  # as busy and smaller: it does without
+    assert sessions.ask(one.id, 1) is one
+    three = sessions.ask(0, 0, 1, 2, 3)  # larger than the one that rested longest, which is `two`
+    assert three is not None
+    with pytest.raises(KafkaError) as refused:
+        sessions.ask(two.id, 1)
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
+    sessions.time += RESTED_S
+    assert sessions.ask(0, 0, 1) is not None
+    assert (len(sessions), sessions.evicted) == (2, 2)
+
+
+def test_no_slots_no_sessions() -> None:
+    assert Sessions(0).ask(0, 0, 1) is None
+
+
+def test_a_session_that_gave_records_waits_for_the_others_turn() -> None:
+    session = Sessions(1).ask(0, 0, 1, 2, 3)
+    assert session is not None
+    session.is_news("t", Fetched(1, ErrorCode.none, 5, 5, 0, b"records"))
+    assert [wanted.partition for wanted in session.wanted()] == [2, 3, 1]
+
+
+def test_an_error_is_told_and_so_is_its_end() -> None:
+    session = Sessions(1).ask(0, 0, 1)
+    assert session is not None
+    fine = Fetched(1, ErrorCode.none, 5, 5, 0)
+    assert session.is_news("t", fine)
+    assert not session.is_news("t", fine)
+    assert session.is_news("t", Fetched(1, ErrorCode.not_leader_or_follower))
+    assert session.is_news("t", Fetched(1, ErrorCode.none, -1, -1, -1))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1, 2]), st.integers(0, 3))), st.integers(0, 3))
+@settings(max_examples=100, deadline=None, database=None)
+def test_whatever_comes_there_are_never_more_sessions_than_slots(asked: list[tuple[int, int, int]], slots: int) -> None:
+    sessions = Sessions(slots)
+    ids = [0]
+    for which, epoch, partitions in asked:
+        try:
+            session = sessions.ask(ids[which % len(ids)], epoch, *range(partitions))
+        except KafkaError:
+            continue
+        if session is not None and session.id not in ids:
+            ids.append(session.id)
+        assert len(sessions) <= slots

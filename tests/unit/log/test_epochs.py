@@ -1,0 +1,92 @@
+"""Leader epochs: assigned, looked up and cut as KIP-101 and KIP-279 want it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.epochs import LeaderEpochs
+
+
+def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
+    return LeaderEpochs("leader-epoch-checkpoint", list(entries))
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [(-1, (-1, -1)), (0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (5, 99)), (6, (-1, -1))],
+)
+def test_end_of(asked: int, answer: tuple[int, int]) -> None:
+    assert epochs((1, 10), (3, 20), (5, 30)).end_of(asked, 99) == answer
+
+
+def test_end_of_without_any() -> None:
+    assert epochs().end_of(0, 7) == (-1, -1)
+    assert epochs().latest() == -1
+
+
+def test_assigning_again_changes_nothing() -> None:
+    known = epochs((1, 10), (3, 20))
+    known.assign(3, 25)
+    assert known.entries() == [(1, 10), (3, 20)] and not known.dirty
+
+
+def test_entries_that_contradict_a_new_one_are_dropped() -> None:
+    known = epochs((1, 10), (3, 20), (4, 30))
+    known.assign(5, 20)
+    assert known.entries() == [(1, 10), (5, 20)] and known.dirty
+
+
+def test_an_epoch_without_records_is_replaced() -> None:
+    known = epochs((1, 10))
+    known.assign(2, 10)
+    assert known.entries() == [(2, 10)]
+
+
+def test_truncation() -> None:
+    known = epochs((1, 10), (3, 20), (5, 30))
+    known.truncate_from_end(30)
+    assert known.entries() == [(1, 10), (3, 20)]
+    known.truncate_from_start(25)
+    assert known.entries() == [(3, 25)]
+    known.truncate_from_start(25)
+    assert known.entries() == [(3, 25)]
+
+
+def test_which_epoch_wrote_an_offset() -> None:
+    known = epochs((1, 10), (3, 20))
+    assert [known.of_offset(at) for at in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=12), st.integers(-1, 21))
+def test_invariants(assigned: list[tuple[int, int]], asked: int) -> None:
+    """Epochs and starts rise strictly; the last word counts; an end is never below its epoch's start."""
+    known = epochs()
+    for epoch, start in assigned:
+        known.assign(epoch, start)
+    entries = known.entries()
+    assert entries == sorted(entries) and len({e for e, _ in entries}) == len({s for _, s in entries}) == len(entries)
+    epoch, end = known.end_of(asked, 100)
+    if (epoch, end) != (-1, -1):
+        assert epoch <= asked
+        assert all(start <= end for e, start in entries if e <= epoch)
+
+
+def test_the_file_is_kafkas(tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_bytes(epochs((0, 0), (7, 42)).encode())
+    assert path.read_text() == "0\n2\n0 0\n7 42\n"
+    assert LeaderEpochs.load(OsDisk(), str(path)).entries() == [(0, 0), (7, 42)]
+    assert LeaderEpochs.load(OsDisk(), str(tmp_path / "none")).entries() == []
+    path.write_text("")
+    assert LeaderEpochs.load(OsDisk(), str(path)).entries() == []
+
+
+@pytest.mark.parametrize("text", ["1\n0\n", "0\n2\n0 0\n", "0\nx\n", "0\n1\nnonsense\n"])
+def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=str(path)):
+        LeaderEpochs.load(OsDisk(), str(path))

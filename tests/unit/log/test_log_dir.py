@@ -1,0 +1,268 @@
+"""A log directory: identity, lock, checkpoints, clean and unclean stops, creation and deletion of partitions."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.log_dir import LogDir, LogDirError
+from ottla_broker.log.maintenance import Intervals, Maintenance
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.log.making import NOW, TOPIC_ID, Clock, FailingDisk, batch, lead, offsets, runtime
+
+
+def opened(
+    path: Path,
+    *,
+    node: int = 1,
+    cluster: str | None = "cluster",
+    clock: Clock | None = None,
+    disk: OsDisk | None = None,
+) -> LogDir:
+    return LogDir.open(
+        str(path),
+        disk=disk or OsDisk(),
+        runtime=runtime(clock),
+        node_id=node,
+        cluster_id=cluster,
+        config_of=lambda _: LogConfig(),
+    )
+
+
+def closed(directory: LogDir) -> None:
+    asyncio.run(directory.close())
+
+
+def killed(directory: LogDir) -> None:
+    """As kill -9 leaves it: nothing is written any more, the lock is gone."""
+    directory.storage.files.close_all()
+    directory._lock.release()
+
+
+def test_meta_properties_are_kafkas(tmp_path: Path) -> None:
+    directory = opened(tmp_path / "data")
+    values = dict(line.split("=", 1) for line in (tmp_path / "data/meta.properties").read_text().splitlines())
+    assert values == {
+        "version": "1",
+        "node.id": "1",
+        "cluster.id": "cluster",
+        "directory.id": values["directory.id"],
+    }
+    assert len(values["directory.id"]) == 22
+    identity = directory.directory_id
+    closed(directory)
+    assert opened(tmp_path / "data").directory_id == identity
+
+
+def test_the_cluster_may_be_named_later_but_only_once(tmp_path: Path) -> None:
+    directory = opened(tmp_path, cluster=None)
+    assert directory.cluster_id is None
+    directory.set_cluster_id("first")
+    directory.set_cluster_id("first")
+    with pytest.raises(LogDirError, match="first"):
+        directory.set_cluster_id("second")
+    closed(directory)
+    assert opened(tmp_path, cluster=None).cluster_id == "first"
+
+
+@pytest.mark.parametrize(
+    ("node", "cluster", "named"), [(2, "cluster", "node.id=1"), (1, "other", "cluster.id=cluster")]
+)
+def test_another_brokers_directory_is_refused(tmp_path: Path, node: int, cluster: str, named: str) -> None:
+    closed(opened(tmp_path))
+    with pytest.raises(LogDirError, match=named):
+        opened(tmp_path, node=node, cluster=cluster)
+    closed(opened(tmp_path))  # the refusal left the lock free
+
+
+def test_an_old_meta_properties_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    with pytest.raises(LogDirError, match="version '0'"):
+        opened(tmp_path)
+
+
+def test_the_lock_is_held_against_this_process_and_others(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    with pytest.raises(LogDirError, match=r"\.lock is locked by process \d+"):
+        opened(tmp_path)
+    code = "import sys; from ottla_broker.log.disk import OsDisk; OsDisk().lock(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path / ".lock")]
+    path = {"PYTHONPATH": ":".join(sys.path)}
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, env=path)
+    assert "LockHeld" in refused.stderr
+    closed(directory)
+    assert subprocess.run(command, capture_output=True, text=True, check=False, env=path).returncode == 0
+
+
+def test_an_unusable_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogDirError, match="file"):
+        opened(tmp_path / "file")
+
+
+def test_a_clean_stop_and_start(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    directory.broker_epoch = 77
+    for partition in range(3):
+        log = directory.create("my-topic", partition, TOPIC_ID, LogConfig())
+        for n in range(5):
+            lead(log, batch(2, producer=(partition, 0, 2 * n)), epoch=3)
+    directory.logs["my-topic", 1].delete_records_before(4)
+    closed(directory)
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 77}
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert (tmp_path / name).read_text() == "0\n3\nmy-topic 0 10\nmy-topic 1 10\nmy-topic 2 10\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nmy-topic 1 4\n"
+    assert (tmp_path / "my-topic-2/partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
+
+    again = opened(tmp_path)
+    assert again.was_clean and again.previous_broker_epoch == 77
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    log = again.logs["my-topic", 1]
+    assert (log.start, log.end, log.high_watermark, log.recovery_point, log.topic_id) == (4, 10, 10, 10, TOPIC_ID)
+    assert log.epochs.entries() == [(3, 4)]
+    assert lead(log, batch(1, producer=(1, 0, 10))) == (10, 10)
+    killed(again)
+    after = opened(tmp_path)
+    assert not after.was_clean
+    assert after.logs["my-topic", 1].end == 11
+    assert after.logs["my-topic", 1].high_watermark == 10  # as it was written down last
+
+
+def test_an_unclean_stop_of_one_partition_leaves_no_marker(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, disk=disk)
+    lead(directory.create("good", 0, TOPIC_ID, LogConfig()), batch(1))
+    lead(directory.create("bad", 0, TOPIC_ID, LogConfig()), batch(1))
+    disk.broken = {"bad-0"}
+    closed(directory)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    disk.broken = set()
+    again = opened(tmp_path)
+    assert {key: log.end for key, log in again.logs.items()} == {("bad", 0): 1, ("good", 0): 1}
+
+
+def test_rule_13_a_recreated_topic_is_another_topic(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create("t", 0, TOPIC_ID, LogConfig())
+    assert directory.create("t", 0, TOPIC_ID, LogConfig()) is log
+    with pytest.raises(KafkaError) as caught:
+        directory.create("t", 0, UUID(int=9), LogConfig())
+    assert caught.value.code is ErrorCode.inconsistent_topic_id
+    lead(log, batch(5))
+    directory.delete("t", 0)
+    with pytest.raises(KafkaError):
+        lead(log, batch(1))
+    fresh = directory.create("t", 0, UUID(int=9), LogConfig())
+    assert (fresh.end, fresh.topic_id) == (0, UUID(int=9))
+    assert offsets(fresh) == []
+
+
+def test_deleted_partitions_are_removed_in_the_background_and_after_a_crash(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for partition in range(2):
+        lead(directory.create("gone", partition, TOPIC_ID, LogConfig()), batch(1))
+    directory.delete("gone", 0)
+    directory.delete("gone", 7)
+    (folder,) = tmp_path.glob("gone-0.*-delete")
+    asyncio.run(Maintenance(directory, Intervals()).remove_files())
+    assert not folder.exists()
+    directory.delete("gone", 1)
+    killed(directory)
+    again = opened(tmp_path)
+    assert again.logs == {}
+    asyncio.run(Maintenance(again, Intervals()).remove_files())
+    assert list(tmp_path.glob("gone*")) == []
+
+
+def test_a_damaged_partition_does_not_stop_the_others(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for partition in range(2):
+        lead(directory.create("t", partition, TOPIC_ID, LogConfig()), batch(1))
+    closed(directory)
+    (tmp_path / "t-0/partition.metadata").write_text("nonsense")
+    again = opened(tmp_path)
+    assert "partition.metadata" in str(again.logs["t", 0].failed)
+    assert again.logs["t", 1].failed is None
+    assert lead(again.logs["t", 1], batch(1)) == (1, 1)
+
+
+@pytest.mark.parametrize("text", ["2\n0\n", "0\n1\nno offset\n", "0\n3\nt 0 1\n"])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, text: str) -> None:
+    closed(opened(tmp_path))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
+    with pytest.raises(LogDirError, match="recovery-point-offset-checkpoint"):
+        opened(tmp_path)
+
+
+def test_an_empty_checkpoint_is_one_that_nobody_has_written_yet(tmp_path: Path) -> None:
+    closed(opened(tmp_path))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("")
+    closed(opened(tmp_path))
+
+
+class TestMaintenance:
+    def test_checkpoints_are_written_only_when_something_changed(self, tmp_path: Path) -> None:
+        directory = opened(tmp_path)
+        log = directory.create("t", 0, TOPIC_ID, LogConfig())
+        care = Maintenance(directory, Intervals())
+        path = tmp_path / "replication-offset-checkpoint"
+        lead(log, batch(3))
+        asyncio.run(care.checkpoint_watermarks())
+        assert path.read_text() == "0\n1\nt 0 3\n"
+        path.unlink()
+        asyncio.run(care.checkpoint_watermarks())
+        log.touched = True
+        asyncio.run(care.checkpoint_watermarks())
+        assert not path.exists()
+
+    def test_flush_ms(self, tmp_path: Path) -> None:
+        clock = Clock()
+        directory = opened(tmp_path, clock=clock)
+        log = directory.create("t", 0, TOPIC_ID, LogConfig(flush_ms=500))
+        care = Maintenance(directory, Intervals())
+        lead(log, batch(1))
+        for later, flushed in ((0, 0), (499, 0), (1, 1)):
+            clock.now_ms += later
+            asyncio.run(care.flush_overdue())
+            assert log.flush.flushed == flushed
+
+    def test_recovery_points_move_behind_much_unflushed_log(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("ottla_broker.log.maintenance.FLUSH_BEHIND", 10_000)
+        directory = opened(tmp_path)
+        little = directory.create("little", 0, TOPIC_ID, LogConfig())
+        much = directory.create("much", 0, TOPIC_ID, LogConfig())
+        lead(little, batch(1))
+        for _ in range(3):
+            lead(much, batch(1, size=9_000))
+        asyncio.run(Maintenance(directory, Intervals()).checkpoint_recovery_points())
+        assert (little.recovery_point, much.recovery_point) == (0, 3)
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nlittle 0 0\nmuch 0 3\n"
+
+    def test_the_loop_runs_and_ends_when_cancelled(self, tmp_path: Path) -> None:
+        directory = opened(tmp_path, clock=Clock(NOW + 10**9))
+        log = directory.create("t", 0, TOPIC_ID, LogConfig(retention_ms=1, file_delete_delay_ms=0))
+        log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW)
+        log.advance_high_watermark(1)
+
+        async def run() -> None:
+            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1, 1)))
+            until = time.monotonic() + 20
+            while list(tmp_path.glob("t-0/*.deleted")) or log.start == 0:
+                await asyncio.sleep(0.01)
+                assert time.monotonic() < until
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(run())
+        assert log.start == 1
