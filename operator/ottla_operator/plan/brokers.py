@@ -88,12 +88,9 @@ def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int]) -> Brok
         if not listener.tls and listener.authentication in (None, "None")
     }
     folder = home / str(id_)
-    copies = str(min(3, cluster.spec.replicas))
     settings = {
-        # Kafka's own topics want three brokers unless told otherwise.
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": str(min(2, cluster.spec.replicas)),
+        # The brokers' own topic wants three of them unless told otherwise.
+        "offsets.topic.replication.factor": str(min(3, cluster.spec.replicas)),
         **cluster.config,
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),
