@@ -4,8 +4,8 @@ from copy import deepcopy
 from typing import Any
 
 import celpy
-from celpy.adapter import json_to_cel
 import pytest
+from celpy.adapter import json_to_cel
 
 from ottla_operator.resources import check
 from ottla_operator.resources.crds import KINDS
