@@ -24,7 +24,6 @@ def main() -> int:
     about = machine.about()
     for what, fact in about.items():
         console.print(f"[bold]{what}[/]: {fact}", highlight=False)
-    programs.load_program()
     measured: dict[str, dict[str, list[float]]] = {side: {} for side in arguments.sides}
     began = time.monotonic()
     for turn in range(repeats):
@@ -40,6 +39,8 @@ def main() -> int:
                 console.print(f"  [dim]$ {command}[/]", highlight=False, soft_wrap=True)
     results = report.verdicts(lines, measured)
     report.show(console, results, repeats)
+    if arguments.markdown:
+        arguments.markdown.write_text(report.markdown(about, results, repeats))
     report.save(arguments.json, about, programs.commands, measured, results)
     console.print(f"in {time.monotonic() - began:.0f} s; every value and command: {arguments.json}", highlight=False)
     return 1 if any(result.reached is False for result in results) else 0
@@ -56,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=Path("build/bench.json"), metavar="FILE", help="where the values go"
     )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the machine and the table, for a page")
     arguments = parser.parse_args()
     arguments.sides = arguments.sides or list(SIDES)
     try:

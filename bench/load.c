@@ -1,6 +1,7 @@
 /* Load through librdkafka, without an interpreter between it and the socket.
  *
  *   load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]   BYTES_PER_S 0: as fast as it goes
+ *   load version
  *   load consume BOOTSTRAP TOPIC RECORDS CONSUMERS [setting=value…]          each of them reads partition 0 from the start
  *
  * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
@@ -133,6 +134,7 @@ static void *consume(void *argument) {
 }
 
 int main(int count, char **words) {
+    if (count == 2 && !strcmp(words[1], "version")) return puts(rd_kafka_version_str()) < 0;
     if (count < 6) die("usage", "load produce|consume BOOTSTRAP TOPIC RECORDS …, see the head of load.c");
     bootstrap = words[2], topic = words[3], records = atol(words[4]);
     if (!strcmp(words[1], "produce")) {

@@ -83,6 +83,19 @@ def show(console: Console, results: Sequence[Verdict], repeats: int) -> None:
     console.print(table)
 
 
+def markdown(about: Mapping[str, str], results: Sequence[Verdict], repeats: int) -> str:
+    """The same as a page: what was measured on, then the table."""
+    rows = [f"- {what}: {fact}" for what, fact in about.items()]
+    rows += ["", f"Min, median and max of {repeats}.", "", "| what | unit | Ottla | Kafka | ratio | required |"]
+    rows += ["|---|---|---|---|---|---|"]
+    for result in results:
+        line = result.line
+        ratio = "–" if result.ratio is None else f"{result.ratio:.2f} ×"
+        cells = (line.what, line.unit, result.ottla or "–", result.kafka or "–", ratio, _required(line))
+        rows.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
 def save(
     path: Path, about: Mapping[str, str], commands: Sequence[str], measured: object, results: Sequence[Verdict]
 ) -> None:

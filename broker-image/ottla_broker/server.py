@@ -21,7 +21,9 @@ from ottla_broker.config import (
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     QUEUED_MAX_REQUEST_BYTES,
     SOCKET_LISTEN_BACKLOG_SIZE,
+    SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_REQUEST_MAX_BYTES,
+    SOCKET_SEND_BUFFER_BYTES,
     Config,
     Listener,
 )
@@ -112,8 +114,8 @@ class Server:
                 raise ListenError(f"listeners={listener}: {protocol} is not served yet; allowed is PLAINTEXT")
             taken = self._bind(listener)
             self.listening.append(listener._replace(port=taken))
-            wanted = next((one for one in config.advertised_listeners if one.name == listener.name), listener)
-            host = wanted.host or listener.host or socket.gethostname()
+            wanted = next(one for one in config.advertised_listeners if one.name == listener.name)
+            host = wanted.host or socket.gethostname()
             reached[listener.name] = Listener(listener.name, host, wanted.port or taken)
         return reached
 
@@ -124,6 +126,12 @@ class Server:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
+            for option, size in (
+                (socket.SO_SNDBUF, self.broker.config(SOCKET_SEND_BUFFER_BYTES)),
+                (socket.SO_RCVBUF, self.broker.config(SOCKET_RECEIVE_BUFFER_BYTES)),
+            ):
+                if size != -1:  # accepted connections inherit it
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             sock.bind((listener.host, listener.port))
             sock.listen(self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
         except OSError as error:
