@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 FILES ?= examples/flights
+AGAINST ?= ottla
 
-.PHONY: up test check unit clients spark bench clean
+.PHONY: up test check unit clients spark bench kcat clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -30,17 +31,21 @@ check: $(VENV)/.installed-test ## style, types and layering
 unit: $(VENV)/.installed-test
 	$(BIN)/pytest tests/unit
 
-clients: $(VENV)/.installed-test
-	$(BIN)/pytest tests/clients
+clients: $(VENV)/.installed-test kcat ## real clients; AGAINST=kafka runs the same tests against Apache Kafka
+	$(BIN)/pytest tests/clients --against $(AGAINST)
 
 spark: $(VENV)/.installed-test
 	$(BIN)/pytest tests/spark
 
-test: check ## everything
+test: check kcat ## everything
 	$(BIN)/pytest
 
-bench: $(VENV)/.installed-test ## side by side with Apache Kafka; prints ratios
-	$(BIN)/python -m bench
+bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
+	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+	$(BIN)/python -m bench $(BENCH) $(LINES)
+
+kcat:
+	@command -v kcat >/dev/null || .ci/debian kcat
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Broker:
     command: "Callable[[Broker], Sequence[str]]"
     ready_mark: str
     process: subprocess.Popen[str] | None = None
+    spawned_at: float = 0.0  # time.monotonic()
     _ready: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -68,10 +70,17 @@ class Broker:
 
     def start(self) -> None:
         """Returns when the broker has said that it serves."""
+        self.spawn()
+        self.wait_ready()
+
+    def spawn(self) -> None:
+        """Creates the process, and does not wait."""
+        command = self.command(self)
         self._ready = threading.Event()
         log = (self.folder / "broker.log").open("a")
+        self.spawned_at = time.monotonic()
         self.process = subprocess.Popen(
-            self.command(self),
+            command,
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -81,15 +90,16 @@ class Broker:
             start_new_session=True,
         )
         threading.Thread(target=self._follow, args=(self.process, self._ready), daemon=True).start()
+
+    def wait_ready(self) -> None:
+        """RuntimeError with what the broker wrote when it ended, or is not ready in time."""
+        assert self.process is not None
         if not self._ready.wait(READY_WITHIN_S) or self.process.poll() is not None:
             code = self.process.poll()
+            why = f"ended with exit code {code}" if code is not None else f"not ready in {READY_WITHIN_S} s"
             said = self.log_text()
             self.kill()
-            raise RuntimeError(
-                f"{self.kind} "
-                + (f"ended with exit code {code}" if code is not None else f"not ready in {READY_WITHIN_S} s")
-                + f"\n{said}"
-            )
+            raise RuntimeError(f"{self.kind} {why}\n{said}")
 
     def _follow(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
         assert process.stdout is not None
@@ -101,11 +111,11 @@ class Broker:
                     ready.set()
         ready.set()  # it ended: whoever waits has to look
 
-    def stop(self) -> int:
+    def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
         """SIGTERM; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOPS_WITHIN_S)
+        return self.process.wait(within_s)
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is closed."""

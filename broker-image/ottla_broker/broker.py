@@ -13,15 +13,10 @@ from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
-    LOG_CLEANER_BACKOFF_MS,
-    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
-    LOG_RETENTION_CHECK_INTERVAL_MS,
     NUM_PARTITIONS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
-    PRODUCER_ID_EXPIRATION_MS,
-    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     Config,
 )
 from ottla_broker.coordination.groups import GroupCoordinator
@@ -30,7 +25,6 @@ from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
-from ottla_broker.log.maintenance import Intervals
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.leadership import take_lead
@@ -39,6 +33,7 @@ from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBrok
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.topic_names import check_topic_name
 from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.hosting import Hosting
 from ottla_broker.replication.journal import PartitionJournal
 from ottla_broker.replication.partition import Partition
@@ -80,6 +75,7 @@ class Broker:
             self.config.log_config,
             led=self._led,
             lost=self._lost,
+            gone=lambda topic, partition: self._care.forget(topic, partition),
         )
         self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
 
@@ -89,6 +85,7 @@ class Broker:
         Raises KafkaError or LogDirError with a sentence for people when it cannot.
         """
         self._open_directories()
+        self._care = LogCare(self.directories, self.config)
         metadata = await self._lead_metadata()
         first_start = self.image.end == 0
         metadata.replay()
@@ -110,7 +107,7 @@ class Broker:
             await self._take_in_orphans()
         for directory in self.directories:
             directory.broker_epoch = epoch
-            self._spawn(directory.maintain(self._intervals()))
+        self._spawn(self._care.run())
         self.ready = True
 
     async def _take_in_orphans(self) -> None:
@@ -140,15 +137,6 @@ class Broker:
             await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
-
-    def _intervals(self) -> Intervals:
-        return Intervals(
-            retention_check_ms=self.config(LOG_RETENTION_CHECK_INTERVAL_MS),
-            flush_checkpoint_ms=self.config(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
-            watermark_checkpoint_ms=self.config(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
-            producer_expiration_ms=self.config(PRODUCER_ID_EXPIRATION_MS),
-            cleaner_backoff_ms=self.config(LOG_CLEANER_BACKOFF_MS),
-        )
 
     def _offsets_partitions(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)

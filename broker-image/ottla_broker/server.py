@@ -21,7 +21,9 @@ from ottla_broker.config import (
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     QUEUED_MAX_REQUEST_BYTES,
     SOCKET_LISTEN_BACKLOG_SIZE,
+    SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_REQUEST_MAX_BYTES,
+    SOCKET_SEND_BUFFER_BYTES,
     Config,
     Listener,
 )
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STUCK_S = 10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
 LEAST_ROOM = 64 * 1024  # bytes that a fetch may always answer
 
 
@@ -54,6 +55,7 @@ class Limits:
     responses_bytes: int = 128 << 20
     queued_bytes: int = 1 << 20  # connection.queued.max.bytes
     idle_s: float = 600.0  # connections.max.idle.ms; 0: never
+    stuck_s: float = 10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
 
     @classmethod
     def of(cls, config: Config) -> "Limits":
@@ -112,8 +114,8 @@ class Server:
                 raise ListenError(f"listeners={listener}: {protocol} is not served yet; allowed is PLAINTEXT")
             taken = self._bind(listener)
             self.listening.append(listener._replace(port=taken))
-            wanted = next((one for one in config.advertised_listeners if one.name == listener.name), listener)
-            host = wanted.host or listener.host or socket.gethostname()
+            wanted = next(one for one in config.advertised_listeners if one.name == listener.name)
+            host = wanted.host or socket.gethostname()
             reached[listener.name] = Listener(listener.name, host, wanted.port or taken)
         return reached
 
@@ -124,7 +126,14 @@ class Server:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
+            for option, size in (
+                (socket.SO_SNDBUF, self.broker.config(SOCKET_SEND_BUFFER_BYTES)),
+                (socket.SO_RCVBUF, self.broker.config(SOCKET_RECEIVE_BUFFER_BYTES)),
+            ):
+                if size != -1:  # accepted connections inherit it
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             sock.bind((listener.host, listener.port))
+            sock.listen(self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
         except OSError as error:
             sock.close()
             why = os.strerror(error.errno) if error.errno else str(error)
@@ -207,15 +216,15 @@ class Server:
     def look_for_stuck_readers(self) -> None:
         """A fetch waits for memory: from now on, readers that take nothing lose theirs."""
         if self._stuck_look is None:
-            self._stuck_look = self._loop.call_later(STUCK_S / 4, self._close_stuck_readers)
+            self._stuck_look = self._loop.call_later(self.limits.stuck_s / 4, self._close_stuck_readers)
 
     def _close_stuck_readers(self) -> None:
         self._stuck_look = None
         for connection in [one for one in self.connections if one.unsent]:
             connection.recount_unsent()
-            if connection.unsent and self.now() - connection.stuck_since >= STUCK_S:
+            if connection.unsent and self.now() - connection.stuck_since >= self.limits.stuck_s:
                 connection.close(
-                    f"it left {connection.unsent} bytes unread for {STUCK_S:.0f} s, and others wait for memory"
+                    f"it left {connection.unsent} bytes unread for {self.limits.stuck_s:.0f} s, and others wait for memory"
                 )
         if self.responses.wanted:
             self.look_for_stuck_readers()

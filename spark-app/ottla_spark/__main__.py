@@ -1,6 +1,7 @@
 """`python -m ottla_spark validate|run|test|jars`: pipelines from their YAML, without an operator.
 
-Exit codes: 0 it ended as it should, 1 it failed or rows differ, 2 the pipeline or the command line is wrong.
+Exit codes: 0 it ended as it should, 1 it failed or rows differ, 2 the pipeline or the command line is wrong, 3 Java or PySpark
+is missing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla_spark.spec import Pipeline, load
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import NotInstalled, Trouble
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         return int({"validate": _validate, "run": _run, "test": _test}[asked.command](pipeline, asked))
+    except NotInstalled as trouble:
+        _tell(str(trouble))
+        return 3
     except Trouble as trouble:
         _tell(f"pipeline {pipeline.name}: {trouble}")
         return 1
@@ -45,15 +49,21 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument("--shape", action="store_true", help="only look at the YAML: quick, needs no Java")
     run = commands.add_parser("run", help="runs a pipeline until it ends or is asked to stop (SIGTERM, Ctrl-C)")
     run.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="brokers")
-    run.add_argument("--checkpoint", metavar="FOLDER", help="where it keeps how far it is; without it, spec.checkpoint.path")
+    run.add_argument(
+        "--checkpoint", metavar="FOLDER", help="where it keeps how far it is; without it, spec.checkpoint.path"
+    )
     run.add_argument("--progress", type=Path, metavar="FILE", help="file to append progress to, as lines of JSON")
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's own log; without it, beside the progress")
     run.add_argument("--master", help="Spark's master; without it, this machine's cores")
     run.add_argument("--kafka", action="append", default=[], metavar="NAME=VALUE", help="a setting of the Kafka client")
     test = commands.add_parser("test", help="runs a pipeline on JSON lines beside it and compares the rows")
-    test.add_argument("--cases", type=Path, metavar="FOLDER", help="without it, the pipeline's file name with .test for .yaml")
+    test.add_argument(
+        "--cases", type=Path, metavar="FOLDER", help="without it, the pipeline's file name with .test for .yaml"
+    )
     for command in (validate, run, test):
-        command.add_argument("--pipeline", type=Path, required=True, metavar="FILE", help="YAML or JSON with a Pipeline resource")
+        command.add_argument(
+            "--pipeline", type=Path, required=True, metavar="FILE", help="YAML or JSON with a Pipeline resource"
+        )
         command.add_argument("--name", help="which Pipeline, when the file has several")
     fetch = commands.add_parser("jars", help="fetches the jars that Spark needs to speak with brokers, once")
     fetch.add_argument("--into", type=Path, metavar="FOLDER", help="without it, $OTTLA_SPARK_JARS or the user's cache")
@@ -77,7 +87,10 @@ def _run(pipeline: Pipeline, asked: argparse.Namespace) -> int:
 
 
 def _stop_signals() -> threading.Event:
-    """Set when the process is asked to stop. Spark handles Ctrl-C itself once it runs, by dropping work: its handler is not let in."""
+    """Set when the process is asked to stop.
+
+    Spark handles Ctrl-C itself once it runs, by dropping work: its handler is not let in.
+    """
     asked_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked_to_stop.set())

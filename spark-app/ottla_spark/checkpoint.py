@@ -1,11 +1,12 @@
 """What the runner keeps beside Spark's own checkpoint, and what it refuses to go on with.
 
-    <checkpoint>/ottla.json          this: topic ids, state store, shuffle partitions
+    <checkpoint>/ottla.json          topic ids, state store, shuffle partitions
+    <checkpoint>/letters.json        up to where records were searched for dead letters (see set_aside.py)
     <checkpoint>/queries/<name>/     Spark's: offsets, commits and state of each query
 
-Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset, looks to Spark like the
-old one, and records are passed over in silence. So each topic's id is kept, and another id is an error. Spark also goes on with the
-shuffle partitions of batch 0 whatever is set later; saying so is better.
+Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset,
+looks to Spark like the old one, and records are passed over in silence. So each topic's id is kept, and another id is
+an error. Spark also goes on with the shuffle partitions of batch 0 whatever is set later; saying so is better.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ottla_spark.trouble import Trouble
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FILE: Final = "ottla.json"
+FACTS: Final = "ottla.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,16 @@ class Facts:
 
 
 def facts(topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
-    """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at most 200."""
+    """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at
+    most 200."""
     return Facts(dict(topics), conf[STATE_STORE], int(conf.get(SHUFFLE_PARTITIONS, min(200, 2 * cores))))
 
 
 def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
-    """The facts to go on with: those kept, and topics that are new. Trouble when what is kept and what is now contradict."""
+    """The facts to go on with: those kept, and topics that are new.
+
+    Trouble when what is kept and what is now contradict.
+    """
     now = facts(topics, conf, cores)
     if kept is None:
         return now
@@ -51,7 +56,8 @@ def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str
         )
     if now.state_store != kept.state_store:
         raise Trouble(
-            f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; start with a new checkpoint"
+            f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; "
+            "start with a new checkpoint"
         )
     return Facts({**kept.topics, **topics}, kept.state_store, kept.shuffle_partitions)
 
@@ -61,8 +67,9 @@ def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:
     for topic, identity in now.items():
         if (before := kept.get(topic, identity)) != identity:
             raise Trouble(
-                f"the topic {topic} was deleted and made anew since the checkpoint was begun (its id was {before} and is {identity}): "
-                "the checkpoint's offsets mean nothing there; start with a new checkpoint"
+                f"the topic {topic} was deleted and made anew since the checkpoint was begun "
+                f"(its id was {before} and is {identity}), so the checkpoint's offsets mean nothing there; "
+                "start with a new checkpoint"
             )
 
 
@@ -71,12 +78,9 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         jvm: Any = spark._jvm
-        self._paths = jvm.org.apache.hadoop.fs.Path
-        self._jvm = jvm
         self.location = location.rstrip("/")
-        self._file = self._paths(f"{self.location}/{_FILE}")
-        self._beside = self._paths(f"{self.location}/.{_FILE}.new")
-        self._system = self._file.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        self._paths = jvm.org.apache.hadoop.fs.Path
+        self._system = self._paths(self.location).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def query(self, name: str) -> str:
         """Where Spark keeps a query's checkpoint."""
@@ -84,27 +88,38 @@ class Checkpoint:
 
     def read(self) -> Facts | None:
         """What was kept, or None when the checkpoint is new. Trouble when it cannot be read."""
-        # Between the deletion of the old file and the renaming of the new one, the new one is whole and alone.
-        found = next((path for path in (self._file, self._beside) if self._system.exists(path)), None)
-        if found is None:
+        text = self.read_text(FACTS)
+        if text is None:
             return None
-        stream = self._system.open(found)
-        try:
-            text = bytes(stream.readAllBytes())
-        finally:
-            stream.close()
         try:
             return Facts(**json.loads(text))
         except (ValueError, TypeError) as error:
-            raise Trouble(f"{self.location}/{_FILE} is damaged ({error})") from error
+            raise Trouble(f"{self.location}/{FACTS} is damaged ({error})") from error
 
     def write(self, kept: Facts) -> None:
-        """Keeps the facts: written beside, then renamed."""
-        stream = self._system.create(self._beside, True)
+        """Keeps the facts."""
+        self.write_text(FACTS, json.dumps(asdict(kept), indent=2))
+
+    def read_text(self, name: str) -> str | None:
+        """A small file's text, or None when there is none."""
+        # Between the deletion of the old file and the renaming of the new one, the new one is whole and alone.
+        for path in (self._paths(f"{self.location}/{name}"), self._paths(f"{self.location}/.{name}.new")):
+            if self._system.exists(path):
+                stream = self._system.open(path)
+                try:
+                    return bytes(stream.readAllBytes()).decode()
+                finally:
+                    stream.close()
+        return None
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replaces a small file: written beside it, then renamed."""
+        path, beside = self._paths(f"{self.location}/{name}"), self._paths(f"{self.location}/.{name}.new")
+        stream = self._system.create(beside, True)
         try:
-            stream.write(bytearray(json.dumps(asdict(kept), indent=2).encode()))
+            stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        self._system.delete(self._file, False)
-        if not self._system.rename(self._beside, self._file):
-            raise Trouble(f"cannot write {self.location}/{_FILE}")
+        self._system.delete(path, False)
+        if not self._system.rename(beside, path):
+            raise Trouble(f"cannot write {self.location}/{name}")

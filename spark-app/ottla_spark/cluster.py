@@ -1,7 +1,8 @@
-"""What the runner itself asks brokers, through the Kafka client on Spark's side: topic ids, how old what waits is, and committed offsets.
+"""What the runner itself asks brokers, through the Kafka client on Spark's side: topic ids, how old what waits is,
+and committed offsets.
 
-Spark commits no offsets, so no tool that looks at consumer groups would see a pipeline. After each batch the runner commits where it
-ended to a group of the pipeline's own.
+Spark commits no offsets, so no tool that looks at consumer groups would see a pipeline. After each batch the runner
+commits where it ended to a group of the pipeline's own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from ottla_spark.trouble import Trouble
 
@@ -27,12 +28,13 @@ class Cluster(AbstractContextManager["Cluster"]):
     """A client of the brokers. Every call may raise Trouble; none is made from two threads at once."""
 
     def __init__(self, spark: SparkSession, kafka: Mapping[str, str]) -> None:
-        self._jvm: Any = spark._jvm
+        self._jvm = cast(Any, spark._jvm)
         self._bootstrap = kafka["bootstrap.servers"]
         properties = self._properties(
             kafka, {"default.api.timeout.ms": str(_PATIENCE_MS), "request.timeout.ms": str(_PATIENCE_MS // 2)}
         )
-        self._admin = self._asked(lambda: self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties))
+        admin = self._jvm.org.apache.kafka.clients.admin.AdminClient
+        self._admin = self._asked(lambda: admin.create(properties))
         reading = {
             "enable.auto.commit": "false",
             "auto.offset.reset": "none",
@@ -61,6 +63,20 @@ class Cluster(AbstractContextManager["Cluster"]):
             for topic in topics
         }
 
+    def offsets(self, topics: Iterable[str], which: Literal["earliest", "latest"]) -> dict[Partition, int]:
+        """The first offset of each partition of the topics, or the next that would be written."""
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        described = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            described.add(topic)
+        answers = self._asked(lambda: self._admin.describeTopics(described).allTopicNames().get())
+        asked = self._jvm.java.util.HashMap()
+        wanted = [(topic, at) for topic in topics for at in range(answers.get(topic).partitions().size())]
+        for partition in wanted:
+            asked.put(self._partition(*partition), spec.earliest() if which == "earliest" else spec.latest())
+        found = self._asked(lambda: self._admin.listOffsets(asked).all().get())
+        return {partition: found.get(self._partition(*partition)).offset() for partition in wanted}
+
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commits offsets to a consumer group that has no members."""
         asked = self._jvm.java.util.HashMap()
@@ -70,7 +86,10 @@ class Cluster(AbstractContextManager["Cluster"]):
         self._asked(lambda: self._admin.alterConsumerGroupOffsets(group, asked).all().get())
 
     def written_ms(self, offsets: Mapping[Partition, int], patience_s: float) -> dict[Partition, int]:
-        """When the first record from each offset on was written, in milliseconds since 1970. Those not read in time are left out."""
+        """When the first record from each offset on was written, in milliseconds since 1970.
+
+        Those not read in time are left out.
+        """
         found: dict[Partition, int] = {}
         if not offsets:
             return found
@@ -103,7 +122,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     def _asked(self, ask: Callable[[], _T], topic: str = "") -> _T:
         """The answer; Java's errors as Trouble."""
-        from py4j.protocol import Py4JJavaError
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         try:
             return ask()

@@ -1,8 +1,8 @@
 """Rows that are set aside: what is written of them, and when there are too many.
 
-A dead letter is a record in the pipeline's dead-letter topic. One that did not decode keeps its key and value as they were; a row that
-broke an expectation is written as JSON. Headers say `ottla.pipeline`, `ottla.reason`, and `ottla.topic`, `ottla.partition`,
-`ottla.offset` of the record it came from, where a row still knows (sums do not).
+A dead letter is a record in the pipeline's dead-letter topic. One that did not decode keeps its key and value as they
+were; a row that broke an expectation is written as JSON. Headers say `ottla.pipeline`, `ottla.reason`, and
+`ottla.topic`, `ottla.partition`, `ottla.offset` of the record it came from, where a row still knows (sums do not).
 """
 
 from __future__ import annotations
@@ -25,23 +25,35 @@ LETTER = ("key", "value", "reason", "topic", "partition", "offset")
 def undecoded(rows: DataFrame) -> DataFrame:
     """The letters of decoded rows that have a fault."""
     return rows.where(f"{FAULT} IS NOT NULL").selectExpr(
-        "_key AS key", "_value AS value", f"{FAULT} AS reason", "_topic AS topic", "_partition AS partition", "_offset AS offset"
+        "_key AS key",
+        "_value AS value",
+        f"{FAULT} AS reason",
+        "_topic AS topic",
+        "_partition AS partition",
+        "_offset AS offset",
     )
 
 
 def holds(expectation: Expectation) -> Column:
     """Whether a row fulfils an expectation; null counts as broken."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.coalesce(F.expr(expectation.sql).cast("boolean"), F.lit(False))
 
 
+def all_hold(expectations: Sequence[Expectation]) -> Column:
+    """Whether a row fulfils all of them."""
+    return reduce(lambda found, more: found & more, map(holds, expectations))
+
+
 def broken(rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
     """The letters of rows that break one of the expectations; the first that is broken is the reason."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     reason = reduce(
-        lambda found, e: found.when(~holds(e), f"{step} expects {e.name}: {e.sql}"), expectations, F.when(F.lit(False), F.lit(""))
+        lambda found, e: found.when(~holds(e), f"{step} expects {e.name}: {e.sql}"),
+        expectations,
+        F.when(F.lit(False), F.lit("")),
     )
     own = [name for name in rows.columns if not name.startswith("_")]
     origin = [
@@ -49,13 +61,15 @@ def broken(rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> D
         for name, kind in (("topic", "string"), ("partition", "int"), ("offset", "bigint"))
     ]
     value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in own]), {"ignoreNullFields": "false"}).cast("binary")
-    letters = rows.select(F.lit(None).cast("binary").alias("key"), value.alias("value"), reason.alias("reason"), *origin)
+    letters = rows.select(
+        F.lit(None).cast("binary").alias("key"), value.alias("value"), reason.alias("reason"), *origin
+    )
     return letters.where("reason IS NOT NULL")
 
 
 def records(letters: DataFrame, pipeline: str) -> DataFrame:
     """Dead letters as the connector writes them: key, value, headers."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     headers = [("ottla.pipeline", F.lit(pipeline)), ("ottla.reason", F.col("reason"))]
     headers += [(f"ottla.{name}", F.col(name).cast("string")) for name in ("topic", "partition", "offset")]

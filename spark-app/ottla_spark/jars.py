@@ -1,7 +1,8 @@
-"""The jars that Spark needs to speak with brokers: fetched once by their coordinates, checked by digest, kept in a cache folder.
+"""The jars that Spark needs to speak with brokers: fetched once by their coordinates, checked by digest, kept in a
+cache folder.
 
-Nothing is fetched when they are there, so an image that was built with them starts without a network. The fetching is done by Ivy,
-which PySpark carries, run as a plain command with its own notion of where artifacts come from.
+Nothing is fetched when they are there, so an image that was built with them starts without a network. The fetching is
+done by Ivy, which PySpark carries, run as a plain command with its own notion of where artifacts come from.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import NotInstalled, Trouble
 
 FOLDER_VARIABLE: Final = "OTTLA_SPARK_JARS"
 """Environment variable: the folder that holds the jars, in images for example."""
@@ -73,7 +74,10 @@ def cache_folder() -> Path:
 
 
 def connector(folder: Path | None = None, say: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Paths of the connector's jars, fetched first if any is missing. Trouble when they cannot be had or are not what they should be."""
+    """Paths of the connector's jars, fetched first if any is missing.
+
+    Trouble when they cannot be had or are not what they should be.
+    """
     folder = folder or cache_folder()
     if any(not (folder / jar.file).exists() for jar in CONNECTOR):
         say(f"fetching Spark's Kafka connector into {folder}, once")
@@ -120,7 +124,8 @@ def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
 
 def _wish(jars: tuple[Jar, ...]) -> str:
     wanted = "".join(
-        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false" conf="default->master"/>'
+        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}"'
+        ' transitive="false" conf="default->master"/>'
         for jar in jars
     )
     return (
@@ -145,7 +150,7 @@ def java() -> str:
         return str(found)
     if on_path := shutil.which("java"):
         return on_path
-    raise Trouble(
+    raise NotInstalled(
         "pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)"
     )
 
@@ -153,8 +158,8 @@ def java() -> str:
 def _ivy() -> Path:
     found = find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise Trouble("pipelines need PySpark: pip install 'ottla[spark]'")
+        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'")
     jars = sorted((Path(found.submodule_search_locations[0]) / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise Trouble("this PySpark carries no Ivy to fetch jars with; it is not a whole installation")
+        raise NotInstalled("this PySpark carries no Ivy to fetch jars with; it is not a whole installation")
     return jars[-1]

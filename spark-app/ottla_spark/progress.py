@@ -1,9 +1,10 @@
 """How the pipeline does: Spark's progress events read, lag reckoned, and told as lines of JSON.
 
-A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after a batch, `query`, `batch`, `rows`
-(read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`, `watermark` and `lag`: {`records`, `seconds`,
-`partitions`: {topic: {partition: {`records`, `seconds`}}}}. Records: what the topic has beyond the batch. Seconds: how long ago the first of them
-was written (0 when there is none, null when it could not be read in time). `error` is the last error in words.
+A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after
+a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`,
+`batchMs`, `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}.
+Records: what the topic has beyond the batch. Seconds: how long ago the first of them was written (0 when there is
+none, null when it could not be read in time). `error` is the last error in words.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Batch:
     processed_rows_per_second: float
     milliseconds: int
     watermark: str | None
+    starts: Mapping[Partition, int]
     ends: Mapping[Partition, int]
     newest: Mapping[Partition, int]
 
@@ -40,9 +42,11 @@ class Batch:
 def batch(event: str | Mapping[str, Any]) -> Batch:
     """A batch from Spark's progress event (its JSON, or that parsed)."""
     progress = json.loads(event) if isinstance(event, str) else event
+    starts: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     newest: dict[Partition, int] = {}
     for source in progress["sources"]:
+        starts |= offsets(source.get("startOffset"))
         ends |= offsets(source.get("endOffset"))
         newest |= offsets(source.get("latestOffset"))
     observed = progress.get("observedMetrics") or {}
@@ -56,6 +60,7 @@ def batch(event: str | Mapping[str, Any]) -> Batch:
         processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
         milliseconds=int(progress.get("durationMs", {}).get("triggerExecution", 0)),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
+        starts=starts,
         ends=ends,
         newest=newest,
     )
@@ -114,11 +119,18 @@ def lag(behind: Mapping[Partition, int], written_ms: Mapping[Partition, int], no
             oldest.append(seconds)
         partitions.setdefault(topic, {})[str(partition)] = {"records": records, "seconds": seconds}
     unknown = len(oldest) < len(behind) and not any(oldest)
-    return {"records": sum(behind.values()), "seconds": None if unknown else max(oldest, default=0.0), "partitions": partitions}
+    return {
+        "records": sum(behind.values()),
+        "seconds": None if unknown else max(oldest, default=0.0),
+        "partitions": partitions,
+    }
 
 
 class Report:
-    """The file of lines. Another process follows it, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`."""
+    """The file of lines.
+
+    Another process follows it, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`.
+    """
 
     def __init__(self, path: Path | None, pipeline: str) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""Running a pipeline: one Spark query for each sink, one more for rows that are set aside; watched, reported and stopped here.
+"""Running a pipeline: one Spark query for each sink, watched, reported and stopped here.
 
-Stopping: Spark's own `stop()` aborts the batch in flight, whose work is then done, and for topics written, a second time. So a pipeline
-that is asked to stop lets batches end: the next one is refused before it writes anything, and a query between batches is stopped
-as it is. When `spec.stop.graceful` has passed, batches are aborted after all.
+Stopping: Spark's own `stop()` aborts the batch in flight, whose work is then done, and for topics written, a second
+time. So a pipeline that is asked to stop lets batches end: the next one is refused before it writes anything, and a
+query between batches is stopped as it is. When `spec.stop.graceful` has passed, batches are aborted after all.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla_spark import checkpoint, dead_letter, jars, progress, session, sink, source, transform
 from ottla_spark.cluster import Cluster
 from ottla_spark.duration import interval, milliseconds
+from ottla_spark.set_aside import SetAside
 from ottla_spark.spec import Pipeline, Sink
 from ottla_spark.trouble import Trouble, in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
-DEAD_LETTERS: Final = "dead-letters"
-"""Name of the query that sets rows aside; no sink can have it, for it is no identifier."""
 _REFUSED: Final = "OttlaBatchRefused"
 _TURN_S: Final = 0.2
 _LAG_PATIENCE_S: Final = 1.0
@@ -53,7 +52,10 @@ class Place:
 
 
 def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> None:
-    """Runs until the pipeline has ended, is asked to stop, or fails. Trouble says why it failed; the report has it too."""
+    """Runs until the pipeline has ended, is asked to stop, or fails.
+
+    Trouble says why it failed; the report has it too.
+    """
     report = progress.Report(place.progress, pipeline.name)
     if pipeline.spec.state == "suspended":
         report.state("suspended")
@@ -72,7 +74,9 @@ def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> Non
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, report: progress.Report, scratch: Path) -> None:
+def _run(
+    pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, report: progress.Report, scratch: Path
+) -> None:
     session.check_java()
     fetched = jars.connector(say=lambda what: report.state("starting", doing=what))
     log = place.log or scratch / "spark.log"
@@ -82,7 +86,9 @@ def _run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, repor
         with Cluster(spark, place.client) as cluster:
             kept = checkpoint.Checkpoint(spark, place.checkpoint)
             topics = {made.topic for made in pipeline.spec.sources.values()}
-            facts = checkpoint.settle(kept.read(), cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism)
+            facts = checkpoint.settle(
+                kept.read(), cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism
+            )
             spark.conf.set(session.SHUFFLE_PARTITIONS, str(facts.shuffle_partitions))
             kept.write(facts)
             Running(spark, pipeline, place, cluster, kept, facts, report, asked_to_stop).to_the_end()
@@ -118,13 +124,14 @@ class Running:
         self._identified_at = time.monotonic()
         self._queries: list[StreamingQuery] = []
         self._ended: set[str] = set()
+        self._aside: SetAside | None = None
 
     def to_the_end(self) -> None:
         """Starts the queries and watches them until all have ended. Trouble when one fails."""
         self._spark.streams.addListener(listener(self._events))
-        self._start()
-        self._report.state("running", group=self._pipeline.group)
         try:
+            self._start()
+            self._report.state("running", group=self._pipeline.group)
             while self._queries_alive() and not self._asked_to_stop.is_set():
                 self._take_events(wait_s=_TURN_S)
             if self._asked_to_stop.is_set():
@@ -136,6 +143,8 @@ class Running:
                 query.stop()
             raise
         self._raise_failure()
+        if self._aside is not None:
+            self._aside.close()
         self._report.state("stopped" if self._asked_to_stop.is_set() else "finished")
 
     # -- starting
@@ -147,46 +156,37 @@ class Running:
             name: source.table(spark, of, client) if of.mode == "table" else source.stream(spark, of, client)
             for name, of in spec.sources.items()
         }
-        changes = {name: source.stream(spark, of, client) for name, of in spec.sources.items() if of.mode == "table"}
-        graph = transform.graph(spark, pipeline, raw, changes)
+        graph = transform.graph(spark, pipeline, raw, transform.Counting())
+        if spec.dead_letter is not None:
+            self._aside = SetAside(spark, pipeline, client, self._cluster, self._kept, late=frozenset(graph.late))
+        if untold := set(graph.late) - {target.source for target in spec.sinks}:
+            raise Trouble(
+                f"rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps; those that "
+                "break an expectation cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
+            )
         told: set[str] = set()
         for target in spec.sinks:
-            late = graph.late.get(target.source)
-            self._queries.append(self._sink_query(target, graph, late if target.source not in told else None))
+            late = graph.late.get(target.source) if target.source not in told else None
+            self._queries.append(self._sink_query(target, graph.tables[target.source], late))
             told.add(target.source)
-        if untold := set(graph.late) - told:
-            raise Trouble(
-                f"the rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps, so rows that break an expectation "
-                "cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
-            )
-        if graph.letters and spec.dead_letter is not None:
-            letters = graph.letters[0]
-            for more in graph.letters[1:]:
-                letters = letters.unionByName(more)
-            self._queries.append(self._query(DEAD_LETTERS, counted(letters, dead=True), "append", self._write_letters))
 
-    def _sink_query(self, target: Sink, graph: transform.Graph, late: transform.Late | None) -> StreamingQuery:
+    def _sink_query(self, target: Sink, rows: DataFrame, late: transform.Late | None) -> StreamingQuery:
         write = sink.writer(target, self._place.client, self._pipeline.folder)
-        sink.check(target, graph.tables[target.source])
+        sink.check(target, rows)
         if late is None:
-            return self._query(target.query, counted(graph.tables[target.source]), target.output_mode, write)
-        holds = [dead_letter.holds(expectation) for expectation in late.expectations]
+            return self._query(target.query, counted(rows), target.output_mode, write)
 
         def write_both(rows: DataFrame, batch: int) -> None:
             rows.persist()  # or Spark would ask its state twice
             try:
-                kept = rows
-                for condition in holds:
-                    kept = kept.where(condition)
-                write(kept, batch)
-                self._write_letters(dead_letter.broken(rows, late.step, late.expectations), batch)
+                write(rows.where(dead_letter.all_hold(late.expectations)), batch)
+                self._write_letters(dead_letter.broken(rows, late.step, late.expectations))
             finally:
                 rows.unpersist()
 
-        rows = counted(graph.unchecked[target.source], late=late)
-        return self._query(target.query, rows, target.output_mode, write_both)
+        return self._query(target.query, counted(late.rows, late), target.output_mode, write_both)
 
-    def _write_letters(self, letters: DataFrame, _: int) -> None:
+    def _write_letters(self, letters: DataFrame) -> None:
         letter = self._pipeline.spec.dead_letter
         if letter is not None:
             sink.write_records(dead_letter.records(letters, self._pipeline.name), letter.topic, self._place.client)
@@ -241,6 +241,9 @@ class Running:
         waiting = {partition: ends[partition] for partition, records in behind.items() if records}
         written = self._cluster.written_ms(waiting, _LAG_PATIENCE_S)
         self._report.batch(batch, progress.lag(behind, written, time.time_ns() // 1_000_000))
+        if self._aside is not None:
+            everyone = len(self._positions.queries) == len(self._queries)
+            self._aside.after(batch, self._positions.ends if everyone else {})
         if self._pipeline.spec.dead_letter is not None:
             dead_letter.judge(batch.dead, batch.rows, self._pipeline.spec.dead_letter)
 
@@ -264,7 +267,8 @@ class Running:
                 self._take_events(wait_s=_TURN_S)
 
     def _await_last_events(self) -> None:
-        """Spark tells of batches a little later than it does them; that a query has ended is the last it tells of it."""
+        """Spark tells of batches a little later than it does them; that a query has ended is the last it tells of
+        it."""
         for query in self._queries:
             if query.isActive:
                 query.stop()
@@ -279,16 +283,15 @@ class Running:
                 raise Trouble(in_words(error))
 
 
-def counted(rows: DataFrame, *, dead: bool = False, late: transform.Late | None = None) -> DataFrame:
-    """The same rows, counted on the way for the progress event: as `rows` that are written, or `dead` that are set aside."""
-    from pyspark.sql import functions as F  # noqa: N812
+def counted(rows: DataFrame, late: transform.Late | None = None) -> DataFrame:
+    """The same rows, counted on the way for the progress event: `rows` that are written, and `dead` ones that are set
+    aside."""
+    from pyspark.sql import functions as F
 
-    if late is not None:
-        good = F.lit(True)
-        for expectation in late.expectations:
-            good = good & dead_letter.holds(expectation)
-        return rows.observe("counts", F.count_if(good).alias("rows"), F.count_if(~good).alias("dead"))
-    return rows.observe("counts", F.count(F.lit(1)).alias("dead" if dead else "rows"))
+    if late is None:
+        return rows.observe("counts", F.count(F.lit(1)).alias("rows"))
+    good = dead_letter.all_hold(late.expectations)
+    return rows.observe("counts", F.count_if(good).alias("rows"), F.count_if(~good).alias("dead"))
 
 
 def listener(events: queue.SimpleQueue[progress.Batch | str]) -> Any:
@@ -302,16 +305,16 @@ def listener(events: queue.SimpleQueue[progress.Batch | str]) -> Any:
     )
 
     class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        def onQueryStarted(self, event: QueryStartedEvent) -> None:
             pass
 
-        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        def onQueryIdle(self, event: QueryIdleEvent) -> None:
             pass
 
-        def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        def onQueryProgress(self, event: QueryProgressEvent) -> None:
             events.put(progress.batch(event.progress.json))
 
-        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
             events.put(str(event.runId))
 
     return Listener()

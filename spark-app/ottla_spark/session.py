@@ -1,6 +1,7 @@
 """The Spark session: what is set before the first batch, and where Spark's own log goes.
 
-The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are chosen here and not left to chance.
+The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are chosen here and not left
+to chance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla_spark.jars import java
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import NotInstalled, Trouble
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,10 +55,12 @@ def check_java() -> None:
     if found is None:
         raise Trouble(f"{command} -version does not say which Java it is")
     if int(found["major"]) < _OLDEST_JAVA:
-        raise Trouble(f"pipelines need Java {_OLDEST_JAVA} or newer; {command} is Java {found['major']}")
+        raise NotInstalled(f"pipelines need Java {_OLDEST_JAVA} or newer; {command} is Java {found['major']}")
 
 
-def settings(conf: Mapping[str, str], *, master: str | None, jars: Sequence[Path], scratch: Path, log: Path) -> dict[str, str]:
+def settings(
+    conf: Mapping[str, str], *, master: str | None, jars: Sequence[Path], scratch: Path, log: Path
+) -> dict[str, str]:
     """Spark's settings: ours, with the pipeline's own laid over them."""
     own = {
         # The second number: a task that fails is tried again, as on a cluster; the default of a local master is not to.
@@ -87,17 +90,21 @@ def settings(conf: Mapping[str, str], *, master: str | None, jars: Sequence[Path
 
 
 def start(name: str, conf: Mapping[str, str]) -> SparkSession:
-    """A session with these settings. Spark's words on standard error belong in its log: the caller has redirected them."""
+    """A session with these settings.
+
+    Spark's words on standard error belong in its log: the caller has redirected them.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise Trouble("pipelines need PySpark: pip install 'ottla[spark]'") from error
+        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'") from error
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    # Spark puts a handler of its own on Ctrl-C, which drops the jobs in flight; how a pipeline stops is for its runner to say.
+    # Spark puts a handler of its own on Ctrl-C, which drops the jobs in flight; how a pipeline stops is for its
+    # runner to say.
     before = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():

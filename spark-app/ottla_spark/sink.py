@@ -2,10 +2,11 @@
 
 A batch that failed, or whose process was killed, runs again with the same number and the same records. What that means:
 
-- topic: at least once. Every record says in headers `ottla.batch` and `ottla.sequence` (unique within the batch), so a reader can tell a
-  repetition; keyed results in `update` mode need no telling: the newest record of a key is the result.
-- parquet: exactly once, for every reader. Each batch has a folder of its own, `batch=<number>`, which is written anew as a whole;
-  `complete` results have one folder only.
+- topic: at least once. Every record says in headers `ottla.batch` and `ottla.sequence` (unique within the batch), so
+  a reader can tell a repetition; keyed results in `update` mode need no telling: the newest record of a key is the
+  result.
+- parquet: exactly once, for every reader. Each batch has a folder of its own, `batch=<number>`, which is written anew
+  as a whole; `complete` results have one folder only.
 - console: at least once.
 """
 
@@ -43,7 +44,10 @@ def check(sink: Sink, rows: DataFrame) -> None:
     """Trouble when the rows lack a column that the sink names."""
     wanted = (*sink.key, *(sink.parquet.partition_by if sink.parquet else ()))
     if missing := [name for name in wanted if name not in rows.columns]:
-        raise Trouble(f"sink {sink.query}: {sink.source} has no column {', '.join(missing)}; it has {', '.join(own_columns(rows))}")
+        raise Trouble(
+            f"sink {sink.query}: {sink.source} has no column {', '.join(missing)}; "
+            f"it has {', '.join(own_columns(rows))}"
+        )
 
 
 def own_columns(rows: DataFrame) -> list[str]:
@@ -52,15 +56,18 @@ def own_columns(rows: DataFrame) -> list[str]:
 
 
 def keyed(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
-    """Rows as records: the key as text, the value as JSON (or as it is, where the rows are just key and value as bytes), headers."""
-    from pyspark.sql import functions as F  # noqa: N812
+    """Rows as records: the key as text, the value as JSON (or as it is, where the rows are just key and value as
+    bytes), headers."""
+    from pyspark.sql import functions as F
 
     key = F.concat_ws(SEPARATOR, *[_text(rows, name) for name in sink.key]).cast("binary") if sink.key else None
     if is_raw(rows):
         value = F.col("value")
         key = F.col("key") if key is None else key
     else:
-        value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in own_columns(rows)]), {"ignoreNullFields": "false"}).cast("binary")
+        value = F.to_json(
+            F.struct(*[F.col(f"`{name}`") for name in own_columns(rows)]), {"ignoreNullFields": "false"}
+        ).cast("binary")
     records = rows.select((F.lit(None).cast("binary") if key is None else key).alias("key"), value.alias("value"))
     if "_offset" not in rows.columns:
         # Rows out of state come in any order; sorted, a batch that runs again gives each row the same sequence number.
@@ -73,11 +80,14 @@ def keyed(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
 
 def is_raw(rows: DataFrame) -> bool:
     """Whether the rows are records already: `key` and `value` as bytes, and nothing else."""
-    return {name: kind for name, kind in rows.dtypes if not name.startswith("_")} == {"key": "binary", "value": "binary"}
+    return {name: kind for name, kind in rows.dtypes if not name.startswith("_")} == {
+        "key": "binary",
+        "value": "binary",
+    }
 
 
 def _text(rows: DataFrame, name: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     column = F.col(f"`{name}`")
     if dict(rows.dtypes)[name].startswith("timestamp"):

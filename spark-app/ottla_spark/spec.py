@@ -1,8 +1,8 @@
 """A Pipeline resource as this runner understands it.
 
-The custom resource's schema lives with the operator; this is the same shape, read again here, because a pipeline must also
-run without an operator (`python -m ottla_spark run`). Unknown fields are errors on both sides. Where the resource leaves a
-field out, the default stands here, and nowhere else.
+The custom resource's schema lives with the operator; this is the same shape, read again here, because a pipeline must
+also run without an operator (`python -m ottla_spark run`). Unknown fields are errors on both sides. Where the
+resource leaves a field out, the default stands here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     """A part of the resource: camelCase in YAML, snake_case here."""
 
 
-class Format(Part):
+class Format(Part, frozen=True):
     """How a record's value becomes columns: `json` by Spark's DDL, `raw` as the bytes in the column `value`."""
 
     type: Literal["json", "avro", "raw"]
     schema: str | None = None
 
 
-class Watermark(Part):
+class Watermark(Part, frozen=True):
     """How long late rows are waited for, by a TIMESTAMP column."""
 
     column: str
     delay: str
 
 
-class Source(Part):
+class Source(Part, frozen=True):
     """A topic that is read, as a stream of rows or as a table of the newest row of each key."""
 
     topic: str
@@ -54,7 +54,7 @@ class Source(Part):
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
 
 
-class Expectation(Part):
+class Expectation(Part, frozen=True):
     """A SQL condition that every row must fulfil; null counts as broken."""
 
     name: str
@@ -62,7 +62,7 @@ class Expectation(Part):
     on_fail: Literal["deadLetter", "drop", "fail"] = "deadLetter"
 
 
-class Transform(Part):
+class Transform(Part, frozen=True):
     """A step: SQL over what came before, or `file.py:function` called with it."""
 
     name: str
@@ -71,38 +71,38 @@ class Transform(Part):
     expect: tuple[Expectation, ...] = ()
 
 
-class Parquet(Part):
+class Parquet(Part, frozen=True):
     """A folder of Parquet files."""
 
     path: str
     partition_by: tuple[str, ...] = ()
 
 
-class Console(Part):
+class Console(Part, frozen=True):
     """The process's own output."""
 
     rows: int = 20
 
 
-class Iceberg(Part):
+class Iceberg(Part, frozen=True):
     """An Iceberg table. Needs Iceberg's jars, named in spark.conf."""
 
     table: str
 
 
-class Delta(Part):
+class Delta(Part, frozen=True):
     """A Delta table. Needs Delta's jars, named in spark.conf."""
 
     path: str
 
 
-class Named(Part):
+class Named(Part, frozen=True):
     """A reference to an object of the same namespace."""
 
     name: str
 
 
-class Jdbc(Part):
+class Jdbc(Part, frozen=True):
     """A table of a database. Needs the database's driver, named in spark.conf."""
 
     url: str
@@ -110,7 +110,7 @@ class Jdbc(Part):
     secret_ref: Named | None = None
 
 
-class Sink(Part):
+class Sink(Part, frozen=True):
     """Where the rows of a source or transform go. Exactly one target is set."""
 
     source: str = msgspec.field(name="from")
@@ -130,42 +130,48 @@ class Sink(Part):
         return self.name or self.source
 
 
-class Dedupe(Part):
+class Dedupe(Part, frozen=True):
     """Rows of streams that are left out because one with the same columns came before."""
 
     columns: tuple[str, ...]
     within: str | None = None
 
 
-class DeadLetter(Part):
-    """Topic for rows that do not decode or break an expectation. max_rate: share of a batch above which the pipeline fails."""
+class DeadLetter(Part, frozen=True):
+    """Topic for rows that do not decode or break an expectation.
+
+    max_rate: share of a batch above which the pipeline fails.
+    """
 
     topic: str
     max_rate: float = 1.0
 
 
-class Trigger(Part):
+class Trigger(Part, frozen=True):
     """When batches run: at an interval, or once for all that is there. Neither: one after the other."""
 
     interval: str | None = None
     available_now: bool = False
 
 
-class Stop(Part):
+class Stop(Part, frozen=True):
     """How long a batch in flight may take to end when the pipeline is asked to stop."""
 
     graceful: str = "30s"
 
 
-class Checkpoint(Part):
-    """Where the pipeline keeps how far it is. Only `path` concerns the runner: the others become a path before it starts."""
+class Checkpoint(Part, frozen=True):
+    """Where the pipeline keeps how far it is.
+
+    Only `path` concerns the runner: the others become a path before it starts.
+    """
 
     path: str | None = None
     pvc: dict[str, Any] | None = None
     s3: dict[str, Any] | None = None
 
 
-class Spark(Part):
+class Spark(Part, frozen=True):
     """Spark's settings. Image, driver and executor concern who starts the runner."""
 
     image: str | None = None
@@ -174,7 +180,7 @@ class Spark(Part):
     conf: dict[str, str] = {}
 
 
-class Spec(Part):
+class Spec(Part, frozen=True):
     """What is read, what is made of it, and where it goes."""
 
     sources: dict[str, Source]
@@ -211,7 +217,10 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path, name: str | None = None) -> Pipeline:
-    """The Pipeline in a file of YAML or JSON documents; `name` picks one where there are several. Trouble says what is wrong."""
+    """The Pipeline in a file of YAML or JSON documents; `name` picks one where there are several.
+
+    Trouble says what is wrong.
+    """
     try:
         documents = [document for document in yaml.safe_load_all(path.read_text()) if isinstance(document, dict)]
     except OSError as error:
@@ -321,7 +330,8 @@ def _sink_faults(spec: Spec, known: set[str]) -> Iterator[str]:
     for at, sink in enumerate(spec.sinks):
         where = f"spec.sinks[{at}]"
         if sink.source not in known:
-            yield f"{where}.from: there is no source or transform named {sink.source!r}; there are {', '.join(sorted(known))}"
+            names = ", ".join(sorted(known))
+            yield f"{where}.from: there is no source or transform named {sink.source!r}; there are {names}"
         elif sink.source in spec.sources and spec.sources[sink.source].mode == "table":
             yield f"{where}.from: {sink.source!r} is a table; only streams can be written"
         targets = [sink.topic, sink.parquet, sink.iceberg, sink.delta, sink.jdbc, sink.console]

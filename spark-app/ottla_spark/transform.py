@@ -6,14 +6,15 @@ The same graph serves streams on a broker and, in `testing.py`, plain rows from 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla_spark import dead_letter, decode
-from ottla_spark.duration import interval
-from ottla_spark.spec import Expectation, Pipeline, Transform
+from ottla_spark.duration import interval, milliseconds
+from ottla_spark.spec import Dedupe, Expectation, Pipeline, Transform, Watermark
 from ottla_spark.trouble import Trouble, in_words, marked
 
 if TYPE_CHECKING:
@@ -27,52 +28,90 @@ STATEFUL = frozenset(
 )  # fmt: skip
 
 
+class Aside(Protocol):
+    """What is done about rows that are to be set aside; each method returns the rows that go on being looked at."""
+
+    def undecoded(self, rows: DataFrame, name: str) -> DataFrame:
+        """Rows of the source `name` with `_fault`."""
+
+    def broken(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        """Rows of a step, some of which may break the expectations."""
+
+
+class Counting:
+    """Counts them, for the progress event of the batch: `set_aside.py` then fetches them. Streams only."""
+
+    def undecoded(self, rows: DataFrame, name: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return rows.observe(f"undecoded_{name}", F.count(decode.FAULT).alias("dead")) if rows.isStreaming else rows
+
+    def broken(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return rows.observe(f"broken_{step}", F.count_if(~dead_letter.all_hold(expectations)).alias("dead"))
+
+
+class Collecting:
+    """Collects them as letters, except those of the steps in `leave_out`."""
+
+    def __init__(self, leave_out: Collection[str] = ()) -> None:
+        self.letters: list[DataFrame] = []
+        self._leave_out = leave_out
+
+    def undecoded(self, rows: DataFrame, name: str) -> DataFrame:
+        if name not in self._leave_out:
+            self.letters.append(dead_letter.undecoded(rows))
+        return rows
+
+    def broken(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        if step not in self._leave_out:
+            self.letters.append(dead_letter.broken(rows, step, expectations))
+        return rows
+
+
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Expectations of rows that only exist once state was asked (sums, for example): the sink tells good from bad, batch by batch."""
+    """Rows out of state (sums, for example) before they were held against their expectations: the sink does that,
+    batch by batch."""
 
     step: str
+    rows: DataFrame
     expectations: tuple[Expectation, ...]
 
 
 @dataclass(slots=True)
 class Graph:
-    """The pipeline's relations by name, and the rows that are set aside on the way."""
+    """The pipeline's relations by name; and those whose expectations are left to the sinks."""
 
     tables: dict[str, DataFrame] = field(default_factory=dict)
-    letters: list[DataFrame] = field(default_factory=list)
     late: dict[str, Late] = field(default_factory=dict)
-    unchecked: dict[str, DataFrame] = field(default_factory=dict)
 
 
-def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame], changes: Mapping[str, DataFrame]) -> Graph:
-    """The graph over raw rows of each source (columns of `source.RAW`). Trouble names the field that is wrong.
-
-    `changes`: for each table, its records as a stream: a table is read by every batch, but a record that does not decode is set aside once.
-    """
+def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame], aside: Aside) -> Graph:
+    """The graph over raw rows of each source (columns of `source.RAW`). Trouble names the field that is wrong."""
     made = Graph()
     spec = pipeline.spec
     for name, source in spec.sources.items():
         rows = decode.decoded(raw[name], source, name)
-        if spec.dead_letter is None:
-            rows = decode.all_or_fail(rows)
-        else:
-            seen = rows
-            if source.mode == "table":
-                seen = decode.decoded(changes[name].where("_value IS NOT NULL"), source, name)
-            made.letters.append(dead_letter.undecoded(seen))
-            rows = decode.good(rows)
+        rows = decode.all_or_fail(rows) if spec.dead_letter is None else decode.good(aside.undecoded(rows, name))
         if source.watermark is not None:
-            where = f"spec.sources.{name}.watermark"
-            rows = _said(where, lambda rows=rows, w=source.watermark: rows.withWatermark(w.column, interval(w.delay)))  # type: ignore[misc]
+            delay = _watermark_delay(source.watermark, spec.dedupe)
+            rows = _said(f"spec.sources.{name}.watermark", partial(rows.withWatermark, source.watermark.column, delay))
         if source.mode == "stream":
             rows = _deduped(rows, pipeline, name)
         _show(made, name, rows)
     for at, step in enumerate(spec.transforms):
         where = f"spec.transforms[{at}] ({step.name})"
-        rows = _said(where, lambda step=step: _step(spark, step, made.tables, pipeline.folder))  # type: ignore[misc]
-        _show(made, step.name, _said(f"{where}.expect", lambda step=step, rows=rows: _expected(made, step, rows, pipeline)))  # type: ignore[misc]
+        rows = _said(where, partial(_step, spark, step, made.tables, pipeline.folder))
+        _show(made, step.name, _said(f"{where}.expect", partial(_expected, made, step, rows, pipeline, aside)))
     return made
+
+
+def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
+    """The delay as Spark writes it. Spark remembers rows as long as it waits for late ones, so dedupe may need it longer."""
+    asked = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
+    return interval(max(asked, key=milliseconds))
 
 
 def _show(made: Graph, name: str, rows: DataFrame) -> None:
@@ -101,10 +140,9 @@ def _deduped(rows: DataFrame, pipeline: Pipeline, name: str) -> DataFrame:
         return rows
     if wish.within is None or not rows.isStreaming:
         return rows.dropDuplicates(list(wish.columns))
-    source = pipeline.spec.sources[name]
-    if source.watermark is None:
+    if pipeline.spec.sources[name].watermark is None:
         raise Trouble(f"spec.dedupe.within: {name} needs a watermark, whose column says when a row happened")
-    return rows.withWatermark(source.watermark.column, interval(wish.within)).dropDuplicatesWithinWatermark(list(wish.columns))
+    return rows.dropDuplicatesWithinWatermark(list(wish.columns))
 
 
 def _step(spark: SparkSession, step: Transform, tables: Mapping[str, DataFrame], folder: Path) -> DataFrame:
@@ -133,30 +171,27 @@ def _function(reference: str, folder: Path) -> Callable[[dict[str, DataFrame]], 
     return found  # type: ignore[no-any-return]
 
 
-def _expected(made: Graph, step: Transform, rows: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The rows that fulfil what the step expects. Those that do not are dropped, fail the batch, or become dead letters."""
+def _expected(made: Graph, step: Transform, rows: DataFrame, pipeline: Pipeline, aside: Aside) -> DataFrame:
+    """The rows that fulfil what the step expects. Those that do not are dropped, fail the batch, or are set aside."""
     has_letters = pipeline.spec.dead_letter is not None
-    aside = [e for e in step.expect if e.on_fail == "deadLetter" and has_letters]
+    letters = [e for e in step.expect if e.on_fail == "deadLetter" and has_letters]
     fatal = [e for e in step.expect if e.on_fail == "fail" or (e.on_fail == "deadLetter" and not has_letters)]
     for expectation in fatal:
         rows = rows.where(_or_fail(step.name, expectation))
-    for expectation in step.expect:
-        if expectation.on_fail == "drop":
-            rows = rows.where(dead_letter.holds(expectation))
-    if not aside:
+    dropping = [e for e in step.expect if e.on_fail == "drop"]
+    if dropping:
+        rows = rows.where(dead_letter.all_hold(dropping))
+    if not letters:
         return rows
     if stateful(rows):
-        made.late[step.name] = Late(step.name, tuple(aside))
-        made.unchecked[step.name] = rows
+        made.late[step.name] = Late(step.name, rows, tuple(letters))
     else:
-        made.letters.append(dead_letter.broken(rows, step.name, aside))
-    for expectation in aside:
-        rows = rows.where(dead_letter.holds(expectation))
-    return rows
+        rows = aside.broken(rows, step.name, letters)
+    return rows.where(dead_letter.all_hold(letters))
 
 
 def _or_fail(step: str, expectation: Expectation) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     sentence = marked(f"a row of {step} breaks {expectation.name}: {expectation.sql}")
     return F.when(dead_letter.holds(expectation), F.lit(True)).otherwise(F.raise_error(F.lit(sentence)).cast("boolean"))

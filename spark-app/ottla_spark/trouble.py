@@ -10,7 +10,11 @@ class Trouble(Exception):
     """Something a person can act on. Its text is a sentence: what is wrong, where, and what would be right."""
 
 
-_BROKEN_EXPECTATION: Final = re.compile(r"\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
+class NotInstalled(Trouble):
+    """Something that pipelines need is not on this machine; trying again does not help."""
+
+
+_BROKEN_EXPECTATION: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
@@ -45,7 +49,7 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def marked(sentence: str) -> str:
-    """A sentence that survives the way through Spark's error wrapping; `in_words` finds it again."""
+    """A sentence for SQL's raise_error that survives Spark's wrapping; `in_words` finds it again."""
     return f"[OTTLA]{sentence}[/OTTLA]"
 
 
@@ -68,7 +72,7 @@ def _innermost(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    lines = []
+    lines: list[str] = []
     for line in text.splitlines():
         stripped = line.strip()
         if stripped.startswith(("at ", "==", "JVM stacktrace", "'", "Traceback", "... ")) and lines:
@@ -76,8 +80,8 @@ def _plain(text: str) -> str:
         if stripped:
             lines.append(stripped)
     sentence = _SQLSTATE.sub("", " ".join(lines))
-    while stripped := _CLASS_PREFIX.match(sentence):
-        sentence = sentence[stripped.end() :]
+    while java_class := _CLASS_PREFIX.match(sentence):
+        sentence = sentence[java_class.end() :]
     if found := _SPARK_CLASS.match(sentence):
         sentence = sentence[found.end() :]
     return sentence[:_LONGEST].strip()

@@ -14,7 +14,7 @@ WITHIN_S = 30.0
 
 
 def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:

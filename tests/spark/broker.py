@@ -1,4 +1,5 @@
-"""A broker for the tests: ours, as a process; or Apache Kafka from a folder of jars, to see whether a fault is the broker's.
+"""A broker for the tests: ours, as a process; or Apache Kafka from a folder of jars, to see whether a fault is the
+broker's.
 
 Set OTTLA_TEST_KAFKA_LIBS to a folder with Kafka's jars for the second.
 """
@@ -62,7 +63,12 @@ def _await(process: subprocess.Popen[bytes], address: str, out: Path) -> None:
 
 def _ours(folder: Path, address: str) -> list[str]:
     settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data"), "node.id": "1"}
-    return [sys.executable, "-m", "ottla_broker", *(part for name, value in settings.items() for part in ("--set", f"{name}={value}"))]
+    return [
+        sys.executable,
+        "-m",
+        "ottla_broker",
+        *(part for name, value in settings.items() for part in ("--set", f"{name}={value}")),
+    ]
 
 
 def _kafka(folder: Path, address: str, libs: str) -> list[str]:
@@ -84,7 +90,10 @@ def _kafka(folder: Path, address: str, libs: str) -> list[str]:
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     java = ["java", "-Xmx512m", "-cp", f"{libs}/*"]
     done = subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(properties)], capture_output=True, text=True, check=False
+        [*java, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(properties)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return [*java, "kafka.Kafka", str(properties)]

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0.
 
 - Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, in order; no topics named means all.
-- A page ends after the smaller of the request's limit and 2,000 partitions; the cursor names where the next one starts.
+- A page ends after the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor names where the next one starts.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,11 @@ from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.metadata import broker_ids
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode
-
-PAGE = 2_000
 
 
 async def describe_topic_partitions(
@@ -36,7 +35,7 @@ async def describe_topic_partitions(
     start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
     pages: list[DescribeTopicPartitionsResponseTopic] = []
     cursor = None
-    left = max(1, min(request.response_partition_limit, PAGE))
+    left = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
     for name, topic, wanted in from_cursor(ctx, asked, start):
         if isinstance(topic, ErrorCode):
             pages.append(refused(name, topic))

@@ -95,8 +95,13 @@ def value(ctx: Context, kind: int, name: str, config: AlterableConfig) -> str | 
 
 def entries(ctx: Context, kind: int, name: str, setting_name: str) -> tuple[str, ...]:
     """A list setting's entries as they count now."""
-    table = {ConfigResource.TOPIC: TOPIC_SETTINGS, ConfigResource.BROKER: BROKER_SETTINGS}.get(ConfigResource(kind), {})
-    setting = table.get(setting_name)
+    match kind:
+        case ConfigResource.TOPIC:
+            setting = TOPIC_SETTINGS.get(setting_name)
+        case ConfigResource.BROKER:
+            setting = BROKER_SETTINGS.get(setting_name)
+        case _:
+            raise KafkaError(ErrorCode.invalid_request, f"{setting_name} can only be set or deleted")
     if setting is not None and setting.kind.code is not ConfigType.LIST:
         raise KafkaError(ErrorCode.invalid_config, f"{setting_name} is no list: it can be set or deleted only")
     text = current(ctx, kind, name).get(setting_name)

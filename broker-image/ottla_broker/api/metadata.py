@@ -6,12 +6,16 @@
   already holds it.
 - A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
 - v1 controller, racks, internal; v5 offline replicas; v7 leader epochs; v8 authorized operations; v10 ids; v12 lookup by id; v13 an error for
-  the whole. Left out: the cluster's authorized operations of 8–10 (DescribeCluster has them).
+  the whole. Versions 8–10 also tell what the asker may
+  do with the cluster; later ones leave that to DescribeCluster.
 """
 
+from dataclasses import replace
 from typing import cast
 from uuid import UUID
 
+from kio.schema.metadata.v10.request import MetadataRequest as RequestV10
+from kio.schema.metadata.v10.response import MetadataResponse as ResponseV10
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v13.response import (
     MetadataResponse,
@@ -27,7 +31,8 @@ from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.conversion import convert
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NOT_ASKED = i32(-(2**31))
@@ -115,4 +120,14 @@ def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
     return cast("tuple[BrokerId, ...]", ids)
 
 
-FORMS = (Form(0, 13, MetadataRequest, MetadataResponse, metadata),)
+async def with_cluster_operations(ctx: Context, request: RequestV10) -> ResponseV10:
+    answer: ResponseV10 = convert(await metadata(ctx, convert(request, MetadataRequest)), ResponseV10)
+    if not request.include_cluster_authorized_operations:
+        return answer
+    return replace(answer, cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)))
+
+
+FORMS = (
+    Form(0, 10, RequestV10, ResponseV10, with_cluster_operations),
+    Form(11, 13, MetadataRequest, MetadataResponse, metadata),
+)

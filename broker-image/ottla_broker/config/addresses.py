@@ -7,6 +7,7 @@ from ottla_broker.config.kinds import Kind, parsed, split_list
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
+EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
 class Listener(NamedTuple):

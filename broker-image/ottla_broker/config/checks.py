@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla_broker.config import groups, identity, network, replication, topics
+from ottla_broker.config.addresses import EVERY_INTERFACE
 from ottla_broker.config.foreign import why_ignored
 from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
@@ -64,7 +65,7 @@ def listeners(config: "Config", static: Static) -> list[str]:
     for listener in config(network.ADVERTISED_LISTENERS):
         if listener.name not in names | set(static.controller_listeners):
             problems.append(f"{advertised} has {listener.name}; allowed: {', '.join(sorted(names))}, as in {name}")
-        elif listener.host in ("0.0.0.0", "::"):
+        elif listener.host and listener.host in EVERY_INTERFACE:
             problems.append(
                 f"{advertised} has {listener.host}, which no client can reach; allowed: a name or address of this machine"
             )

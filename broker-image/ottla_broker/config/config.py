@@ -10,7 +10,7 @@ from os import PathLike
 from typing import TypeVar, cast
 
 from ottla_broker.config import checks, identity, network, topics
-from ottla_broker.config.addresses import Listener
+from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
 from ottla_broker.config.entries import Entry, Source, Synonym, entry
 from ottla_broker.config.problems import SettingError, parse_value
 from ottla_broker.config.setting import (
@@ -90,10 +90,13 @@ class Config:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """As given, else as bound: host "" and port 0 are then filled in by whoever binds."""
-        advertised = self(network.ADVERTISED_LISTENERS)
-        names = {listener.name for listener in self.listeners}
-        return tuple(listener for listener in advertised if listener.name in names) or self.listeners
+        """One for each listener, as advertised or else as listened on. Host "" (every interface) and port 0 (any) are to be filled in by
+        whoever binds."""
+        advertised = {listener.name: listener for listener in self(network.ADVERTISED_LISTENERS)}
+        return tuple(
+            advertised.get(one.name, one._replace(host="") if one.host in EVERY_INTERFACE else one)
+            for one in self.listeners
+        )
 
     @property
     def inter_broker_listener(self) -> str:

@@ -58,6 +58,8 @@ def _row(setting: Setting[object]) -> str:
     text = setting.doc
     if setting.ours:
         text += " (Ottla's own.)"
+    if setting.not_yet:
+        text += f" No effect yet: {setting.not_yet}."
     if setting.differs:
         text += f" Differs from Kafka: {setting.differs}."
     if setting.from_broker:

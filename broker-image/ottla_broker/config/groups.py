@@ -33,6 +33,7 @@ GROUP_COORDINATOR_REBALANCE_PROTOCOLS: Setting[tuple[str, ...]] = _groups.broker
     ("classic",),
     "The group protocols that are spoken.",
     differs="only the classic protocol is spoken so far",
+    not_yet="only the classic protocol is spoken so far",
 )
 
 _offsets = Theme("Committed offsets")
@@ -49,13 +50,6 @@ OFFSETS_COMMIT_TIMEOUT_MS = _offsets.broker(
     integer(at_least=1),
     5000,
     "How long a commit waits for its replicas before it fails, in milliseconds.",
-    importance="high",
-)
-OFFSETS_LOAD_BUFFER_SIZE = _offsets.broker(
-    "offsets.load.buffer.size",
-    integer(at_least=1),
-    5242880,
-    "Bytes read at a time when a coordinator loads a partition of `__consumer_offsets`.",
     importance="high",
 )
 OFFSETS_RETENTION_MINUTES = _offsets.broker(

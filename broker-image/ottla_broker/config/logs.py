@@ -163,14 +163,7 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = _care.broker(
     "log.flush.offset.checkpoint.interval.ms",
     integer(at_least=1),
     60000,
-    "How often recovery points are written to disk, in milliseconds.",
-    importance="high",
-)
-LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = _care.broker(
-    "log.flush.start.offset.checkpoint.interval.ms",
-    integer(at_least=1),
-    60000,
-    "How often the starts of logs are written to disk, in milliseconds.",
+    "How often recovery points and the starts of logs are written to disk, in milliseconds.",
     importance="high",
 )
 

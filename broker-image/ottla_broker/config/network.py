@@ -5,6 +5,8 @@ from ottla_broker.config.kinds import MAX_INT32, integer, long, one_of, string
 from ottla_broker.config.setting import Scope, Setting, Theme
 
 _theme = Theme("Listeners and connections")
+_BUFFERS = "operating systems of today size buffers by what a connection needs"
+_SEVERAL_BROKERS = "it counts among several brokers, which come with replication"
 
 LISTENERS: Setting[tuple[Listener, ...]] = _theme.broker(
     "listeners",
@@ -44,16 +46,18 @@ SECURITY_INTER_BROKER_PROTOCOL = _theme.broker(
 SOCKET_SEND_BUFFER_BYTES = _theme.broker(
     "socket.send.buffer.bytes",
     integer(at_least=-1),
-    102400,
+    -1,
     "Size of each socket's send buffer in bytes; -1 leaves it to the operating system.",
     importance="high",
+    differs=_BUFFERS,
 )
 SOCKET_RECEIVE_BUFFER_BYTES = _theme.broker(
     "socket.receive.buffer.bytes",
     integer(at_least=-1),
-    102400,
+    -1,
     "Size of each socket's receive buffer in bytes; -1 leaves it to the operating system.",
     importance="high",
+    differs=_BUFFERS,
 )
 SOCKET_REQUEST_MAX_BYTES = _theme.broker(
     "socket.request.max.bytes",
@@ -112,6 +116,7 @@ MAX_CONNECTION_CREATION_RATE = _theme.broker(
     integer(at_least=0),
     MAX_INT32,
     "New connections a second that the broker accepts.",
+    not_yet="connections are limited in number only",
     scope=Scope.CLUSTER,
 )
 SOCKET_CONNECTION_SETUP_TIMEOUT_MS = _theme.broker(
@@ -119,12 +124,14 @@ SOCKET_CONNECTION_SETUP_TIMEOUT_MS = _theme.broker(
     long(at_least=1),
     10000,
     "How long the broker waits for a connection to another broker to be made, in milliseconds.",
+    not_yet=_SEVERAL_BROKERS,
 )
 REQUEST_TIMEOUT_MS = _theme.broker(
     "request.timeout.ms",
     integer(at_least=1),
     30000,
     "How long the broker waits for the answer of another broker, in milliseconds.",
+    not_yet=_SEVERAL_BROKERS,
     importance="high",
 )
 FETCH_MAX_BYTES = _theme.broker(

@@ -1,7 +1,8 @@
 """Java's properties format, as Kafka reads server.properties (java.util.Properties.load), with the line each key stands on.
 
 Comments start with # or !. A key ends at the first unescaped =, : or blank. A backslash at a line's end joins the next line, whose
-leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before any other character the backslash is dropped. The file is taken as UTF-8.
+leading blanks are dropped. Escapes: \\t \\n \\r \\f \\uXXXX; before any other character the backslash is dropped. The file is taken as
+UTF-8. Unlike Java, a last line of nothing but a backslash is no empty key.
 """
 
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         started = started or number
         if _ends_in_backslash(line):
             whole += line[:-1]
+            started = started if whole else 0  # nothing but backslashes so far: the next line may still be a comment
             continue
         if whole or line:
             yield started, whole + line

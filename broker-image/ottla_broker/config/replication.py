@@ -3,6 +3,9 @@
 from ottla_broker.config.kinds import MAX_INT64, boolean, integer, long, string
 from ottla_broker.config.setting import Scope, Setting, Theme
 
+_SEVERAL_BROKERS = "it counts among several brokers, which come with replication"
+_SNAPSHOTS = "the metadata log is kept whole until it has snapshots"
+
 _topics = Theme("Making topics")
 
 NUM_PARTITIONS = _topics.broker(
@@ -47,6 +50,7 @@ REPLICA_LAG_TIME_MAX_MS = _replication.broker(
     30000,
     "A follower that has not caught up with its leader for so many milliseconds leaves the in-sync replicas.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_MIN_BYTES = _replication.broker(
     "replica.fetch.min.bytes",
@@ -54,6 +58,7 @@ REPLICA_FETCH_MIN_BYTES = _replication.broker(
     1,
     "A follower's fetch is answered when so many bytes are there, or after `replica.fetch.wait.max.ms`.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_WAIT_MAX_MS = _replication.broker(
     "replica.fetch.wait.max.ms",
@@ -61,24 +66,28 @@ REPLICA_FETCH_WAIT_MAX_MS = _replication.broker(
     500,
     "The longest a follower's fetch waits for data, in milliseconds; less than `replica.lag.time.max.ms`.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_MAX_BYTES = _replication.broker(
     "replica.fetch.max.bytes",
     integer(at_least=0),
     1048576,
     "Bytes of one partition that a follower asks for at a time. A first batch that is larger is returned all the same.",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = _replication.broker(
     "replica.fetch.response.max.bytes",
     integer(at_least=0),
     10485760,
     "Bytes of all partitions that a follower asks for at a time.",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_BACKOFF_MS = _replication.broker(
     "replica.fetch.backoff.ms",
     integer(at_least=0),
     1000,
     "How long a follower waits after a fetch that failed, in milliseconds.",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_SOCKET_TIMEOUT_MS = _replication.broker(
     "replica.socket.timeout.ms",
@@ -86,6 +95,7 @@ REPLICA_SOCKET_TIMEOUT_MS = _replication.broker(
     30000,
     "How long a follower waits for its leader's answer, in milliseconds; at least `replica.fetch.wait.max.ms`.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = _replication.broker(
     "replica.socket.receive.buffer.bytes",
@@ -93,6 +103,7 @@ REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = _replication.broker(
     65536,
     "Size of the receive buffer of followers' sockets in bytes; -1 leaves it to the operating system.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = _replication.broker(
     "replica.high.watermark.checkpoint.interval.ms",
@@ -106,6 +117,7 @@ REPLICA_SELECTOR_CLASS: Setting[str | None] = _replication.broker(
     string("a class name of Kafka's whose last part is RackAwareReplicaSelector or LeaderSelector", empty=False),
     None,
     "With Kafka's RackAwareReplicaSelector, a consumer that names its rack is sent to a replica in it. Not given: to the leader.",
+    not_yet=_SEVERAL_BROKERS,
 )
 LEADER_REPLICATION_THROTTLED_RATE = _replication.broker(
     "leader.replication.throttled.rate",
@@ -113,6 +125,7 @@ LEADER_REPLICATION_THROTTLED_RATE = _replication.broker(
     MAX_INT64,
     "Bytes a second that the broker sends to throttled replicas of partitions that it leads.",
     scope=Scope.BROKER,
+    not_yet=_SEVERAL_BROKERS,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.broker(
     "follower.replication.throttled.rate",
@@ -120,6 +133,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.broker(
     MAX_INT64,
     "Bytes a second that the broker takes for throttled replicas of partitions that it follows.",
     scope=Scope.BROKER,
+    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = _replication.broker(
     "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -127,6 +141,7 @@ REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = _replication.broker(
     MAX_INT64,
     "Bytes a second with which the broker moves replicas between its folders.",
     scope=Scope.BROKER,
+    not_yet=_SEVERAL_BROKERS,
 )
 
 _cluster = Theme("Life in the cluster")
@@ -136,24 +151,28 @@ BROKER_HEARTBEAT_INTERVAL_MS = _cluster.broker(
     integer(at_least=1),
     2000,
     "How often a broker tells the controller that it lives, in milliseconds.",
+    not_yet=_SEVERAL_BROKERS,
 )
 BROKER_SESSION_TIMEOUT_MS = _cluster.broker(
     "broker.session.timeout.ms",
     integer(at_least=1),
     9000,
     "A broker that the controller has not heard of for so many milliseconds is fenced: others take over what it led.",
+    not_yet=_SEVERAL_BROKERS,
 )
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _cluster.broker(
     "initial.broker.registration.timeout.ms",
     integer(at_least=1),
     60000,
     "A broker that cannot register with a controller in so many milliseconds after its start gives up.",
+    not_yet=_SEVERAL_BROKERS,
 )
 CONTROLLED_SHUTDOWN_ENABLE = _cluster.broker(
     "controlled.shutdown.enable",
     boolean(),
     True,
     "Whether a broker that is told to stop first hands over what it leads.",
+    not_yet=_SEVERAL_BROKERS,
 )
 AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     "auto.leader.rebalance.enable",
@@ -161,6 +180,7 @@ AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     True,
     "Whether leadership returns to the first replica of a partition by itself.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _cluster.broker(
     "leader.imbalance.check.interval.seconds",
@@ -168,6 +188,7 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _cluster.broker(
     300,
     "How often leadership is looked at for that, in seconds.",
     importance="high",
+    not_yet=_SEVERAL_BROKERS,
 )
 METADATA_LOG_SEGMENT_BYTES = _cluster.broker(
     "metadata.log.segment.bytes",
@@ -175,6 +196,7 @@ METADATA_LOG_SEGMENT_BYTES = _cluster.broker(
     1073741824,
     "Segment size of the metadata log in bytes.",
     importance="high",
+    not_yet=_SNAPSHOTS,
 )
 METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _cluster.broker(
     "metadata.log.max.record.bytes.between.snapshots",
@@ -182,6 +204,7 @@ METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _cluster.broker(
     20971520,
     "A snapshot of the metadata is made when so many bytes of records have come since the last.",
     importance="high",
+    not_yet=_SNAPSHOTS,
 )
 METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _cluster.broker(
     "metadata.log.max.snapshot.interval.ms",
@@ -189,4 +212,5 @@ METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _cluster.broker(
     3600000,
     "A snapshot of the metadata is made when the last is so many milliseconds old and something has changed. 0: age does not count.",
     importance="high",
+    not_yet=_SNAPSHOTS,
 )

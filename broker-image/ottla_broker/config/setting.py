@@ -26,7 +26,8 @@ class Scope(Enum):
 
 
 class Setting(Generic[T_co]):
-    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's; empty when it is. `from_broker`: for a topic
+    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's; empty when it is. `not_yet`: why it has no
+    effect so far. `from_broker`: for a topic
     setting, the broker settings that stand behind it, the first that is set wins. Never changed once made; compared by identity."""
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Setting(Generic[T_co]):
         "importance",
         "kind",
         "name",
+        "not_yet",
         "ours",
         "scope",
         "sensitive",
@@ -56,6 +58,7 @@ class Setting(Generic[T_co]):
         differs: str = "",
         sensitive: bool = False,
         ours: bool = False,
+        not_yet: str = "",
         from_broker: "tuple[Default, ...]" = (),
     ) -> None:
         self.name: Final = name
@@ -68,6 +71,7 @@ class Setting(Generic[T_co]):
         self.differs: Final = differs
         self.sensitive: Final = sensitive
         self.ours: Final = ours
+        self.not_yet: Final = not_yet
         self.from_broker: Final = from_broker
 
     @property
@@ -108,6 +112,7 @@ class Theme(NamedTuple):
         differs: str = "",
         sensitive: bool = False,
         ours: bool = False,
+        not_yet: str = "",
     ) -> Setting[T]:
         made = Setting(
             name,
@@ -120,6 +125,7 @@ class Theme(NamedTuple):
             differs=differs,
             sensitive=sensitive,
             ours=ours,
+            not_yet=not_yet,
         )
         BROKER_SETTINGS[name] = made
         return made

@@ -80,6 +80,8 @@ def settle(given: Sequence[Given]) -> Static:
         try:
             if setting is not None:
                 static.values[setting] = parse_value(setting, item.text)
+                if setting.not_yet:
+                    static.notes.append(f"{item.place}: {name} has no effect yet: {setting.not_yet}")
             else:
                 _foreign(item, static)
         except SettingError as problem:

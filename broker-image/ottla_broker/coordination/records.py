@@ -10,6 +10,8 @@ version 3; so do we.
 """
 
 import struct
+from contextlib import suppress
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -117,6 +119,9 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1  # the only one that carries it
 GROUP_METADATA_VERSION: Final = 3
 
 _TYPE: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_OFFSET_V4: Final = struct.Struct(">hqiB")  # version, offset, leader epoch, length of the metadata
 _write_offset_key: Final = OFFSET_COMMIT_KEY.writer(0)
 _write_group_key: Final = GROUP_METADATA_KEY.writer(0)
 
@@ -149,10 +154,46 @@ def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
         raise Malformed(f"a key of {len(key)} bytes has no type")
     kind = _TYPE.unpack_from(key)[0]
     if kind in (OFFSET_COMMIT_TYPE, LEGACY_OFFSET_COMMIT_TYPE):
-        return OFFSET_COMMIT_KEY.read(key, 2, 0)
+        return _read_offset_key(key)
     if kind == GROUP_METADATA_TYPE:
         return GROUP_METADATA_KEY.read(key, 2, 0)
     return None
+
+
+def _read_offset_key(key: bytes) -> OffsetCommitKey:
+    """OFFSET_COMMIT_KEY read by hand: a partition's loading reads nothing as often, and this halves its time."""
+    size = len(key)
+    topic_at = 4 + (key[2] << 8 | key[3]) if size >= 10 else size
+    if topic_at + 6 <= size:
+        partition_at = topic_at + 2 + (key[topic_at] << 8 | key[topic_at + 1])
+        if partition_at + 4 <= size:
+            group, topic = key[4:topic_at], key[topic_at + 2 : partition_at]
+            try:
+                return OffsetCommitKey(group.decode(), topic.decode(), _INT32.unpack_from(key, partition_at)[0])
+            except UnicodeDecodeError as error:
+                raise Malformed(f"an offset's key is no text: {error}") from error
+    raise Malformed(f"an offset's key is cut off at {size}")
+
+
+def read_offset(value: bytes) -> OffsetCommit:
+    """An OFFSET_COMMIT of any version; the one that is written today is read by hand, for the same reason."""
+    start = _OFFSET_V4.size
+    if len(value) >= start + 9 and value[1] == OFFSET_COMMIT_VERSION and not value[0]:
+        _, offset, leader_epoch, length = _OFFSET_V4.unpack_from(value)
+        end = start + length - 1  # metadata: a length of less than 127 is one byte, and counts from 1
+        if 0 < length < 0x80 and end + 9 <= len(value):
+            tags = value[end + 8 :]
+            if tags == b"\x00" or (len(tags) == 19 and tags.startswith(b"\x01\x00\x10")):
+                with suppress(UnicodeDecodeError):  # then the declared reader says what is wrong
+                    metadata = value[start:end].decode() if length > 1 else ""
+                    (commit_ms,) = _INT64.unpack_from(value, end)
+                    return OffsetCommit(offset, leader_epoch, metadata, commit_ms, -1, _topic_id(tags[3:]))
+    return read_value(OFFSET_COMMIT, value)
+
+
+@lru_cache(maxsize=4096)
+def _topic_id(raw: bytes) -> UUID | None:
+    return UUID(bytes=raw) if any(raw) else None
 
 
 def read_value(form: Format[T], value: bytes) -> T:

@@ -11,17 +11,19 @@ from ottla_broker.coordination.classic_group import ClassicGroup, restored
 from ottla_broker.coordination.offsets import Offsets
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
-    OFFSET_COMMIT,
     GroupMetadataKey,
     OffsetCommit,
     OffsetCommitKey,
     read_key,
+    read_offset,
     read_value,
 )
 from ottla_broker.coordination.schema import Malformed
 from ottla_broker.wire.batch import BatchHeader, Buffer, batches, check_crc
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import ControlType, Record, control_type, payload_of, spans
+
+RECORDS_PER_STEP = 64
 
 
 class Replay:
@@ -37,30 +39,34 @@ class Replay:
         ] = {}  # producer id → its transaction's commits
 
     def steps(self, chunk: Buffer) -> Iterator[None]:
-        """Applies a chunk of whole batches, one record per step. KafkaError CORRUPT_MESSAGE names the offset."""
+        """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names the offset."""
         for at, header in batches(chunk):
             if not check_crc(chunk, header, at):
                 raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
-            for _, _, _, delta, key, value, _ in spans(payload_of(chunk, header, at), header.count):
-                self.records += 1
-                try:
+            delta = 0  # of the record at hand
+            try:
+                for _, _, _, at_delta, key, value, _ in spans(payload_of(chunk, header, at), header.count):
+                    delta = at_delta
                     self._apply(header, key, value)
-                except Malformed as reason:
-                    where = f"record at offset {header.base_offset + delta}"
-                    raise KafkaError(ErrorCode.corrupt_message, f"{where}: {reason}") from reason
-                yield
+                    self.records += 1
+                    if not self.records % RECORDS_PER_STEP:
+                        yield
+            except Malformed as reason:
+                where = f"record at offset {header.base_offset + delta}"
+                raise KafkaError(ErrorCode.corrupt_message, f"{where}: {reason}") from reason
 
     def _apply(self, header: BatchHeader, raw_key: bytes | None, raw_value: bytes | None) -> None:
         if header.is_control:
             return self._end_transaction(header.producer_id, control_type(Record(0, raw_key, raw_value)))
         key = None if raw_key is None else read_key(raw_key)
         if isinstance(key, OffsetCommitKey):
-            commit = None if raw_value is None else read_value(OFFSET_COMMIT, raw_value)
+            commit = None if raw_value is None else read_offset(raw_value)
             if header.is_transactional:
                 self._open.setdefault(header.producer_id, {})[key] = commit
             else:
-                for commits in self._open.values():
-                    commits.pop(key, None)
+                if self._open:
+                    for commits in self._open.values():
+                        commits.pop(key, None)
                 self._commit(key, commit)
         elif isinstance(key, GroupMetadataKey):
             if raw_value is None:
@@ -83,8 +89,9 @@ class Replay:
             for key, commit in commits.items():
                 self._commit(key, commit)
 
-    def finish(self) -> None:
-        """Offsets without a group get one: somebody commits who never joined. Call it after the last record."""
+    def finish(self) -> Iterator[None]:
+        """After the last record: offsets without a group get one, for somebody commits who never joined. In steps too."""
         for group in self.offsets.groups():
             if group not in self.groups:
                 self.groups[group] = ClassicGroup(group)
+                yield

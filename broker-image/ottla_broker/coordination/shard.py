@@ -7,7 +7,7 @@ forward when it fires, so a heartbeat costs no timer, and a group without member
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from uuid import UUID
@@ -64,29 +64,19 @@ class Shard:
 
     async def load(self) -> None:
         """Reads the journal and begins to serve; on an error it is `failed`, and says why in the log."""
-        began = breath = self._loop.time()
+        began = self._loop.time()
         replay = Replay()
         try:
-            for chunk in self._journal.read():
-                for _ in replay.steps(chunk):
-                    if self._loop.time() - breath > SLICE_S:
-                        await asyncio.sleep(0)
-                        breath = self._loop.time()
-                        if self.phase is Phase.closed:
-                            return
+            await self._take_turns(step for chunk in self._journal.read() for step in replay.steps(chunk))
         except (KafkaError, OSError) as reason:
             self.phase = Phase.failed
             log.error("__consumer_offsets-%d could not be loaded: %s", self.partition, reason)
             return
-        replay.finish()
+        await self._take_turns(replay.finish())
         self.groups, self.offsets = replay.groups, replay.offsets
-        now = self.now()
-        for group in list(self.groups.values()):
-            for member in group.members.values():
-                group.expect(member, now)
-            if len(group.members) > self._settings.group_max_size:
-                rebalance.prepare(group, self._settings, now, "it is larger than group.max.size now")
-            self.run(group, group.take_effects())
+        await self._take_turns(self._begin_sessions())
+        if self.phase is Phase.closed:
+            return
         self.phase = Phase.serving
         log.log(
             logging.INFO if replay.records else logging.DEBUG,
@@ -97,6 +87,27 @@ class Shard:
             replay.records,
             (self._loop.time() - began) * 1000,
         )
+
+    async def _take_turns(self, steps: Iterable[None]) -> None:
+        """Goes through the steps, with a pause for everybody else every few milliseconds; ends early when the shard is
+        closed meanwhile."""
+        breath = self._loop.time()
+        for _ in steps:
+            if self._loop.time() - breath > SLICE_S:
+                await asyncio.sleep(0)
+                breath = self._loop.time()
+                if self.phase is Phase.closed:
+                    return
+
+    def _begin_sessions(self) -> Iterator[None]:
+        now = self.now()
+        for group in list(self.groups.values()):
+            for member in group.members.values():
+                group.expect(member, now)
+            if len(group.members) > self._settings.group_max_size:
+                rebalance.prepare(group, self._settings, now, "it is larger than group.max.size now")
+            self.run(group, group.take_effects())
+            yield
 
     def close(self) -> None:
         """The partition is led elsewhere now: whoever waits is sent to look the coordinator up again."""

@@ -20,10 +20,29 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.segment import CorruptSegment, Segment
 from ottla_broker.log.time_index import ENTRY as TIME_ENTRY
 from ottla_broker.log.txn_index import AbortedTransaction
-from ottla_broker.wire.batch import Buffer, parse_header
+from ottla_broker.wire.batch import BatchHeader, Buffer, parse_header
 from ottla_broker.wire.errors import KafkaError
 
 _STEP: Final = 1 << 20
+_BREATH: Final = 128 << 10  # of work, as `Breather` counts it
+_RECORD_WORK: Final = 256  # a record's share of it, beside its bytes
+_PAUSE_SECONDS: Final = 1e-6  # the shortest that really gives up the interpreter's lock; 0 may get it back at once
+
+
+class Breather:
+    """Python code in a thread gives up the interpreter's lock every 5 ms only: so long would the protocol's thread have
+    to wait each time that it wakes up, while compaction runs."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self) -> None:
+        self._work = 0
+
+    def worked(self, header: BatchHeader) -> None:
+        self._work += header.size + _RECORD_WORK * (1 + header.count)
+        if self._work >= _BREATH:
+            self._work = 0
+            sleep(_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +133,7 @@ def index_keys(files: OpenFiles, job: Job, offsets: KeyOffsets) -> Iterator[int]
     """The first pass: fills `offsets` from the dirty part. OSError; CorruptSegment."""
     transactions = Transactions(aborted(files, job))
     first_dirty = offsets.first_dirty
+    breather = Breather()
     for source in job.sources:
         if source.next_base <= first_dirty:
             continue
@@ -131,7 +151,7 @@ def index_keys(files: OpenFiles, job: Job, offsets: KeyOffsets) -> Iterator[int]
             if moved >= _STEP:
                 yield moved
                 moved = 0
-            sleep(0)
+            breather.worked(header)
         offsets.latest = max(offsets.latest, source.next_base - 1)  # there may be a hole at the segment's end
         yield moved
 
@@ -147,6 +167,7 @@ def rewrite_group(files: OpenFiles, group: Sequence[Source], compaction: Compact
     interval = compaction.config.index_interval_bytes
     waiting: list[Buffer] = []
     waiting_bytes = moved = 0
+    breather = Breather()
     for source in group:
         for position, batch, header in own(files, source).whole_batches(0, source.facts.size):
             try:
@@ -163,7 +184,7 @@ def rewrite_group(files: OpenFiles, group: Sequence[Source], compaction: Compact
                 new.file.append([b"".join(waiting)])
                 yield moved + waiting_bytes
                 waiting, waiting_bytes, moved = [], 0, 0
-            sleep(0)
+            breather.worked(header)
     new.file.append([b"".join(waiting)])
     for entry in compaction.transactions.kept:
         new.transactions.append(entry)

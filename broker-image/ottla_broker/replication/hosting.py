@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 
 class Hosting:
-    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went."""
+    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went,
+    `gone` of logs that left the directories."""
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class Hosting:
         log_config_of: Callable[[Mapping[str, str]], LogConfig],
         led: Callable[[Partition], None],
         lost: Callable[[Partition], None],
+        gone: Callable[[str, int], None],
     ) -> None:
         self._me = me
         self._image = image
@@ -43,6 +45,7 @@ class Hosting:
         self._log_config_of = log_config_of
         self._led = led
         self._lost = lost
+        self._gone = gone
 
     def follow(self, changes: Changes) -> None:
         """Brings this broker's replicas in line with what changed."""
@@ -85,6 +88,7 @@ class Hosting:
                 if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
                     logger.warning("%s is not a replica that the metadata know; set aside as a stray", log.directory)
                     directory.set_aside(topic, partition)
+                    self._gone(topic, partition)
 
     def _host(self, topic: TopicImage, state: PartitionRecord) -> None:
         hosted = self._partitions.get(topic.name, state.partition)
@@ -136,3 +140,4 @@ class Hosting:
         for directory in self._directories:
             if (hosted.topic, hosted.partition) in directory.logs:
                 directory.delete(hosted.topic, hosted.partition)
+        self._gone(hosted.topic, hosted.partition)

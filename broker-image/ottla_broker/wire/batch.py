@@ -50,9 +50,13 @@ class Compression(IntEnum):
     zstd = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchHeader:
-    """One batch's header. Offsets count records; `size` is the whole batch in bytes; timestamps in milliseconds."""
+    """One batch's header. Offsets count records; `size` is the whole batch in bytes; timestamps in milliseconds.
+
+    Not to be changed (`dataclasses.replace` makes another); not frozen either, because that would make it three times
+    as slow to make, and loading a log makes one for every batch.
+    """
 
     base_offset: int
     length: int

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Final
 
 from ottla_broker.wire.batch import (
+    COMPRESSION_MASK,
     CONTROL,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -164,11 +165,14 @@ _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 def payload_of(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> bytes:
     """The batch's records without compression. KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`),
     UNSUPPORTED_COMPRESSION_TYPE."""
+    if not header.attributes & COMPRESSION_MASK and header.size <= limit:
+        return bytes(memoryview(data)[at + HEADER_SIZE : at + header.size])
     try:
         codec = header.compression
     except ValueError as error:
         raise KafkaError(
-            ErrorCode.unsupported_compression_type, f"compression codec {header.attributes & 7} is not defined"
+            ErrorCode.unsupported_compression_type,
+            f"compression codec {header.attributes & COMPRESSION_MASK} is not defined",
         ) from error
     return decompress(codec, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
 

@@ -12,6 +12,10 @@ class Unreachable(Exception):
     """No broker answers at the addresses given."""
 
 
+class BadAddress(ValueError):
+    """An address that is not host:port."""
+
+
 class Link:
     """Requests are kio's classes of any version; a broker that speaks another is asked in its own, and the answer comes back in the version asked."""
 
@@ -48,8 +52,12 @@ def spoken(code: ErrorCode) -> str:
 
 @asynccontextmanager
 async def connected(bootstrap: str, timeout_s: float = 30.0) -> AsyncIterator[Link]:
-    """A link to a cluster by the addresses of some of its brokers. Unreachable when none answers, ValueError when they are no addresses."""
-    client = Client(parse_bootstrap(bootstrap), timeout_s=timeout_s)
+    """A link to a cluster by the addresses of some of its brokers. Unreachable when none answers, BadAddress."""
+    try:
+        addresses = parse_bootstrap(bootstrap)
+    except ValueError as error:
+        raise BadAddress(str(error)) from error
+    client = Client(addresses, timeout_s=timeout_s)
     link = Link(client, bootstrap)
     try:
         with _reached(bootstrap):

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any, Final, TypeVar
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers.link import Unreachable
+from ottla_operator.brokers.link import BadAddress, Unreachable
 
 T = TypeVar("T")
 
@@ -44,5 +44,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except KafkaError as error:
         raise Failure(Exit.not_found if error.code in NOT_FOUND else Exit.failed, str(error)) from error
+    except BadAddress as error:
+        raise Failure(Exit.usage, str(error)) from error
     except Unreachable as error:
         raise Failure(Exit.unreachable, str(error)) from error

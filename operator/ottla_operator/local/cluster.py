@@ -11,7 +11,7 @@ from ottla_operator.local import ports
 from ottla_operator.local.board import Board, BrokerRow, State
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
-from ottla_operator.local.keeper import Keeper
+from ottla_operator.local.keeper import AGAIN, Keeper
 from ottla_operator.local.loading import Load
 from ottla_operator.local.pipelines import PipelineRun
 from ottla_operator.local.topics import Topics
@@ -43,6 +43,8 @@ class ClusterRun:
     _loads: list[Load] = field(default_factory=list)
     _topics: Topics = field(init=False)
     _link: Link | None = None
+    _said: dict[str, str] = field(default_factory=dict)
+    """Broker → what was last said to be wrong with it, so that it is said once."""
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -132,8 +134,11 @@ class ClusterRun:
     def _tell_broker(self, row: BrokerRow, state: State, note: str, pid: int | None) -> None:
         if state is State.ready and row.state is State.waiting:
             self.board.say(f"broker {row.label} was still running (pid {pid}): taken over", "info")
-        elif state in (State.retrying, State.failed):
+        elif state in (State.retrying, State.failed) and (why := note.split(AGAIN)[0]) != self._said.get(row.label):
+            self._said[row.label] = why
             self.board.say(f"broker {row.label}: {self._in_the_files(note)}", "bad")
+        elif state is State.ready and self._said.pop(row.label, ""):
+            self.board.say(f"broker {row.label} is back", "good")
         row.state, row.note, row.pid = state, note, pid
 
     def _in_the_files(self, note: str) -> str:

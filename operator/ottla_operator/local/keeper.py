@@ -11,6 +11,7 @@ from ottla_operator.local.processes import Process
 from ottla_operator.plan.restart import Failures
 
 READY_POLL_S = 0.02
+AGAIN = "; again in "  # stands between why a run ended and when the next one begins
 
 
 @dataclass(slots=True)
@@ -50,9 +51,8 @@ class Keeper:
                     self.tell(State.failed, why, None)
                     return
                 failures = failures.after_run(asyncio.get_running_loop().time() - began)
-                note = f"{why}; again in {failures.wait_s:.0f} s"
-                if failures.loops:
-                    note = f"fell {failures.in_a_row} times in a row: {note}"
+                loops = f", {failures.in_a_row} times in a row" if failures.loops else ""
+                note = f"{why}{AGAIN}{failures.wait_s:.0f} s{loops}"
                 self.tell(State.failed if failures.loops else State.retrying, note, None)
                 await self._pause(failures.wait_s)
         finally:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ottla_operator.local.board import Board, PipelineRow, State
-from ottla_operator.local.keeper import Keeper
+from ottla_operator.local.keeper import AGAIN, Keeper
 from ottla_operator.resources.common import duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -57,6 +57,7 @@ class PipelineRun:
     keeper: Keeper = field(init=False)
     _read: int = 0
     _error: str = ""
+    _said: str = ""
 
     def __post_init__(self) -> None:
         self.keeper = Keeper(
@@ -133,11 +134,17 @@ class PipelineRun:
             self.progress.unlink(missing_ok=True)
             self._read, self._error = 0, ""
         if state is State.ready:
+            if row.state is State.waiting:
+                self.board.say(f"pipeline {self.resource.name} was still running (pid {pid}): taken over", "info")
             state = State.running
         if state in (State.failed, State.retrying):
             self._take_in()
-            note = note.replace(note.split("; again in")[0], self._error, 1) if self._error else note
-            self.board.say(f"pipeline {self.resource.name}: {note} ({self.folder / 'output.log'})", "bad")
+            why, again, when = note.partition(AGAIN)
+            why = self._error or why  # what the runner reports is clearer than the last line it prints
+            note = why + again + when
+            if why != self._said:
+                self._said = why
+                self.board.say(f"pipeline {self.resource.name}: {note} (see {self.folder / 'output.log'})", "bad")
             row.rows_per_second = None
         row.state, row.note = state, note
 

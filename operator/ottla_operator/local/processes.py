@@ -49,11 +49,14 @@ class Process:
         if self.child is not None:
             code: int | None = await self.child.wait()
         else:
-            while is_alive(self.identity):
+            while is_alive(self.identity):  # noqa: ASYNC110  # nobody tells of the end of a process that is not our child
                 await asyncio.sleep(POLL_S)
             code = None
-        (self.folder / "process.json").unlink(missing_ok=True)
+        self._forget()
         return code
+
+    def _forget(self) -> None:
+        (self.folder / "process.json").unlink(missing_ok=True)
 
     async def stop(self, within_s: float) -> bool:
         """SIGTERM, and SIGKILL to its whole session when that does not help in time. Whether it ended by itself."""
@@ -85,9 +88,8 @@ async def start(
     folder: Path, command: Sequence[str], hash_: str, environment: Mapping[str, str] | None = None
 ) -> Process:
     """Starts a command whose output goes to output.log and whose identity to process.json. OSError when it cannot be started."""
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "output.log"
-    begin = _trimmed(log)
+    begin = _prepared(log)
     with log.open("ab") as output:
         child = await asyncio.create_subprocess_exec(
             *command,
@@ -148,8 +150,9 @@ def last_line(output: str) -> str:
     return lines[-1][:400] if lines else ""
 
 
-def _trimmed(log: Path, keep: int = 4 << 20) -> int:
+def _prepared(log: Path, keep: int = 4 << 20) -> int:
     """Where the next run's output begins. A log that has grown large is set aside first, as output.log.1."""
+    log.parent.mkdir(parents=True, exist_ok=True)
     try:
         size = log.stat().st_size
     except FileNotFoundError:

@@ -142,9 +142,7 @@ def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
         )
 
 
-_OBJECT_NAME = Draft4Validator(
-    {"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
-)
+_OBJECT_NAME = Draft4Validator({"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"})
 
 
 def _unknown(data: Json, schema: Schema, path: Path) -> Iterator[Problem]:
@@ -197,12 +195,12 @@ def _sentence(error: ValidationError) -> str:
             return f"{' and '.join(repr(name) for name in missing)} {'is' if len(missing) == 1 else 'are'} missing"
         case "pattern":
             return f"{said} does not have the form {allowed}"
+        case "minimum" if isinstance(error.schema, dict) and error.schema.get("exclusiveMinimum"):
+            return f"{said} is too small; more than {allowed}"
         case "minimum":
             return f"{said} is too small; at least {allowed}"
         case "maximum":
             return f"{said} is too large; at most {allowed}"
-        case "exclusiveMinimum":
-            return f"{said} is too small"
         case "minLength" | "minItems" | "minProperties":
             return f"{said} is too short; at least {allowed}"
         case "maxLength" | "maxItems" | "maxProperties":

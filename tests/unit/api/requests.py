@@ -61,7 +61,10 @@ def fetch_request(
         "session_id": i32(session[0]),
         "session_epoch": i32(session[1]),
     }
-    partition_of, topic_of = (NamedPartition, NamedTopic) if named else (FetchPartition, FetchTopic)
+    partition_of: Any = NamedPartition if named else FetchPartition
+    topic_of: Any = NamedTopic if named else FetchTopic
+    forgotten_of: Any = NamedForgotten if named else ForgottenTopic
+    request: Any = NamedFetch if named else FetchRequest
     key = "topic" if named else "topic_id"
     topics = tuple(
         topic_of(
@@ -79,7 +82,5 @@ def fetch_request(
         )
         for topic in dict.fromkeys(topic for topic, _ in wanted)
     )
-    forgotten = tuple(
-        (NamedForgotten if named else ForgottenTopic)(**{key: t}, partitions=(i32(p),)) for t, p in forget
-    )
-    return (NamedFetch if named else FetchRequest)(**common, topics=topics, forgotten_topics_data=forgotten)
+    forgotten = tuple(forgotten_of(**{key: t}, partitions=(i32(p),)) for t, p in forget)
+    return request(**common, topics=topics, forgotten_topics_data=forgotten)

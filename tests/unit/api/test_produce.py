@@ -119,7 +119,7 @@ class Slow:
     def __init__(self, broker: SmallBroker, topic: str) -> None:
         self.waits: list[asyncio.Future[None]] = []
         (partition,) = broker.add_topic(topic)
-        partition.acknowledged = self.acknowledged  # type: ignore[method-assign,assignment]
+        partition.acknowledged = self.acknowledged  # type: ignore[method-assign]
 
     def acknowledged(self, appended: Any, acks: int) -> asyncio.Future[None]:
         self.waits.append(asyncio.get_running_loop().create_future())

@@ -1,11 +1,13 @@
 """Our table beside what an Apache Kafka 4.1.1 broker told of itself through DescribeConfigs (names, types, defaults; see the JSON file)."""
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 
-from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Config, Scope
+import ottla_broker.config
+from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Config, Scope, Setting
 from ottla_broker.config.foreign import NOTED, REFUSED, why_ignored
 from ottla_broker.config.static import ALIASES
 from ottla_broker.log.config import LogConfig
@@ -76,3 +78,21 @@ def test_a_topic_without_overrides_has_kafkas_defaults() -> None:
 
 def test_no_name_is_both_a_setting_and_ignored() -> None:
     assert not BROKER_SETTINGS.keys() & (NOTED.keys() | REFUSED.keys())
+
+
+def test_a_setting_has_an_effect_or_says_that_it_has_none_yet() -> None:
+    """Whoever reads a setting names its constant; what nobody names does nothing."""
+    package = Path(ottla_broker.config.__file__).parents[1]
+    rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
+    named = {
+        name.id if isinstance(name, ast.Name) else name.attr
+        for path in [*rooms, package / "config" / "config.py"]
+        for name in ast.walk(ast.parse(path.read_text()))
+        if isinstance(name, ast.Name | ast.Attribute)
+    }
+    behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.from_broker}
+    settings = {name: value for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
+    assert len(settings) == len(BROKER_SETTINGS) + len(TOPIC_SETTINGS)
+    for name, setting in settings.items():
+        fixed = setting.kind.allowed.endswith(" only")
+        assert fixed or (name in named or setting in behind) is not bool(setting.not_yet), name

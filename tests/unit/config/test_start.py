@@ -155,3 +155,19 @@ def test_hours_of_rolling_count_too() -> None:
     config = Config.of({"log.dirs": "/data", "log.roll.hours": "2"})
     assert config.topic(TOPIC_SEGMENT_MS, {}) == 7_200_000
     assert config(LOG_RETENTION_MS) is None
+
+
+def test_what_clients_are_told_is_left_open_where_the_listener_is() -> None:
+    config = Config.of(
+        {
+            "log.dirs": "/data",
+            "listeners": "PLAINTEXT://0.0.0.0:0,OUT://:9093,IN://h:1",
+            "advertised.listeners": "OUT://out:19093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT,IN:PLAINTEXT",
+        }
+    )
+    assert config.advertised_listeners == (
+        Listener("PLAINTEXT", "", 0),
+        Listener("OUT", "out", 19093),
+        Listener("IN", "h", 1),
+    )

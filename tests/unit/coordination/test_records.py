@@ -11,6 +11,7 @@ from ottla_broker.coordination.offsets_topic import java_hash, partition_of
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     OFFSET_COMMIT,
+    OFFSET_COMMIT_KEY,
     GroupMetadata,
     GroupMetadataKey,
     MemberMetadata,
@@ -21,6 +22,7 @@ from ottla_broker.coordination.records import (
     offset_key,
     offset_value,
     read_key,
+    read_offset,
     read_value,
 )
 from ottla_broker.coordination.schema import Malformed
@@ -137,14 +139,52 @@ def test_group_metadata_comes_back(group: GroupMetadata, version: int) -> None:
     assert read_value(GROUP_METADATA, GROUP_METADATA.write(group, version)) == group
 
 
-@given(commits)
-def test_offsets_come_back(commit: OffsetCommit) -> None:
-    assert read_value(OFFSET_COMMIT, offset_value(commit)) == commit
+@given(commits, st.integers(0, 4))
+def test_offsets_come_back_by_declaration_and_by_hand(commit: OffsetCommit, version: int) -> None:
+    value = OFFSET_COMMIT.write(commit, version)
+    assert read_offset(value) == read_value(OFFSET_COMMIT, value)
+    assert read_offset(offset_value(commit)) == commit
+
+
+@given(
+    st.builds(OffsetCommitKey, st.text(max_size=200), texts, st.integers(-(2**31), 2**31 - 1)), st.binary(max_size=30)
+)
+def test_keys_come_back_and_mutations_are_the_same_by_declaration_and_by_hand(
+    key: OffsetCommitKey, noise: bytes
+) -> None:
+    raw = offset_key(*key)
+    assert read_key(raw) == key
+    for other in (raw[: len(noise)], raw[:2] + noise, raw[:3] + noise):
+        try:
+            expected = OFFSET_COMMIT_KEY.read(other, 2, 0)
+        except Malformed:
+            with pytest.raises(Malformed):
+                read_key(other)
+        else:
+            assert read_key(other) == expected
+
+
+@given(commits, st.binary(max_size=40), st.integers(0, 30))
+def test_mutated_offsets_are_the_same_by_declaration_and_by_hand(commit: OffsetCommit, noise: bytes, at: int) -> None:
+    raw = offset_value(commit)
+    for other in (raw[:at] + noise, raw[:at] + noise + raw[at + len(noise) :], raw + noise):
+        try:
+            expected = read_value(OFFSET_COMMIT, other)
+        except Malformed:
+            with pytest.raises(Malformed):
+                read_offset(other)
+        else:
+            assert read_offset(other) == expected
 
 
 @given(st.binary(max_size=60))
 def test_nonsense_is_malformed_and_nothing_else(raw: bytes) -> None:
-    for read in (read_key, lambda raw: read_value(OFFSET_COMMIT, raw), lambda raw: read_value(GROUP_METADATA, raw)):
+    for read in (
+        read_key,
+        read_offset,
+        lambda raw: read_value(OFFSET_COMMIT, raw),
+        lambda raw: read_value(GROUP_METADATA, raw),
+    ):
         with suppress(Malformed):
             read(raw)
 

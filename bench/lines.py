@@ -1,0 +1,41 @@
+"""What is measured, and what is required of Ottla: the table, once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Line:
+    """`better`: which way is good. `ratio`: what Ottla's median divided by Kafka's has to reach (at least when higher
+    is better, at most when lower is). `at_most`: an absolute bound on Ottla's median, in `unit`."""
+
+    name: str
+    what: str
+    unit: str
+    better: Literal["higher", "lower"]
+    ratio: float | None = None
+    at_most: float | None = None
+
+
+LINES = (
+    Line("produce-1k", "produce 1 KiB, librdkafka, acks=all, one partition", "MB/s", "higher", 1.5),
+    Line("produce-100", "produce 100 B, librdkafka, acks=all, one partition", "MB/s", "higher", 1.1),
+    Line("produce-java", "produce 100 B, Java ProducerPerformance, its default batches", "MB/s", "higher", 1.0),
+    Line("consume-1k", "consume 1 KiB, librdkafka", "MB/s", "higher", 1.4),
+    Line("consume-100", "consume 100 B, librdkafka", "MB/s", "higher", 1.4),
+    Line("latency-p50", "ack of one record at a time, median", "ms", "lower", 0.6),
+    Line("latency-p99", "ack of one record at a time, 99th percentile", "ms", "lower", 0.5),
+    Line("fan-out", "20 consumers of one busy topic: the broker's processor time", "CPU s/GB", "lower", 0.5),
+    Line("start", "start of the process to the first acknowledged record", "s", "lower", 1 / 3, 1.0),
+    Line("memory-idle", "resident memory, idle after the start", "MiB", "lower", None, 60.0),
+    Line("memory-load", "resident memory after the load of the lines above", "MiB", "lower", 1 / 4),
+    Line("partitions-start", "2,000 partitions: restart to the first acknowledged record", "s", "lower", None, 3.0),
+    Line("partitions-cpu", "2,000 partitions: idle, share of a core over 10 s", "%", "lower", None, 2.0),
+)
+
+
+def chosen(names: list[str]) -> list[Line]:
+    """The lines of these names (a name also stands for those that begin with it), all without names. ValueError."""
+    if unknown := [name for name in names if not any(line.name.startswith(name) for line in LINES)]:
+        raise ValueError(f"no line is called {', '.join(unknown)}; there are: {', '.join(line.name for line in LINES)}")
+    return [line for line in LINES if not names or any(line.name.startswith(name) for name in names)]

@@ -1,0 +1,159 @@
+/* Load through librdkafka, without an interpreter between it and the socket.
+ *
+ *   load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]   BYTES_PER_S 0: as fast as it goes
+ *   load version
+ *   load consume BOOTSTRAP TOPIC RECORDS CONSUMERS [setting=value…]          each of them reads partition 0 from the start
+ *
+ * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
+ * seconds that this program took. A consumer's clock starts when its first batch has come, and its bytes are those after it.
+ */
+#include <librdkafka/rdkafka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define BATCH 10000
+#define PATIENCE_S 120
+
+static const char *bootstrap, *topic;
+static char **settings;
+static int setting_count;
+static long records;
+static volatile long failed;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void die(const char *what, const char *why) {
+    fprintf(stderr, "load: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {
+    char error[512];
+    if (rd_kafka_conf_set(conf, key, value, error, sizeof error) != RD_KAFKA_CONF_OK) die(key, error);
+}
+
+static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
+    (void)client, (void)opaque;
+    if (message->err) failed++;
+}
+
+static rd_kafka_t *start(rd_kafka_type_t type) {
+    char error[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    set(conf, "bootstrap.servers", bootstrap);
+    if (type == RD_KAFKA_CONSUMER) {
+        set(conf, "group.id", "bench");
+        set(conf, "enable.auto.commit", "false");
+    } else {
+        rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    }
+    for (int i = 0; i < setting_count; i++) {
+        char *pair = strdup(settings[i]), *equals = strchr(pair, '=');
+        if (!equals) die(pair, "not of the form setting=value");
+        *equals = 0;
+        set(conf, pair, equals + 1);
+        free(pair);
+    }
+    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
+    if (!client) die("rd_kafka_new", error);
+    return client;
+}
+
+static void report(double seconds, long count, double bytes) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double cpu = used.ru_utime.tv_sec + used.ru_utime.tv_usec / 1e6 + used.ru_stime.tv_sec + used.ru_stime.tv_usec / 1e6;
+    printf("{\"seconds\": %.6f, \"records\": %ld, \"bytes\": %.0f, \"failed\": %ld, \"client_cpu_s\": %.3f}\n", seconds, count,
+           bytes, failed, cpu);
+}
+
+static void produce(long size, double bytes_per_s) {
+    rd_kafka_t *client = start(RD_KAFKA_PRODUCER);
+    rd_kafka_topic_t *where = rd_kafka_topic_new(client, topic, NULL);
+    const struct rd_kafka_metadata *metadata; /* connected and knowing the leader before the clock runs */
+    rd_kafka_resp_err_t known = rd_kafka_metadata(client, 0, where, &metadata, 30000);
+    if (known) die("metadata", rd_kafka_err2str(known));
+    rd_kafka_metadata_destroy(metadata);
+    char *payload = malloc(size);
+    srand(1);
+    for (long i = 0; i < size; i++) payload[i] = rand();
+    double began = now();
+    for (long i = 0; i < records; i++) {
+        if (bytes_per_s > 0)
+            while (i * size / bytes_per_s > now() - began) rd_kafka_poll(client, 1);
+        /* No flag: the payload is neither copied nor freed, and stays as it is. */
+        while (rd_kafka_produce(where, 0, 0, payload, size, NULL, 0, NULL) == -1) {
+            if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+            rd_kafka_poll(client, 10);
+        }
+        if (i % 1000 == 0) rd_kafka_poll(client, 0);
+    }
+    if (rd_kafka_flush(client, PATIENCE_S * 1000)) die("flush", "not everything was acknowledged in time");
+    report(now() - began, records, (double)records * size);
+}
+
+struct reader {
+    pthread_t thread;
+    long seen;
+    double bytes;
+    double first_at;    /* when the first batch had come, and what it held: connecting is not what is measured */
+    double first_bytes;
+};
+
+static void *consume(void *argument) {
+    struct reader *self = argument;
+    rd_kafka_t *client = start(RD_KAFKA_CONSUMER);
+    rd_kafka_topic_partition_list_t *from = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(from, topic, 0)->offset = 0;
+    rd_kafka_assign(client, from);
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(client);
+    rd_kafka_message_t **batch = malloc(BATCH * sizeof *batch);
+    double patience = now() + PATIENCE_S;
+    while (self->seen < records && now() < patience) {
+        ssize_t count = rd_kafka_consume_batch_queue(queue, 100, batch, BATCH);
+        for (ssize_t i = 0; i < count; i++) {
+            if (batch[i]->err) {
+                failed++;
+            } else {
+                self->seen++;
+                self->bytes += batch[i]->len;
+            }
+            rd_kafka_message_destroy(batch[i]);
+        }
+        if (count > 0 && !self->first_at) self->first_at = now(), self->first_bytes = self->bytes;
+    }
+    return NULL; /* leaving costs time that is not asked for: the process ends anyhow */
+}
+
+int main(int count, char **words) {
+    if (count == 2 && !strcmp(words[1], "version")) return puts(rd_kafka_version_str()) < 0;
+    if (count < 6) die("usage", "load produce|consume BOOTSTRAP TOPIC RECORDS …, see the head of load.c");
+    bootstrap = words[2], topic = words[3], records = atol(words[4]);
+    if (!strcmp(words[1], "produce")) {
+        if (count < 7) die("usage", "load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]");
+        settings = words + 7, setting_count = count - 7;
+        produce(atol(words[5]), atof(words[6]));
+        return failed != 0;
+    }
+    int readers = atoi(words[5]);
+    settings = words + 6, setting_count = count - 6;
+    struct reader *all = calloc(readers, sizeof *all);
+    double began = 0, bytes = 0;
+    long seen = 0;
+    for (int i = 0; i < readers; i++) pthread_create(&all[i].thread, NULL, consume, &all[i]);
+    for (int i = 0; i < readers; i++) {
+        pthread_join(all[i].thread, NULL);
+        seen += all[i].seen, bytes += all[i].bytes - all[i].first_bytes;
+        if (!began || all[i].first_at < began) began = all[i].first_at;
+    }
+    report(now() - began, seen, bytes);
+    return seen < records * readers;
+}

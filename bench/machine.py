@@ -1,0 +1,49 @@
+"""What a reader has to know of the machine and the versions to make sense of a number."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from bench.programs import load_program
+from tests.jars import KAFKA, java_program
+
+
+def about() -> dict[str, str]:
+    return {
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "load before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "Ottla": _commit(),
+        "Python": f"{platform.python_version()}, uvloop {_version('uvloop')}, kio {_version('kio')}",
+        "Apache Kafka": f"{KAFKA}, default settings, KRaft combined mode, heap 1 GiB",
+        "Java": _first_line([java_program(), "-version"]),
+        "librdkafka": _first_line([load_program(), "version"]),
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _commit() -> str:
+    described = _first_line(["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"])
+    return f"{_version('ottla')} ({described})"
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
+    return (done.stdout + done.stderr).partition("\n")[0] or "unknown"

@@ -1,0 +1,67 @@
+"""Looking after log directories while the broker runs: retention, checkpoints and compaction, as often as the settings say."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ottla_broker.config import (
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    PRODUCER_ID_EXPIRATION_MS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
+    Config,
+)
+from ottla_broker.log.cleaner import Cleaner, CleanerSettings
+from ottla_broker.log.log_dir import LogDir
+from ottla_broker.log.maintenance import Intervals
+
+CLEANER = (
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+)
+
+
+class LogCare:
+    """For all directories of a broker. `run` works until it is cancelled."""
+
+    def __init__(self, directories: Sequence[LogDir], config: Config) -> None:
+        self._directories = directories
+        self._config = config
+        self._cleaners = [Cleaner(one.storage, one.path, one.logs) for one in directories]
+        self._set_up_cleaners()
+        for setting in CLEANER:
+            config.subscribe(setting, lambda _: self._set_up_cleaners())
+
+    async def run(self) -> None:
+        await asyncio.gather(
+            *(directory.maintain(self._intervals()) for directory in self._directories),
+            *(cleaner.run() for cleaner in self._cleaners),
+        )
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The log was deleted or set aside: one made later under its name is another."""
+        for cleaner in self._cleaners:
+            cleaner.forget(topic, partition)
+
+    def _intervals(self) -> Intervals:
+        return Intervals(
+            retention_check_ms=self._config(LOG_RETENTION_CHECK_INTERVAL_MS),
+            flush_checkpoint_ms=self._config(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
+            watermark_checkpoint_ms=self._config(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+            producer_expiration_ms=self._config(PRODUCER_ID_EXPIRATION_MS),
+        )
+
+    def _set_up_cleaners(self) -> None:
+        settings = CleanerSettings(
+            enabled=self._config(LOG_CLEANER_ENABLE),
+            backoff_ms=self._config(LOG_CLEANER_BACKOFF_MS),
+            dedupe_buffer_bytes=self._config(LOG_CLEANER_DEDUPE_BUFFER_SIZE),
+            io_max_bytes_per_second=self._config(LOG_CLEANER_IO_MAX_BYTES_PER_SECOND),
+        )
+        for cleaner in self._cleaners:
+            cleaner.settings = settings

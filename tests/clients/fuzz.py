@@ -1,0 +1,200 @@
+"""Requests that are almost right: recorded ones with bytes changed, and arbitrary ones.
+
+`python -m tests.clients.fuzz HOST:PORT SECONDS [SEED]` throws them at a broker that runs, and prints how many it took.
+"""
+
+import asyncio
+import random
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+
+from ottla_broker.api.table import DECLARED
+from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, write_request
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.records import Record, encode_batch
+from ottla_broker.wire.shapes import FieldShape, shape_of
+
+HELLO = ApiVersionsRequest(client_software_name="fuzz", client_software_version="1")
+NAMES = ("fuzz", "__consumer_offsets", "", "a" * 249, "a" * 300, "no/such")
+NUMBERS = (0, 1, -1, -2, 2, 5, 127, 128, 255, 65535, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
+BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+SINGLE_ANSWER_S = 10.0
+MAKES_TOPICS = frozenset(
+    {"create_topics", "create_partitions"}
+)  # a thousand partitions asked for are not the fault looked for
+FEW = 4
+
+
+@dataclass
+class Tried:
+    """What happened. `hung` must stay 0."""
+
+    requests: int = 0
+    answered: int = 0
+    hung_up: int = 0
+    hung: list[bytes] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.requests} requests tried: {self.answered} answered, {self.hung_up} cost their connection, {len(self.hung)} hung"
+
+
+class Inventor:
+    """Invents requests from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._makers = [
+            (api.key, version, api.name)
+            for api in DECLARED
+            for version in range(3 if api.name == "produce" else api.low, api.high + 1)
+        ]
+
+    def frame(self) -> bytes:
+        """One request with its size in front: sound, bent, cut or arbitrary."""
+        chance = self.random
+        key, version, name = chance.choice(self._makers)
+        sound = bytes(write_request(key, version, chance.randrange(1 << 31), "fuzz", self.message(key, version, name)))
+        kind = chance.random()
+        if kind < 0.3:
+            return sound
+        body = bytearray(sound[4:])
+        if kind < 0.8:
+            for _ in range(chance.choice((1, 1, 2, 4, 16))):
+                self._bend(body)
+        elif kind < 0.9:
+            del body[chance.randrange(len(body)) :]
+        else:
+            body[10:] = chance.randbytes(chance.randrange(200))
+        if kind > 0.99:  # even the size is wrong
+            return struct.pack(">i", chance.choice((*NUMBERS[:10], 2**31 - 1, -1)) & 0x7FFFFFFF) + bytes(body)
+        return len(body).to_bytes(4) + bytes(body)
+
+    def _bend(self, body: bytearray) -> None:
+        chance = self.random
+        at = chance.randrange(len(body))
+        what = chance.randrange(5)
+        if what == 0:
+            body[at] ^= 1 << chance.randrange(8)
+        elif what == 1:
+            body[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+        elif what == 2:
+            body[at : at + 4] = (chance.choice(NUMBERS) & 0xFFFFFFFF).to_bytes(4)
+        elif what == 3:
+            del body[at : at + chance.randrange(1, 9)]
+            body += b"\0" * (1 if not body else 0)
+        else:
+            body[at:at] = chance.randbytes(chance.randrange(1, 9))
+
+    def message(self, key: int, version: int, name: str) -> object:
+        return self._entity(request_class(key, version), small=name in MAKES_TOPICS)
+
+    def _entity(self, cls: type, *, small: bool) -> object:
+        return cls(**{field.name: self._field(field, small=small) for field in shape_of(cls).every})
+
+    def _field(self, field: FieldShape, *, small: bool) -> object:
+        chance = self.random
+        if field.nullable and field.tag is None and chance.random() < 0.2:
+            return None
+        if field.array:
+            return tuple(self._value(field, small=small) for _ in range(chance.choice((0, 1, 1, 2))))
+        return self._value(field, small=small)
+
+    def _value(self, field: FieldShape, *, small: bool) -> object:
+        chance = self.random
+        if field.entity is not None:
+            return self._entity(field.entity, small=small)
+        if field.kind in BITS:
+            if field.name in ("partition", "partition_index", "index", "acks"):
+                return chance.choice((0, 0, 0, -1, 1))
+            if small:
+                return chance.randrange(-1, FEW)
+            bits = BITS[field.kind]
+            return max(-(1 << bits), min(chance.choice(NUMBERS), (1 << bits) - 1))
+        if field.kind == "string":
+            return chance.choice(NAMES)
+        if field.kind in ("bytes", "records"):
+            return self._records() if field.kind == "records" else chance.randbytes(chance.randrange(40))
+        if field.kind in ("timedelta_i32", "timedelta_i64"):
+            return type(field.default)(milliseconds=chance.choice((0, 1, 5, 20)))
+        return chance.choice((True, False)) if field.kind == "bool" else field.default
+
+    def _records(self) -> bytes:
+        batch = bytearray(encode_batch([Record(1, b"k", b"v"), Record(2, None, None)]))
+        if self.random.random() < 0.5:
+            self._bend(batch)
+        return bytes(batch)
+
+
+async def exchange(port: int, host: str, frames: list[bytes], tried: Tried) -> None:
+    """One connection that sends requests one after the other until the broker ends it. Every request is answered, or ends the
+    connection, or is one that wants no answer; after it, a question that every broker answers must be."""
+    reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
+    try:
+        for frame in frames:
+            tried.requests += 1
+            if not await _one(reader, writer, frame, tried):
+                tried.hung_up += 1
+                return
+    finally:
+        writer.close()
+
+
+async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, tried: Tried) -> bool:
+    hello = bytes(write_request(API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
+    try:
+        writer.write(frame)
+        writer.write(hello)
+        if int.from_bytes(frame[:4]) != len(frame) - 4:
+            writer.write_eof()  # the broker waits for the rest otherwise, and rightly
+        async with asyncio.timeout(SINGLE_ANSWER_S):
+            while True:
+                size = int.from_bytes(await reader.readexactly(4))
+                answer = await reader.readexactly(size)
+                if answer.startswith(b"\x0f\x0f\x0f\x0f"):
+                    tried.answered += 1
+                    return True
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+    except TimeoutError:
+        tried.hung.append(frame)
+        return False
+
+
+async def alive(host: str, port: int) -> bool:
+    """Whether the broker still answers somebody else."""
+    async with asyncio.timeout(SINGLE_ANSWER_S):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(write_request(API_VERSIONS, 3, 1, "bystander", HELLO))
+        answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        writer.close()
+    return bool(read_response(answer, API_VERSIONS, 3).error_code is ErrorCode.none)
+
+
+async def fuzz(host: str, port: int, seconds: float, seed: int, watch: Callable[[], None] = lambda: None) -> Tried:
+    """Four connections at a time for so many seconds; `watch` is called between rounds."""
+    loop = asyncio.get_running_loop()
+    tried, inventor = Tried(), Inventor(seed)
+    deadline = loop.time() + seconds
+    while loop.time() < deadline and not tried.hung:
+        rounds = [[inventor.frame() for _ in range(8)] for _ in range(4)]
+        await asyncio.gather(*(exchange(port, host, frames, tried) for frames in rounds))
+        watch()
+        assert await alive(host, port)
+    return tried
+
+
+def main(arguments: list[str]) -> None:
+    host, _, port = arguments[0].rpartition(":")
+    seed = int(arguments[2]) if len(arguments) > 2 else 1
+    tried = asyncio.run(fuzz(host, int(port), float(arguments[1]), seed))
+    print(f"seed {seed}: {tried}")
+    for frame in tried.hung:
+        print("hung:", frame.hex())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,84 @@
+"""A disk without room: produces are refused, reads go on, and it heals by itself."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.clients.sample import START_MS, Message
+from tests.waiting import eventually
+
+LARGE = os.urandom(100_000)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose `data` is a disk of 64 MB of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a disk of its own")
+    place = tmp_path / "data"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "ottla-test", str(place)], check=True)
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, small_disk: Path) -> None:
+    if against == "kafka":
+        pytest.skip(
+            "Apache Kafka takes its only folder offline at the first failed write, and ends: Ottla promises more"
+        )
+    with new_broker(folder=small_disk) as broker:
+        rd.create(broker.bootstrap, "full")
+        kept = len(rd.produce(broker.bootstrap, "full", records(50)))
+        filler = broker.log_dir / "filler"
+        fill(filler)
+        refused = refusal(broker)
+        assert refused == ck.KafkaError.KAFKA_STORAGE_ERROR
+        assert refusal(broker) == refused
+        got = rd.consume(broker.bootstrap, "full")
+        assert [message.offset() for message in got[:kept]] == list(range(kept))
+        assert all(message.value() == LARGE for message in got)
+        assert broker.process is not None
+        assert broker.process.poll() is None
+        filler.unlink()
+        eventually(lambda: accepted(broker), within_s=30, what="there is room again")
+        after = len(rd.consume(broker.bootstrap, "full"))
+        broker.restart()
+        assert len(rd.consume(broker.bootstrap, "full")) == after
+
+
+def records(count: int) -> list[Message]:
+    return [Message(None, LARGE, START_MS) for _ in range(count)]
+
+
+def fill(path: Path) -> None:
+    """Takes every byte that is left."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 65536) == 65536:
+                pass
+        except OSError:
+            return
+
+
+def refusal(broker: Broker) -> int:
+    """The code that a produce is refused with, once the last page of the log is full, too."""
+    with pytest.raises(ck.KafkaException) as refused:
+        rd.produce(broker.bootstrap, "full", records(3), retries=0, message_send_max_retries=0)
+    return int(refused.value.args[0].code())
+
+
+def accepted(broker: Broker) -> bool:
+    try:
+        return bool(rd.produce(broker.bootstrap, "full", records(1), message_timeout_ms=2000))
+    except ck.KafkaException:
+        return False

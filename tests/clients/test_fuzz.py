@@ -1,0 +1,69 @@
+"""Rule 18: no input crashes the broker, hangs another connection, or makes it take more memory than the bounds.
+
+`OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`; `OTTLA_FUZZ_SEED` another start.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from ottla_broker.server import Limits
+from tests.brokers import ottla_broker
+from tests.clients.fuzz import fuzz
+from tests.unit.api.brokers import SmallBroker, listening, serve
+
+SECONDS = float(os.environ.get("OTTLA_FUZZ_SECONDS", "8"))
+SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
+MOST_GROWTH_KIB = 200 * 1024
+
+
+def resident_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What belongs to connections is given back to the last byte."""
+
+    async def run() -> None:
+        broker = SmallBroker(tmp_path)
+        broker.add_topic("fuzz")
+        server = serve(broker, Limits(request_bytes=1 << 20, requests_bytes=4 << 20))
+        port = await listening(server)
+
+        def watch() -> None:
+            assert server.requests.taken <= (4 << 20) + (1 << 20)
+            assert len(server.connections) <= 8
+
+        tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch)
+        with capsys.disabled():
+            print(f"\nseed {SEED}: {tried}")
+        assert tried.requests > 500
+        assert tried.answered > tried.requests // 10
+        assert not tried.hung
+        async with asyncio.timeout(10):
+            while server.connections:  # noqa: ASYNC110 (what is looked at has no event)
+                await asyncio.sleep(0.01)
+        assert (server.requests.taken, server.responses.taken) == (0, 0)
+        await server.close()
+        broker.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    with ottla_broker(auto_create_topics_enable="false") as broker:
+        assert broker.process is not None
+        pid = broker.process.pid
+        before = resident_kib(pid)
+        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED))
+        with capsys.disabled():
+            print(f"\nseed {SEED}: {tried}; resident memory {before} KiB before, {resident_kib(pid)} KiB after")
+        assert tried.requests > 200
+        assert not tried.hung
+        assert broker.process.poll() is None
+        assert resident_kib(pid) - before < MOST_GROWTH_KIB

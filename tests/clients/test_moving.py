@@ -1,0 +1,124 @@
+"""Partition folders that move from Apache Kafka to Ottla and back.
+
+A broker that starts for the first time on a folder with partitions and without cluster metadata takes them as topics,
+each with the id of its `partition.metadata`.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+
+from tests.brokers import Broker, apache_kafka, ottla_broker
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.clients.sample import COMPRESSIONS, messages
+from tests.clients.test_restart import topic_id
+from tests.jars import java
+
+TOPIC = "moved"
+
+
+def write_transactions(broker: Broker) -> dict[int, list[bytes]]:
+    """Committed, aborted and interleaved transactions in two partitions; the committed values of each."""
+    rd.create(broker.bootstrap, TOPIC, 2, segment_bytes=1048576)
+    committed: dict[int, list[bytes]] = {0: [], 1: []}
+    both = [
+        ck.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"t{number}", "compression.type": kind})
+        for number, kind in enumerate(["none", "lz4"])
+    ]
+    for producer in both:
+        producer.init_transactions(30)
+    for turn in range(8):
+        for producer in both:
+            producer.begin_transaction()
+        for number in range(20):
+            for which, producer in enumerate(both):
+                producer.produce(TOPIC, b"%d %d %d " % (which, turn, number) + b"x" * 3000, partition=number % 2)
+        for which, producer in enumerate(both):
+            producer.flush(30)
+            if (turn + which) % 3:
+                producer.commit_transaction(30)
+                for number in range(20):
+                    committed[number % 2].append(b"%d %d %d " % (which, turn, number) + b"x" * 3000)
+            else:
+                producer.abort_transaction(30)
+    return committed
+
+
+def read(broker: Broker, partition: int, isolation: str) -> list[bytes]:
+    return [
+        value or b""
+        for value in rd.values(rd.consume(broker.bootstrap, TOPIC, partition=partition, isolation_level=isolation))
+    ]
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath: str, tmp_path: Path, how: str) -> None:
+    if against == "kafka":
+        pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
+    with apache_kafka() as kafka:
+        committed = write_transactions(kafka)
+        for kind in COMPRESSIONS:
+            rd.create(kafka.bootstrap, f"plain-{kind}")
+            rd.produce(kafka.bootstrap, f"plain-{kind}", messages(), compression_type=kind, enable_idempotence=True)
+        everything = {partition: read(kafka, partition, "read_uncommitted") for partition in (0, 1)}
+        ids = {topic: topic_id(kafka, topic) for topic in (TOPIC, *(f"plain-{kind}" for kind in COMPRESSIONS))}
+        _end(kafka, how)
+        with ottla_broker(start=False) as ottla:
+            for topic, count in ((TOPIC, 2), *((f"plain-{kind}", 1) for kind in COMPRESSIONS)):
+                for partition in range(count):
+                    shutil.copytree(kafka.log_dir / f"{topic}-{partition}", ottla.log_dir / f"{topic}-{partition}")
+            ottla.start()
+            assert {topic: topic_id(ottla, topic) for topic in ids} == ids
+            for partition in (0, 1):
+                assert read(ottla, partition, "read_committed") == read(ottla, partition, "read_committed")
+                assert sorted(read(ottla, partition, "read_committed")) == sorted(committed[partition])
+                assert read(ottla, partition, "read_uncommitted") == everything[partition]
+            assert sorted(_by_java(ottla, classpath)) == sorted(committed[0] + committed[1])
+            for kind in COMPRESSIONS:
+                assert rd.plain(rd.consume(ottla.bootstrap, f"plain-{kind}")) == messages()
+                assert rd.produce(ottla.bootstrap, f"plain-{kind}", messages(), compression_type=kind)[0] == 50
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_kafka_serves_our_folder(new_broker: NewBroker, how: str) -> None:
+    with new_broker() as ours, apache_kafka() as kafka:
+        rd.create(ours.bootstrap, TOPIC, 1, segment_bytes=1048576)
+        rd.create(kafka.bootstrap, TOPIC, 1, segment_bytes=1048576)
+        for kind in COMPRESSIONS:
+            rd.produce(ours.bootstrap, TOPIC, messages(), compression_type=kind, enable_idempotence=True)
+        for _ in range(2):
+            rd.produce(ours.bootstrap, TOPIC, rd.numbered(0, 3000))
+        before = rd.plain(rd.consume(ours.bootstrap, TOPIC))
+        _end(ours, how)
+        kafka.stop()
+        there, here = kafka.log_dir / f"{TOPIC}-0", ours.log_dir / f"{TOPIC}-0"
+        identity = (there / "partition.metadata").read_bytes()  # the one thing that is the cluster's and not the log's
+        shutil.rmtree(there)
+        shutil.copytree(here, there)
+        (there / "partition.metadata").write_bytes(identity)
+        if how == "killed":
+            (kafka.log_dir / ".kafka_cleanshutdown").unlink()
+        kafka.start()
+        assert rd.plain(rd.consume(kafka.bootstrap, TOPIC)) == before
+        assert rd.produce(kafka.bootstrap, TOPIC, messages())[0] == len(before)
+        newest = kafka.log_text()
+        assert "corrupt" not in newest.lower()
+
+
+def _end(broker: Broker, how: str) -> None:
+    if how == "stopped":
+        broker.stop()
+    else:
+        broker.kill()
+
+
+def _by_java(broker: Broker, classpath: str) -> list[bytes]:
+    """What the Java consumer reads under read_committed until nothing comes for three seconds."""
+    command = java(classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap)
+    command += ["--topic", TOPIC, "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "3000"]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    return done.stdout.splitlines()

@@ -1,0 +1,285 @@
+"""`__consumer_offsets` is Kafka's, in both directions: its decoder reads every record that we write, its coordinator
+serves groups from them, and we read what it writes, passing over the groups of other protocols that we do not
+know."""
+
+import json
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC, partition_of
+from ottla_broker.coordination.records import (
+    GROUP_METADATA,
+    GroupMetadata,
+    GroupMetadataKey,
+    MemberMetadata,
+    OffsetCommit,
+    OffsetCommitKey,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+    read_key,
+    read_offset,
+    read_value,
+)
+from ottla_broker.coordination.replay import Replay
+from ottla_broker.runtime import uuid_text
+from ottla_broker.wire.records import Record, decode_all, encode_batch
+from tests.brokers import Broker, apache_kafka, ottla_broker
+from tests.jars import java, kafka_classpath
+from tests.waiting import eventually
+
+PARTITIONS = 5
+SUBSCRIPTION = bytes.fromhex("000000000001000174ffffffff")  # topic t, no user data
+ASSIGNMENT = bytes.fromhex("0000000000010001740000000100000000ffffffff")  # t-0
+RECORD_LINE = re.compile(r"\| offset: (\d+) .* key: (\{.*?\}\}) payload: (.*)$")
+
+Row = tuple[dict[str, Any], dict[str, Any] | None]  # key and value as Kafka's decoder prints them
+
+
+def decoded_by_kafka(log: Path) -> list[Row]:
+    """(key, value) of every record, as `DumpLogSegments --offsets-decoder` prints them; None for a tombstone."""
+    command = java(kafka_classpath(), "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "isvalid: false" not in said
+    rows = []
+    for line in said.splitlines():
+        if (found := RECORD_LINE.match(line)) is not None:
+            value = found[3]
+            rows.append((json.loads(found[2]), None if value == "<DELETE>" else json.loads(value)))
+    return rows
+
+
+def decoded_by_us(log: Path) -> list[Row]:
+    """The same, from our reading of the same bytes."""
+    return [as_kafka_prints(record) for _, record in decode_all(log.read_bytes())]
+
+
+def as_kafka_prints(record: Record) -> Row:
+    key, value = read_key(record.key or b""), record.value
+    if isinstance(key, OffsetCommitKey):
+        return {"type": "1", "data": key._asdict()}, None if value is None else offset_as_kafka_prints(value)
+    assert isinstance(key, GroupMetadataKey)
+    return {"type": "2", "data": key._asdict()}, None if value is None else group_as_kafka_prints(value)
+
+
+def offset_as_kafka_prints(value: bytes) -> dict[str, Any]:
+    commit = read_offset(value)
+    data: dict[str, Any] = {"offset": commit.offset}
+    if value[1] >= 3:
+        data["leaderEpoch"] = commit.leader_epoch
+    data |= {"metadata": commit.metadata, "commitTimestamp": commit.commit_ms}
+    if value[1] == 1:
+        data["expireTimestamp"] = commit.expire_ms
+    if commit.topic_id is not None:
+        data["topicId"] = uuid_text(commit.topic_id)
+    return {"version": str(value[1]), "data": data}
+
+
+def group_as_kafka_prints(value: bytes) -> dict[str, Any]:
+    group = read_value(GROUP_METADATA, value)
+    data = {
+        "protocolType": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "currentStateTimestamp": group.state_since_ms,
+        "members": [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.group_instance_id,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+                "rebalanceTimeout": member.rebalance_timeout_ms,
+                "sessionTimeout": member.session_timeout_ms,
+            }
+            for member in group.members
+        ],
+    }
+    return {"version": str(value[1]), "data": data}
+
+
+def without_embedded_protocol(row: Row) -> Row:
+    """The decoder also takes a consumer's own bytes apart; those are the client's, and not our format."""
+    for member in (row[1] or {}).get("data", {}).get("members", ()):
+        member.pop("subscription"), member.pop("assignment")
+    return row
+
+
+def group(generation: int, *members: str) -> GroupMetadata:
+    return GroupMetadata(
+        "consumer",
+        generation,
+        "range" if members else None,
+        members[0] if members else None,
+        1_700_000_000_000,
+        tuple(
+            MemberMetadata(
+                member, f"static-{member}", "client", "/127.0.0.1", 300_000, 1_800_000, SUBSCRIPTION, ASSIGNMENT
+            )
+            for member in members
+        ),
+    )
+
+
+def test_every_kind_of_record_is_decoded_by_kafka(tmp_path: Path) -> None:
+    topic_id = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+    offsets = [
+        OffsetCommit(2**62, 7, "x" * 200, 1_700_000_000_000, topic_id=topic_id),
+        OffsetCommit(0, -1, "", 1_700_000_000_000),
+        OffsetCommit(3, -1, "naïve ☃", 1_700_000_000_000, expire_ms=1_800_000_000_000),
+    ]
+    pairs: list[tuple[bytes, bytes | None]] = [
+        (offset_key("g", "t", at), offset_value(one)) for at, one in enumerate(offsets)
+    ]
+    pairs += [(group_key("g"), group_value(one)) for one in (group(0), group(1, "m1"), group(2, "m1", "m2"))]
+    pairs += [(offset_key("g", "t", 0), None), (group_key("g"), None)]
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(encode_batch([Record(1_700_000_000_000, key, value) for key, value in pairs]))
+    by_kafka = [without_embedded_protocol(row) for row in decoded_by_kafka(log)]
+    assert by_kafka == decoded_by_us(log)
+    assert len(by_kafka) == len(pairs)
+
+
+def consumer(broker: Broker, name: str, **settings: Any) -> ck.Consumer:
+    return ck.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": name,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        | {key.replace("_", "."): value for key, value in settings.items()}
+    )
+
+
+def admin(broker: Broker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def new_topic(broker: Broker, name: str) -> None:
+    client = admin(broker)  # whose answer is lost with it
+    client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+
+
+def assigned(member: ck.Consumer, count: int) -> bool:
+    member.poll(0.1)
+    return len(member.assignment()) == count
+
+
+def committed(broker: Broker, name: str) -> dict[tuple[str, int], int]:
+    """What a group committed. KafkaException while its coordinator is not there."""
+    client = admin(broker)
+    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(30)
+    return {(one.topic, one.partition): one.offset for one in asked.topic_partitions}
+
+
+def test_a_broker_s_own_log_is_decoded_by_kafka() -> None:
+    with ottla_broker(offsets_topic_num_partitions=1) as broker:
+        new_topic(broker, "t")
+        member = consumer(broker, "g", group_instance_id="i")
+        member.subscribe(["t"])
+        eventually(lambda: assigned(member, 2))
+        member.commit(
+            offsets=[TopicPartition("t", 0, 0), TopicPartition("t", 1, 0, metadata="here")], asynchronous=False
+        )
+        member.close()
+        simple = admin(broker)
+        wish = ConsumerGroupTopicPartitions("simple", [TopicPartition("t", 0, 0)])
+        simple.alter_consumer_group_offsets([wish])["simple"].result(30)
+        simple.delete_consumer_groups(["simple"])["simple"].result(30)
+        broker.stop()
+        log = broker.log_dir / f"{OFFSETS_TOPIC}-0" / "00000000000000000000.log"
+        rows = decoded_by_us(log)
+        assert [without_embedded_protocol(row) for row in decoded_by_kafka(log)] == rows
+        assert {row[0]["type"] for row in rows} == {"1", "2"}
+        assert any(row[1] is None for row in rows)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Broker]:
+    with apache_kafka(
+        offsets_topic_num_partitions=PARTITIONS, group_coordinator_rebalance_protocols="classic,consumer"
+    ) as broker:
+        new_topic(broker, "t")
+        yield broker
+
+
+def described(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescription | None:
+    """None while the coordinator loads."""
+    try:
+        return client.describe_consumer_groups([name])[name].result(30)
+    except ck.KafkaException as reason:
+        if reason.args[0].code() != ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+            raise
+        return None
+
+
+def test_kafkas_coordinator_serves_our_records(kafka: Broker) -> None:
+    simple = admin(kafka)
+    wish = ConsumerGroupTopicPartitions("makes-the-topic", [TopicPartition("t", 0, 0)])
+    simple.alter_consumer_group_offsets([wish])["makes-the-topic"].result(30)
+    writer = ck.Producer(
+        {"bootstrap.servers": kafka.bootstrap, "client.id": "__admin_client"}
+    )  # may write internal topics
+    home = partition_of("from-ottla", PARTITIONS)
+    pairs = [
+        (group_key("from-ottla"), group_value(group(7, "m1", "m2"))),
+        (offset_key("from-ottla", "t", 0), offset_value(OffsetCommit(41, 0, "meta", 1_700_000_000_000))),
+        (offset_key("from-ottla", "t", 1), offset_value(OffsetCommit(42, 0, "", 1_700_000_000_000))),
+        (offset_key("from-ottla", "t", 1), None),
+    ]
+    for key, value in pairs:
+        writer.produce(OFFSETS_TOPIC, key=key, value=value, partition=home)
+    assert writer.flush(30) == 0
+    kafka.restart()
+    found = eventually(lambda: described(simple, "from-ottla"), within_s=60)
+    assert found is not None
+    assert found.state == ConsumerGroupState.STABLE
+    assert [(m.member_id, m.group_instance_id, m.host) for m in found.members] == [
+        ("m1", "static-m1", "/127.0.0.1"),
+        ("m2", "static-m2", "/127.0.0.1"),
+    ]
+    assert committed(kafka, "from-ottla") == {("t", 0): 41}
+
+
+def test_we_read_what_kafka_writes(kafka: Broker) -> None:
+    classic, newer = (
+        consumer(kafka, "classic", group_instance_id="i"),
+        consumer(kafka, "newer", group_protocol="consumer"),
+    )
+    for member in (classic, newer):
+        member.subscribe(["t"])
+    eventually(lambda: assigned(classic, 2) and assigned(newer, 2), within_s=60)
+    for member, offset in ((classic, 0), (newer, 0)):
+        member.commit(offsets=[TopicPartition("t", 1, offset, metadata="said")], asynchronous=False)
+    classic.close()  # a static member stays in its group
+    kafka.stop()
+    newer.close()
+    logs = sorted(kafka.log_dir.glob(f"{OFFSETS_TOPIC}-*/00000000000000000000.log"))
+    homes = {int(log.parent.name.rpartition("-")[2]): Replay() for log in logs}
+    for log in logs:
+        for _ in homes[int(log.parent.name.rpartition("-")[2])].steps(log.read_bytes()):
+            pass
+    home = homes[partition_of("classic", PARTITIONS)]
+    read = home.groups["classic"]
+    assert (read.state, list(read.static_members), read.subscribed) == (GroupState.stable, ["i"], frozenset({"t"}))
+    commit = home.offsets.get("classic", "t", 1)
+    assert commit is not None
+    assert (commit.offset, commit.metadata.rstrip("\0")) == (0, "said")  # the binding sends its terminating zero too
+    other = homes[partition_of("newer", PARTITIONS)]
+    assert other.unknown > 0, "records of a KIP-848 group"
+    assert other.offsets.get("newer", "t", 1) is not None
+    for home in homes.values():
+        for _ in home.finish():
+            pass

@@ -1,0 +1,162 @@
+"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of all APIs of this room on the wire."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.alter_configs.v2 import request as alter_schema
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4 import request as describe_schema
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kio.schema.incremental_alter_configs.v1 import request as incremental_schema
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+from kio.schema.types import TopicName
+from kio.static.primitive import i8, i32
+
+from ottla_broker.api.describe_cluster import describe_cluster
+from ottla_broker.api.describe_log_dirs import describe_log_dirs
+from ottla_broker.api.table import form_of, served
+from ottla_broker.metadata.records import BrokerChange, Endpoint, RegisterBroker
+from ottla_broker.wire.codec import read_front, read_request, read_response, write_request, write_response
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, encode_batch
+
+from .running import Nobody, broker, context
+
+
+def cluster_request(
+    endpoint_type: int = 1, *, fenced: bool = False, operations: bool = False
+) -> DescribeClusterRequest:
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=operations, endpoint_type=i8(endpoint_type), include_fenced_brokers=fenced
+    )
+
+
+def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            told = await describe_cluster(context(on, 2), cluster_request())
+            assert (told.cluster_id, told.controller_id) == (on.cluster_id, 1)
+            assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in told.brokers] == [
+                (1, "somewhere", 9092, "r1", False)
+            ]
+            assert told.cluster_authorized_operations == -(2**31)
+
+            incarnation = on.runtime.new_uuid()
+            await on.controller.register_broker(RegisterBroker(2, incarnation, {"PLAINTEXT": Endpoint("other", 1)}))
+            await on.controller.register_broker(RegisterBroker(3, incarnation, {"INSIDE": Endpoint("hidden", 1)}))
+            on.image.apply([(on.image.end, BrokerChange(2, on.image.brokers[2].epoch, fenced=True))])
+            seen = await describe_cluster(context(on, 2), cluster_request(operations=True))
+            assert [b.broker_id for b in seen.brokers] == [1]
+            assert seen.cluster_authorized_operations > 0
+            every = await describe_cluster(context(on, 2), cluster_request(fenced=True))
+            assert [(b.broker_id, b.is_fenced) for b in every.brokers] == [(1, False), (2, True)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"), [(2, ErrorCode.mismatched_endpoint_type), (3, ErrorCode.unsupported_endpoint_type)]
+)
+def test_controllers_alone_have_no_endpoints(tmp_path: Path, endpoint_type: int, code: ErrorCode) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            with pytest.raises(KafkaError) as refused:
+                await describe_cluster(context(on, 2), cluster_request(endpoint_type))
+            assert refused.value.code is code
+
+    asyncio.run(scenario())
+
+
+def test_log_directories_tell_sizes_and_room(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            batch = encode_batch([Record(1, None, b"x" * 100)])
+            on.partitions.leader("t", 1).append(batch, acks=1)
+            (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=None))).results
+            assert told.log_dir == str(tmp_path / "data")
+            assert 0 < told.usable_bytes <= told.total_bytes
+            (topic,) = told.topics
+            assert topic.name == "t"
+            assert [(p.partition_index, p.partition_size, p.offset_lag, p.is_future_key) for p in topic.partitions] == [
+                (0, 0, 0, False),
+                (1, len(batch), 0, False),
+            ]
+            asked = (
+                DescribableLogDirTopic(topic=TopicName("t"), partitions=(i32(1), i32(7))),
+                DescribableLogDirTopic(topic=TopicName("none"), partitions=(i32(0),)),
+            )
+            (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=asked))).results
+            assert [[p.partition_index for p in topic.partitions] for topic in told.topics] == [[1]]
+            refused = await describe_log_dirs(context(on, 5, Nobody()), DescribeLogDirsRequest(topics=None))
+            assert (refused.error_code, refused.results) == (ErrorCode.cluster_authorization_failed, ())
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_that_failed_is_told_with_its_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            on.directories[0].failed = "the disk is gone"
+            (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=None))).results
+            assert (told.error_code, told.topics) == (ErrorCode.kafka_storage_error, ())
+            on.directories[0].failed = None
+
+    asyncio.run(scenario())
+
+
+REQUESTS: dict[int, Any] = {
+    32: describe_schema.DescribeConfigsRequest(
+        resources=(
+            describe_schema.DescribeConfigsResource(resource_type=i8(2), resource_name="t", configuration_keys=None),
+            describe_schema.DescribeConfigsResource(resource_type=i8(4), resource_name="1", configuration_keys=None),
+        ),
+        include_synonyms=True,
+    ),
+    33: alter_schema.AlterConfigsRequest(
+        resources=(
+            alter_schema.AlterConfigsResource(
+                resource_type=i8(2),
+                resource_name="t",
+                configs=(alter_schema.AlterableConfig(name="segment.ms", value="4"),),
+            ),
+        ),
+        validate_only=False,
+    ),
+    35: DescribeLogDirsRequest(topics=None),
+    44: incremental_schema.IncrementalAlterConfigsRequest(
+        resources=(
+            incremental_schema.AlterConfigsResource(
+                resource_type=i8(2),
+                resource_name="t",
+                configs=(incremental_schema.AlterableConfig(name="segment.ms", config_operation=i8(0), value="4"),),
+            ),
+        ),
+        validate_only=False,
+    ),
+    60: cluster_request(),
+    74: ListConfigResourcesRequest(),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(key, v) for key in REQUESTS for v in range(served()[key].low, served()[key].high + 1)]
+)
+def test_every_version_comes_and_goes_on_the_wire(tmp_path: Path, key: int, version: int) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            form = form_of(key, version)
+            assert form is not None
+            frame = bytes(write_request(key, version, 5, "a test", REQUESTS[key]))[4:]
+            request = read_request(frame, read_front(frame), form.request)
+            response = await form.handle(context(on, version), request)
+            written = bytes(write_response(key, version, 5, response))[4:]
+            answer = read_response(written, key, version)
+            codes = [
+                getattr(part, "error_code", ErrorCode.none)
+                for part in (answer, *getattr(answer, "results", ()), *getattr(answer, "responses", ()))
+            ]
+            assert codes == [ErrorCode.none] * len(codes)
+
+    asyncio.run(scenario())

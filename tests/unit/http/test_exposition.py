@@ -1,0 +1,41 @@
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla_broker.http.exposition import heading, lines, page
+from ottla_broker.metrics import METRICS, Metric, Sample
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_the_page_of_metrics_is_what_the_declarations_say() -> None:
+    assert (DOCS / "metrics.md").read_text() == page(), "run: python -m ottla_broker.http.exposition > docs/metrics.md"
+
+
+def test_every_metric_is_declared_once_and_counters_say_so_in_their_names() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(names) == len(set(names))
+    assert all(metric.name.endswith("_total") for metric in METRICS if metric.kind == "counter")
+
+
+# Prometheus's own client library is the independent reader.
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+            st.text(st.sampled_from('a"\\\n{},= é'), max_size=8),
+            st.integers(-(2**63), 2**63) | st.floats(allow_nan=False),
+        ),
+        max_size=5,
+        unique_by=lambda sample: sample[:2],
+    )
+)
+def test_any_sample_is_read_again(samples: list[tuple[str, str, float]]) -> None:
+    metric = Metric("some_gauge", "gauge", "A doc.", ("first", "second"))
+    text = heading(metric) + lines(metric, [Sample((a, b), value) for a, b, value in samples])
+    (family,) = text_string_to_metric_families(text)
+    assert (family.name, family.documentation, family.type) == ("some_gauge", "A doc.", "gauge")
+    read = [(one.labels["first"], one.labels["second"], float(one.value)) for one in family.samples]
+    assert read == [(a, b, float(value)) for a, b, value in samples]

@@ -1,0 +1,143 @@
+"""/livez, /readyz and /metrics of a whole broker, over HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import ClientSession
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla_broker.api.context import Peer
+from ottla_broker.broker import Broker
+from ottla_broker.config import HttpAddress
+from ottla_broker.http.server import HttpServer
+from ottla_broker.metrics import METRICS
+from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.config.running import broker
+
+PRODUCE, METADATA = 0, 3
+Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
+
+
+class Connected:
+    def __init__(self, listener: str) -> None:
+        self.peer = Peer("here", 1, listener)
+
+
+class Pool:
+    taken = 12
+
+
+class Sockets:
+    """Two connections and a few requests."""
+
+    def __init__(self) -> None:
+        self.served = [0] * 128
+        self.refused = 3
+        self.connections = [Connected("PLAINTEXT"), Connected("PLAINTEXT"), Connected("INSIDE")]
+        self.requests = Pool()
+        self.responses = Pool()
+
+
+@asynccontextmanager
+async def getting(of: Broker, sockets: Sockets) -> AsyncIterator[Get]:
+    server = HttpServer(of, sockets)
+    port = await server.start(HttpAddress("127.0.0.1", 0))
+
+    async def get(path: str) -> tuple[int, str]:
+        async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+            return response.status, await response.text()
+
+    try:
+        yield get
+    finally:
+        await server.close()
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """(name, label values…) → value."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_ready_while_it_serves_and_a_reason_when_it_does_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on, getting(on, Sockets()) as get:
+            assert await get("/livez") == (200, "ok\n")
+            assert await get("/readyz") == (200, "ok\n")
+            on.directories[0].failed = "no space left"
+            assert await get("/readyz") == (503, f"log directory {tmp_path / 'data'} failed: no space left\n")
+            on.directories[0].failed = None
+            on.image.controller_id = -1
+            assert await get("/readyz") == (503, "no controller is known\n")
+            on.ready = False
+            assert await get("/readyz") == (503, "the broker is starting or stopping\n")
+            assert (await get("/livez"))[0] == 200
+            assert (await get("/none"))[0] == 404
+
+    asyncio.run(scenario())
+
+
+def test_metrics_tell_what_happened(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            sockets = Sockets()
+            sockets.served[PRODUCE], sockets.served[METADATA] = 4, 2
+            batch = encode_batch([Record(1, None, b"x"), Record(2, None, b"y")])
+            on.partitions.leader("t", 0).append(batch, acks=1)
+            on.partitions.leader("t", 1).append(batch, acks=1)
+            on.partitions.leader("t", 1).traffic.bytes_out += 7
+            async with getting(on, sockets) as get:
+                status, text = await get("/metrics")
+            assert status == 200
+            found = samples(text)
+            told = {
+                ("kafka_server_brokertopicmetrics_messagesin_total", "t"): 4,
+                ("kafka_server_brokertopicmetrics_bytesin_total", "t"): 2 * len(batch),
+                ("kafka_server_brokertopicmetrics_bytesout_total", "t"): 7,
+                ("kafka_network_requestmetrics_requests_total", "Produce"): 4,
+                ("kafka_network_requestmetrics_requests_total", "Metadata"): 2,
+                ("kafka_server_socketservermetrics_connection_count", "PLAINTEXT"): 2,
+                ("kafka_server_socketservermetrics_connection_count", "INSIDE"): 1,
+                ("kafka_server_replicamanager_partitioncount",): 2,
+                ("kafka_server_replicamanager_leadercount",): 2,
+                ("kafka_server_replicamanager_underreplicatedpartitions",): 0,
+                ("kafka_controller_kafkacontroller_activecontrollercount",): 1,
+                ("kafka_controller_kafkacontroller_globaltopiccount",): 1,
+                ("kafka_log_log_logendoffset", "t", "1"): 2,
+                ("kafka_log_log_size", "t", "0"): len(batch),
+                ("ottla_connections_refused_total",): 3,
+                ("ottla_request_memory_bytes",): 12,
+                ("kafka_server_kafkaserver_brokerstate",): 3,
+            }
+            assert {key: found.get(key) for key in told} == told
+            assert found[("process_resident_memory_bytes",)] > 1 << 20
+            assert not [key for key in found if "__cluster_metadata" in key]
+
+    asyncio.run(scenario())
+
+
+def test_every_declared_metric_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on, getting(on, Sockets()) as get:
+            _, text = await get("/metrics")
+            told = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+            assert sorted(told) == sorted(metric.name for metric in METRICS)
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_has_not_started_is_told_as_starting(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as on:
+            fresh = Broker(on.config, on._register)  # never started: nothing of it is closed either
+            async with getting(fresh, Sockets()) as get:
+                assert (await get("/readyz"))[0] == 503
+                status, text = await get("/metrics")
+                assert (status, samples(text)[("kafka_server_kafkaserver_brokerstate",)]) == (200, 1)
+
+    asyncio.run(scenario())

@@ -1,0 +1,46 @@
+"""Good resources to start from, as plain JSON."""
+
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def resource(kind: str, name: str, spec: Json) -> Json:
+    return {"apiVersion": "ottla.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def cluster(name: str = "demo", **spec: Any) -> Json:
+    return resource("Cluster", name, {"replicas": 1, **spec})
+
+
+def topic(name: str = "flights", **spec: Any) -> Json:
+    return resource("Topic", name, {"clusterRef": {"name": "demo"}, **spec})
+
+
+def pipeline(name: str = "hourly", **spec: Any) -> Json:
+    return resource(
+        "Pipeline",
+        name,
+        {
+            "clusterRef": {"name": "demo"},
+            "sources": {"flights": {"topic": "flights", "format": {"type": "json", "schema": "carrier STRING"}}},
+            "transforms": [{"name": "late", "sql": "SELECT * FROM flights"}],
+            "sinks": [{"from": "late", "topic": "late"}],
+            **spec,
+        },
+    )
+
+
+def mirror(name: str = "west", **spec: Any) -> Json:
+    return resource(
+        "Mirror",
+        name,
+        {"source": {"bootstrap": "west:9092"}, "target": {"clusterRef": {"name": "demo"}}, "topics": ["*"], **spec},
+    )
+
+
+def user(name: str = "alice", **spec: Any) -> Json:
+    return resource("User", name, {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}, **spec})
+
+
+ALL = (cluster, topic, pipeline, mirror, user)

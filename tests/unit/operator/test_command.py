@@ -1,0 +1,87 @@
+"""The command line, without brokers: help, exit codes, one-line errors, and what it imports."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla_operator.cli.main import COMMANDS
+from ottla_operator.cli.options import Format
+from ottla_operator.cli.output import show
+
+
+def ottla(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin", "COLUMNS": "100", **more}
+    return subprocess.run(
+        [sys.executable, "-m", "ottla_operator.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_names_every_command() -> None:
+    said = ottla("--help").stdout
+    assert all(f" {command} " in said for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", ["topics", "up", "broker"])
+def test_every_command_explains_itself(command: str) -> None:
+    done = ottla(command, "--help")
+    assert done.returncode == 0
+    assert "Usage: ottla" in done.stdout
+
+
+def test_wrong_usage_is_2() -> None:
+    assert ottla("topics", "nonsense").returncode == 2
+    assert ottla("produce", "t", "--compression", "zip").returncode == 2
+
+
+def test_bad_files_are_2_and_told_by_line(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: a}\nspec: {replica: 1}\n"
+    )
+    done = ottla("up", str(tmp_path))
+    assert done.returncode == 2
+    assert f"ottla: {tmp_path}/a.yaml:4: spec.replica: there is no such field; did you mean 'replicas'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_at_the_address_is_4_and_one_line() -> None:
+    done = ottla("topics", "list", "--bootstrap", "127.0.0.1:1")
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_address_that_is_none_is_2() -> None:
+    done = ottla("topics", "list", OTTLA_BOOTSTRAP="nonsense")
+    assert done.returncode == 2
+    assert done.stderr == "ottla: 'nonsense' is not host:port\n"
+
+
+def test_a_broker_is_started_without_this_package_s_libraries() -> None:
+    script = (
+        "import os, sys; os.execv = lambda *given: print(given[1][1:], sorted({'typer', 'rich', 'pydantic', 'kio', 'asyncio'} & set(sys.modules)));"
+        "sys.argv = ['ottla', 'broker', '--set', 'a=b']; from ottla_operator.cli.main import main; main.__globals__['os'].execv = os.execv\n"
+        "try: main()\nexcept BaseException as end: print(type(end))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=True,
+    )
+    assert done.stdout.splitlines()[0] == "['-m', 'ottla_broker', '--set', 'a=b'] []"
+
+
+def test_rows_for_programs_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": "a", "id": None, "isr": [1, 2]}]
+    show(rows, {"name": "NAME"}, Format.json)
+    assert json.loads(capsys.readouterr().out) == rows
+    show(rows, {"name": "NAME", "isr": "ISR", "id": "ID"}, Format.table)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["NAME", "ISR", "ID"], ["a", "1,2", "-"]]

@@ -1,0 +1,89 @@
+"""The CRDs: committed as generated, structural, and without defaults."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ottla_operator.resources import crds
+
+FOLDER = Path(__file__).parents[3] / "crds"
+# What a structural schema may not have (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
+FORBIDDEN = {
+    "$ref",
+    "$defs",
+    "definitions",
+    "default",
+    "title",
+    "const",
+    "examples",
+    "deprecated",
+    "id",
+    "patternProperties",
+}
+
+
+def test_the_committed_files_are_what_the_models_say() -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.yaml")}
+    assert written == crds.texts(), "run `python -m ottla_operator.resources.crds crds/`"
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from nodes(schema[key], f"{path}[{key}]")
+
+
+@pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
+def test_schemas_are_structural(kind: crds.Kind) -> None:
+    for path, node in nodes(crds.schema_of(kind)):
+        free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
+        assert free or node.get("type") in ("object", "array", "string", "integer", "number", "boolean"), path
+        assert not FORBIDDEN & set(node), f"{path}: {FORBIDDEN & set(node)}"
+        assert not ("properties" in node and "additionalProperties" in node), path
+        assert node.get("type") != "array" or "items" in node, path
+        if node.get("x-kubernetes-list-type") == "map":
+            keys = node["x-kubernetes-list-map-keys"]
+            assert set(keys) <= set(node["items"]["required"]), f"{path}: keys of a map list are required"
+
+
+@pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
+def test_every_field_of_the_spec_is_explained(kind: crds.Kind) -> None:
+    spec = crds.schema_of(kind)["properties"]["spec"]
+    silent = [
+        path for path, node in nodes(spec, "spec") if "[" not in path.rsplit(".", 1)[-1] and not node.get("description")
+    ]
+    assert silent == []
+    assert all(node["description"].endswith((".", "?", "!")) for _, node in nodes(spec) if "description" in node)
+
+
+@pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
+def test_every_kind_tells_its_state(kind: crds.Kind) -> None:
+    (version,) = crds.crd_of(kind)["spec"]["versions"]
+    assert version["subresources"]["status"] == {}
+    assert crds.crd_of(kind)["spec"]["names"]["categories"] == ["ottla"]
+    assert "Ready" in [column["name"] for column in version["additionalPrinterColumns"]]
+    conditions = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+    assert "observedGeneration" in conditions["items"]["properties"]
+
+
+def test_a_cluster_can_be_scaled() -> None:
+    (cluster,) = (kind for kind in crds.KINDS if kind.name == "Cluster")
+    (version,) = crds.crd_of(cluster)["spec"]["versions"]
+    assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"
+
+
+def test_short_names_are_unique() -> None:
+    names = [short for kind in crds.KINDS for short in kind.short]
+    assert len(names) == len(set(names))
+
+
+def test_the_files_are_yaml_that_says_the_same() -> None:
+    for name, text in crds.texts().items():
+        assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")

@@ -1,0 +1,115 @@
+"""Files: where each field stands, and everything that can be wrong with them, in one line each."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla_operator.local import documents
+from ottla_operator.local.documents import BadInput
+
+GOOD = """\
+apiVersion: ottla.dev/v1alpha1
+kind: Cluster
+metadata: {name: demo}
+spec:
+  replicas: 1
+---
+apiVersion: ottla.dev/v1alpha1
+kind: Topic
+metadata:
+  name: flights
+spec:
+  clusterRef: {name: demo}
+  partitions: 3
+"""
+
+
+def write(folder: Path, text: str, name: str = "all.yaml") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def wrong(folder: Path, text: str) -> list[str]:
+    """What is said of a file, without the folder's name."""
+    with pytest.raises(BadInput) as caught:
+        documents.read([write(folder, text)])
+    return [line.replace(f"{folder}/", "") for line in caught.value.lines]
+
+
+def test_documents_and_lines(tmp_path: Path) -> None:
+    cluster, topic = documents.read([write(tmp_path, GOOD)])
+    assert (cluster.kind, cluster.name, topic.kind, topic.name) == ("Cluster", "demo", "Topic", "flights")
+    assert topic.where(("spec", "partitions")) == f"{tmp_path}/all.yaml:13"
+    assert topic.where(("spec", "config", "retention.ms")) == f"{tmp_path}/all.yaml:11"
+
+
+def test_a_problem_names_file_line_and_field(tmp_path: Path) -> None:
+    assert wrong(tmp_path, GOOD.replace("partitions", "partition")) == [
+        "all.yaml:13: spec.partition: there is no such field; did you mean 'partitions'?"
+    ]
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    assert (
+        len(wrong(tmp_path, GOOD.replace("replicas: 1", "replicas: 0").replace("partitions: 3", "partitions: 0"))) == 2
+    )
+
+
+def test_broken_yaml(tmp_path: Path) -> None:
+    (line,) = wrong(tmp_path, "a: [1\nb: 2\n")
+    assert line.startswith("all.yaml:2: not YAML: ")
+
+
+def test_a_key_that_comes_twice(tmp_path: Path) -> None:
+    assert wrong(tmp_path, GOOD + "  partitions: 4\n") == [
+        "all.yaml:14: not YAML: the key 'partitions' comes twice in one object"
+    ]
+
+
+def test_a_reference_to_nothing(tmp_path: Path) -> None:
+    assert wrong(tmp_path, GOOD.replace("{name: demo}\n  partitions", "{name: demmo}\n  partitions")) == [
+        "all.yaml:12: spec.clusterRef.name: there is no Cluster 'demmo' in these files; did you mean 'demo'?"
+    ]
+
+
+def test_the_same_topic_twice(tmp_path: Path) -> None:
+    again = GOOD.split("---")[1].replace("name: flights", "name: other").replace("partitions: 3", "topicName: flights")
+    (line,) = wrong(tmp_path, f"{GOOD}---{again}")
+    assert line == "all.yaml:19: spec: topic 'flights' of cluster 'demo' is already described, in all.yaml:7"
+
+
+def test_the_same_name_twice(tmp_path: Path) -> None:
+    (line, *_) = wrong(tmp_path, f"{GOOD}---{GOOD.split('---')[1]}")
+    assert line == "all.yaml:18: Topic 'flights' is already there, in all.yaml:7"
+
+
+def test_folders_are_read_without_their_subfolders(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    (tmp_path / "deeper").mkdir()
+    write(tmp_path / "deeper", "nonsense: 1\n")
+    write(tmp_path, '{"some": "data"}', "data.txt")
+    assert len(documents.read([tmp_path])) == 2
+
+
+def test_objects_of_other_groups_and_empty_documents_are_passed_over(tmp_path: Path) -> None:
+    foreign = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"
+    assert len(documents.read([write(tmp_path, f"---\n---\n{foreign}---\n{GOOD}")])) == 2
+
+
+def test_a_list_is_opened(tmp_path: Path) -> None:
+    items = "".join("- " + part.strip().replace("\n", "\n  ") + "\n" for part in GOOD.split("---"))
+    found = documents.read([write(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n{items}")])
+    assert [it.name for it in found] == ["demo", "flights"]
+    assert found[1].where(("spec", "partitions")) == f"{tmp_path}/all.yaml:15"
+
+
+def test_dates_stay_text_and_merges_work(tmp_path: Path) -> None:
+    (found,) = documents.parse("base: &b {x: 1}\nwhen: 2013-01-01\nmore: {<<: *b, y: 2}\n", tmp_path)
+    assert found.data == {"base": {"x": 1}, "when": "2013-01-01", "more": {"x": 1, "y": 2}}
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_nothing_to_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match=r"there is no (such file|\.yaml file)"):
+        documents.read([tmp_path / name])

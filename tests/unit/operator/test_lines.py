@@ -1,0 +1,67 @@
+"""Lines of text as records, and records as lines."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.wire.records import Record
+from ottla_operator.cli.records import BadLine, as_json, values, whole_records
+
+NOW = 1_700_000_000_000
+
+
+def test_a_line_is_a_value() -> None:
+    it = values("t")(b"hello", NOW)
+    assert (it.topic, it.partition, it.record) == ("t", None, Record(NOW, None, b"hello"))
+
+
+def test_a_key_before_a_separator() -> None:
+    assert values("t", key_separator=": ")(b"k: v: w", NOW).record == Record(NOW, b"k", b"v: w")
+    with pytest.raises(BadLine, match="there is no '=' between key and value"):
+        values("t", key_separator="=")(b"kv", NOW)
+
+
+def test_keys_and_times_from_fields() -> None:
+    line = b'{"a": "x", "b": 2, "at": "2013-01-01T00:00:00Z"}'
+    it = values("t", key_fields=("a", "b"), timestamp_field="at", headers=(("h", "1"),))(line, NOW)
+    assert it.record == Record(1_356_998_400_000, b"x|2", line, (("h", b"1"),))
+    with pytest.raises(BadLine, match="it has no field 'c'; it has a, b, at"):
+        values("t", key_fields=("c",))(line, NOW)
+
+
+def test_whole_records() -> None:
+    read = whole_records("default")
+    it = read(
+        b'{"topic": "t", "key": "k", "value": {"a": 1}, "partition": 3, "timestamp": 7, "headers": {"h": null}}', NOW
+    )
+    assert (it.topic, it.partition, it.record) == ("t", 3, Record(7, b"k", b'{"a": 1}', (("h", None),)))
+    assert read(b'{"value": "text"}', NOW).record == Record(NOW, None, b"text")
+    assert read(b'{"key": "k", "value": null}', NOW).record == Record(NOW, b"k", None)
+    assert read(b'{"value": "x"}', NOW).topic == "default"
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"[]", b"{", b'{"headers": 1}', b'{"value": 1}', b'{"topic": "t", "timestamp": "soon"}']
+)
+def test_lines_that_are_no_records(line: bytes) -> None:
+    with pytest.raises(BadLine):
+        whole_records(None)(line, NOW)
+
+
+TEXTS = st.text(max_size=20).map(str.encode)
+
+
+@given(
+    st.none() | TEXTS,
+    st.none() | TEXTS,
+    st.lists(st.tuples(st.text(max_size=5), st.none() | TEXTS), max_size=3, unique_by=lambda it: it[0]),
+)
+def test_what_consume_prints_produce_takes(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    record = Record(NOW, key, value, tuple(headers), offset=5)
+    again = whole_records(None)(as_json("t", 2, record).encode(), 0)
+    assert (again.topic, again.partition, again.record.timestamp_ms, again.record.key) == ("t", 2, NOW, key)
+    assert again.record.headers == tuple(headers)
+    if value is None or value[:1] not in (b"{", b"["):
+        assert again.record.value == value

@@ -1,0 +1,125 @@
+"""Waiting between restarts, places in topics, quantities and durations, partitions of keys, assignments."""
+
+import struct
+from datetime import datetime
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as kafka_python_murmur2
+
+from ottla_operator.brokers.assignment import assigned
+from ottla_operator.brokers.cluster import ailments
+from ottla_operator.brokers.partitioner import murmur2, partition_of
+from ottla_operator.brokers.topics import Partition, Topic
+from ottla_operator.cli.positions import Position, position
+from ottla_operator.plan.restart import EARNED_AFTER_S, Failures
+from ottla_operator.resources.common import duration_ms, quantity, setting_text
+
+
+def test_waits_double_up_to_half_a_minute() -> None:
+    failures, waits = Failures(), []
+    for _ in range(7):
+        failures = failures.after_run(0.1)
+        waits.append(failures.wait_s)
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_five_falls_in_a_row_are_a_loop_and_a_long_run_ends_it() -> None:
+    failures = Failures()
+    for _ in range(4):
+        failures = failures.after_run(1)
+    assert not failures.loops
+    assert (looping := failures.after_run(1)).loops
+    assert looping.after_run(EARNED_AFTER_S) == Failures(1)
+
+
+NOW = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("beginning", Position(word="beginning")),
+        ("end", Position(word="end")),
+        ("42", Position(exact=42)),
+        ("-10", Position(shift=-10)),
+        ("+10", Position(shift=10)),
+        ("2h", Position(time_ms=NOW - 7_200_000)),
+        ("2013-01-01T00:00:00Z", Position(time_ms=1_356_998_400_000)),
+        ("2013-01-01", Position(time_ms=int(datetime(2013, 1, 1).timestamp() * 1000))),
+    ],
+)
+def test_places_as_people_write_them(text: str, expected: Position) -> None:
+    assert position(text, NOW) == expected
+
+
+def test_a_place_that_is_none() -> None:
+    with pytest.raises(typer.BadParameter, match="'yesterday' is no place"):
+        position("yesterday")
+
+
+@given(
+    st.sampled_from(["beginning", "end", "7", "+3", "-3", "2h"]),
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.none() | st.integers(0, 50),
+)
+def test_an_offset_is_never_outside_of_the_partition(text: str, start: int, more: int, now: int | None) -> None:
+    assert start <= position(text, NOW).offset(start, start + more, now, start) <= start + more
+
+
+def test_a_time_after_the_last_record_is_the_end() -> None:
+    assert Position(time_ms=5).offset(0, 9, None, -1) == 9
+
+
+@pytest.mark.parametrize(("text", "bytes_"), [("10Gi", 10 * 2**30), ("1.5k", 1500), ("500m", 0.5), ("7", 7)])
+def test_quantities(text: str, bytes_: float) -> None:
+    assert quantity(text) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500ms", 500), ("30s", 30_000), ("2 hours", 7_200_000), ("1 day", 86_400_000), ("10 minutes", 600_000)],
+)
+def test_durations(text: str, expected: int) -> None:
+    assert duration_ms(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "h", "1.5h", "2 weeks", "-1s"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        duration_ms(text)
+
+
+def test_settings_are_written_as_kafka_reads_them() -> None:
+    assert [setting_text(it) for it in (True, False, 1, 0.5, "x")] == ["true", "false", "1", "0.5", "x"]
+
+
+@given(st.binary(max_size=40))
+def test_keys_go_where_other_clients_put_them(key: bytes) -> None:
+    assert murmur2(key) == kafka_python_murmur2(key) & 0xFFFF_FFFF
+
+
+@given(st.binary(max_size=10), st.integers(1, 100))
+def test_a_partition_is_one_that_there_is(key: bytes, partitions: int) -> None:
+    assert 0 <= partition_of(key, partitions) < partitions
+
+
+def test_an_assignment_of_the_consumer_protocol() -> None:
+    data = struct.pack(">hi", 0, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">iii", 2, 4, 5) + struct.pack(">i", -1)
+    assert assigned(data) == {("t", 4), ("t", 5)}
+
+
+@given(st.binary(max_size=60))
+def test_an_assignment_of_another_protocol_is_none(data: bytes) -> None:
+    assert isinstance(assigned(data), frozenset)
+
+
+def test_what_is_wrong_with_partitions() -> None:
+    well = Partition(0, 1, 0, (1, 2), (1, 2), ())
+    lagging = Partition(1, 1, 0, (1, 2), (1,), ())
+    alone = Partition(2, -1, 0, (1, 2), (1,), (1,))
+    found = ailments([Topic("t", None, False, (well, lagging, alone))])
+    assert [(it.partition, it.what) for it in found] == [(1, "under-replicated"), (2, "offline")]

@@ -1,0 +1,95 @@
+"""What to do about a topic: properties of the plan, searched by hypothesis."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_operator.plan.topics import Change, Configure, Create, Delete, Grow, Seen, Stuck, after_removal, changes
+from ottla_operator.resources.topic import Topic
+from tests.unit.operator import samples
+
+VALUES = st.sampled_from(["1", "1.0", "delete", "compact,delete", "compact, delete", ""])
+NAMES = st.sampled_from(["retention.ms", "cleanup.policy", "max.message.bytes"])
+CONFIG = st.dictionaries(NAMES, VALUES)
+COUNTS = st.integers(1, 5)
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> Topic:
+    wanted: dict[str, Any] = {
+        "partitions": draw(st.none() | COUNTS),
+        "replicas": draw(st.none() | COUNTS),
+        "config": draw(st.none() | CONFIG),
+        "deletionPolicy": draw(st.none() | st.sampled_from(["Retain", "Delete"])),
+    }
+    return Topic.model_validate(samples.topic(**{key: value for key, value in wanted.items() if value is not None}))
+
+
+SEEN = st.none() | st.builds(Seen, name=st.just("flights"), partitions=COUNTS, replicas=COUNTS, config=CONFIG)
+
+
+def done(seen: Seen | None, change: Change) -> Seen | None:
+    """A model of brokers that do what they are asked."""
+    match change:
+        case Create():
+            assert seen is None
+            return Seen(change.name, max(change.partitions, 1), max(change.replicas, 1), dict(change.config))
+        case Grow():
+            assert seen is not None
+            assert change.partitions > seen.partitions
+            return Seen(seen.name, change.partitions, seen.replicas, seen.config)
+        case Configure():
+            assert seen is not None
+            kept = {key: value for key, value in seen.config.items() if key not in change.drop}
+            return Seen(seen.name, seen.partitions, seen.replicas, {**kept, **change.put})
+        case Delete():
+            return None
+        case Stuck():
+            return seen
+
+
+@given(wishes(), SEEN)
+def test_doing_it_leaves_nothing_to_do(wanted: Topic, seen: Seen | None) -> None:
+    before = seen
+    for change in changes(wanted, seen):
+        seen = done(seen, change)
+    rest = changes(wanted, seen)
+    assert all(isinstance(it, Stuck) for it in rest)
+    assert seen is not None
+    assert before is None or seen.partitions >= before.partitions
+    if not rest:
+        assert wanted.spec.partitions in (None, seen.partitions)
+
+
+@given(wishes(), SEEN)
+def test_what_is_left_out_is_left_alone(wanted: Topic, seen: Seen | None) -> None:
+    for change in changes(wanted, seen):
+        if isinstance(change, Configure):
+            assert wanted.spec.config is not None
+        if isinstance(change, Grow):
+            assert wanted.spec.partitions is not None
+        assert not isinstance(change, Delete)
+
+
+@given(wishes(), SEEN)
+def test_only_delete_deletes(wanted: Topic, seen: Seen | None) -> None:
+    expected = (Delete("flights"),) if seen and wanted.spec.deletion_policy == "Delete" else ()
+    assert after_removal(wanted, seen) == expected
+
+
+def test_a_new_topic_leaves_to_the_brokers_what_is_not_said() -> None:
+    assert changes(Topic.model_validate(samples.topic()), None) == (Create("flights", -1, -1, {}),)
+
+
+def test_settings_taken_out_go_back_to_the_default() -> None:
+    wanted = Topic.model_validate(samples.topic(config={"retention.ms": -1, "preallocate": True}))
+    seen = Seen("flights", 1, 1, {"retention.ms": "5", "cleanup.policy": "compact"})
+    assert changes(wanted, seen) == (
+        Configure("flights", {"retention.ms": "-1", "preallocate": "true"}, ("cleanup.policy",)),
+    )
+
+
+def test_another_way_to_write_a_number_is_no_change() -> None:
+    wanted = Topic.model_validate(samples.topic(config={"min.cleanable.dirty.ratio": 0.1}))
+    assert changes(wanted, Seen("flights", 1, 1, {"min.cleanable.dirty.ratio": "1.0E-1"})) == ()

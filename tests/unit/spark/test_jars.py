@@ -1,0 +1,88 @@
+"""The connector's jars: named by coordinates, checked by digest, fetched only when missing."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from ottla_spark import jars
+from ottla_spark.jars import CONNECTOR, Jar, cache_folder, check, connector
+from ottla_spark.trouble import NotInstalled, Trouble
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with jars of our own making, which are taken for the connector's."""
+    made = tuple(
+        Jar(jar.group, jar.artifact, jar.version, hashlib.sha256(jar.artifact.encode()).hexdigest())
+        for jar in CONNECTOR
+    )
+    for jar in made:
+        (tmp_path / jar.file).write_bytes(jar.artifact.encode())
+    monkeypatch.setattr(jars, "CONNECTOR", made)
+    return tmp_path
+
+
+@pytest.fixture
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_java")
+def test_nothing_is_fetched_when_all_are_there(cached: Path) -> None:
+    assert [path.name for path in connector(cached)] == [jar.file for jar in CONNECTOR]
+
+
+@pytest.mark.usefixtures("no_java")
+def test_a_jar_with_other_bytes_is_refused(cached: Path) -> None:
+    (cached / CONNECTOR[2].file).write_bytes(b"something else")
+    with pytest.raises(Trouble, match=r"kafka-clients-3.9.0.jar is not what it should be"):
+        connector(cached)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_java_nothing_can_be_fetched(cached: Path) -> None:
+    (cached / CONNECTOR[0].file).unlink()
+    with pytest.raises(NotInstalled, match=r"pipelines need Java 17"):
+        connector(cached)
+
+
+def test_what_cannot_be_fetched_is_said_with_the_reason(
+    cached: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("java")
+    command = home / "bin" / "java"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\necho ':: resolving'; echo '  Server access error: UnknownHostException: example'\n")
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    (cached / CONNECTOR[0].file).unlink()
+    with pytest.raises(
+        Trouble, match=r"cannot fetch org\.apache\.spark:spark-sql-kafka.*UnknownHostException.*by hand"
+    ):
+        connector(cached)
+    assert not list(cached.glob("fetch-*"))
+
+
+def test_the_wish_names_each_jar_and_nothing_behind_it() -> None:
+    wish = ElementTree.fromstring(jars._wish(CONNECTOR))
+    found = [(d.get("org"), d.get("name"), d.get("rev"), d.get("transitive")) for d in wish.iter("dependency")]
+    assert found == [(jar.group, jar.artifact, jar.version, "false") for jar in CONNECTOR]
+
+
+def test_the_folder_is_the_users_cache_unless_one_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(jars.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "ottla" / "spark-jars"
+    monkeypatch.setenv(jars.FOLDER_VARIABLE, "/elsewhere")
+    assert cache_folder() == Path("/elsewhere")
+
+
+def test_a_digest_is_of_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a" * 100_000)
+    check(tmp_path / "a", hashlib.sha256(b"a" * 100_000).hexdigest())

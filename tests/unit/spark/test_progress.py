@@ -1,0 +1,116 @@
+"""Spark's progress events, and what is told of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_spark.progress import Batch, Positions, Report, batch, lag, offsets, read
+
+EVENT: dict[str, Any] = {
+    "name": "delays",
+    "batchId": 7,
+    "numInputRows": 60000,
+    "inputRowsPerSecond": 1500.5,
+    "processedRowsPerSecond": 20000.0,
+    "durationMs": {"triggerExecution": 3012},
+    "eventTime": {"watermark": "2013-10-27T22:05:00.000Z"},
+    "sources": [
+        {
+            "startOffset": {"flights": {"0": 100, "1": 90}},
+            "endOffset": {"flights": {"0": 200, "1": 190}},
+            "latestOffset": {"flights": {"0": 250, "1": 190}},
+        }
+    ],
+    "observedMetrics": {"counts": {"rows": 12}, "undecoded_flights": {"dead": 2}, "broken_departures": {"dead": 1}},
+}
+
+
+def done(query: str, ends: dict[int, int], newest: dict[int, int]) -> Batch:
+    source = {
+        "endOffset": {"t": {str(p): o for p, o in ends.items()}},
+        "latestOffset": {"t": {str(p): o for p, o in newest.items()}},
+    }
+    return batch({"name": query, "batchId": 0, "numInputRows": 1, "sources": [source]})
+
+
+def test_an_event_is_read() -> None:
+    found = batch(json.dumps(EVENT))
+    assert (found.query, found.number, found.rows, found.written, found.dead) == ("delays", 7, 60000, 12, 3)
+    assert (found.milliseconds, found.watermark) == (3012, "2013-10-27T22:05:00.000Z")
+    assert found.starts == {("flights", 0): 100, ("flights", 1): 90}
+    assert found.ends == {("flights", 0): 200, ("flights", 1): 190}
+    assert found.newest[("flights", 0)] == 250
+
+
+def test_the_first_event_has_no_start_and_numbers_may_be_missing() -> None:
+    event = {**EVENT, "sources": [{"startOffset": None, "endOffset": '{"flights":{"0":3}}', "latestOffset": None}]}
+    event |= {"inputRowsPerSecond": None, "observedMetrics": {"counts": {"rows": None}}}
+    found = batch(event)
+    assert (found.starts, found.ends, found.newest) == ({}, {("flights", 0): 3}, {})
+    assert (found.input_rows_per_second, found.written) == (0.0, 0)
+
+
+def test_offsets_come_as_text_too() -> None:
+    assert offsets('{"t": {"0": 5}}') == offsets({"t": {"0": 5}}) == {("t", 0): 5}
+    assert offsets(None) == {}
+
+
+def test_the_position_is_that_of_the_query_furthest_behind() -> None:
+    positions = Positions()
+    positions.add(done("a", {0: 10, 1: 5}, {0: 20, 1: 5}))
+    positions.add(done("b", {0: 4, 1: 5}, {0: 12, 1: 5}))
+    assert positions.ends == {("t", 0): 4, ("t", 1): 5}
+    assert positions.behind == {("t", 0): 16, ("t", 1): 0}
+    positions.add(done("b", {0: 20, 1: 5}, {0: 20, 1: 5}))
+    assert positions.ends[("t", 0)] == 10
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), max_size=8))
+def test_nobody_is_ever_ahead_of_what_is_there(steps: list[tuple[str, int, int]]) -> None:
+    positions = Positions()
+    for query, end, more in steps:
+        positions.add(done(query, {0: end}, {0: end + more}))
+        assert all(records >= 0 for records in positions.behind.values())
+        assert positions.ends[("t", 0)] == min(b.ends[("t", 0)] for b in positions.queries.values())
+
+
+def test_lag_in_records_and_seconds() -> None:
+    found = lag({("t", 0): 3, ("t", 1): 0}, {("t", 0): 1_000}, now_ms=3_500)
+    assert found["records"] == 3
+    assert found["seconds"] == 2.5
+    assert found["partitions"] == {"t": {"0": {"records": 3, "seconds": 2.5}, "1": {"records": 0, "seconds": 0.0}}}
+
+
+def test_seconds_are_unknown_when_the_record_could_not_be_read() -> None:
+    found = lag({("t", 0): 3, ("t", 1): 0}, {}, now_ms=3_500)
+    assert found["seconds"] is None
+    assert lag({}, {}, now_ms=0) == {"records": 0, "seconds": 0.0, "partitions": {}}
+
+
+def test_the_report_is_whole_lines_and_begins_anew_when_it_is_large(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "progress.jsonl"
+    report = Report(path, "delays")
+    report.state("starting")
+    report.batch(batch(EVENT), {"records": 50})
+    report.state("failed", error="the disk is full")
+    lines = read(path.read_text().splitlines(keepends=True))
+    assert [line["state"] for line in lines] == ["starting", "running", "failed"]
+    assert all(line["pipeline"] == "delays" and line["at"].endswith("Z") for line in lines)
+    assert (lines[1]["rows"], lines[1]["written"], lines[1]["deadLetters"], lines[1]["lag"]) == (
+        60000,
+        12,
+        3,
+        {"records": 50},
+    )
+    assert lines[2]["error"] == "the disk is full"
+    with path.open("a") as file:
+        file.write("x" * 9_000_000 + "\n")
+    report.state("stopped")
+    assert len(path.read_text().splitlines()) == 1
+    assert path.with_name("progress.jsonl.1").exists()

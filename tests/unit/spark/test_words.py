@@ -1,0 +1,59 @@
+"""Errors of Spark and Kafka as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla_spark.duration import interval, milliseconds
+from ottla_spark.trouble import Trouble, in_words, marked
+
+
+def test_our_own_sentence_is_found_in_what_spark_makes_of_it() -> None:
+    wrapped = f"""[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in stage 3.0 failed
+Lost task 0.0 (TID 9): org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {marked("a row of x breaks y: z > 0")} SQLSTATE: P0001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2700)"""
+    assert in_words(RuntimeError(wrapped)) == "a row of x breaks y: z > 0"
+
+
+def test_trouble_is_its_own_sentence() -> None:
+    assert in_words(Trouble("the disk is full")) == "the disk is full"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "[TABLE_OR_VIEW_NOT_FOUND] The table or view `flihts` cannot be found. Verify the spelling. SQLSTATE: 42P01; line 1 pos 14;\n"
+            "'Project [*]\n+- 'UnresolvedRelation [flihts], [], false\n",
+            "The table or view `flihts` cannot be found. Verify the spelling.; line 1 pos 14;",
+        ),
+        (
+            "org.apache.spark.SparkException: Job aborted\n\tat a.b.c(D.scala:1)\n"
+            "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic x not present in metadata after 60000 ms.\n\tat e.f(G.java:2)",
+            "Topic x not present in metadata after 60000 ms.",
+        ),
+        (
+            "java.lang.IllegalStateException: Some data may have been lost because they are not available in Kafka any more",
+            "records were",
+        ),
+        ("java.io.IOException: No space left on device", "the disk is full"),
+    ],
+)
+def test_stack_traces_are_not_for_people(said: str, words: str) -> None:
+    assert in_words(RuntimeError(said)).startswith(words)
+    assert "\n" not in in_words(RuntimeError(said))
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("500ms", 500), ("30s", 30_000), ("10 minutes", 600_000), ("2 hours", 7_200_000), ("1d", 86_400_000)],
+)
+def test_durations(text: str, length: int) -> None:
+    assert milliseconds(text) == length
+    assert interval(text) == f"{length} milliseconds"
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1", "1w", "-1s", "1.5h", "1h30m"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        milliseconds(text)

@@ -1,0 +1,91 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.wire.framing import SCRATCH_BYTES, SMALL, FrameReader
+from ottla_broker.wire.reading import Malformed
+
+LIMIT = 1 << 22
+
+
+def reader(scratch: bytearray | None = None, claims: list[int] | None = None) -> FrameReader:
+    def claim(size: int) -> bool:
+        if claims is not None:
+            claims.append(size)
+        return True
+
+    return FrameReader(memoryview(scratch or bytearray(SCRATCH_BYTES)), LIMIT, claim)
+
+
+def feed(frames: FrameReader, data: bytes, piece: int) -> list[bytearray]:
+    """The stream in pieces of at most `piece` bytes, as a socket fills the buffer."""
+    found = []
+    while data:
+        buffer = frames.buffer()
+        count = min(len(buffer), len(data), piece)
+        buffer[:count] = data[:count]
+        data = data[count:]
+        found += frames.received(count)
+    return found
+
+
+def framed(*bodies: bytes | bytearray) -> bytes:
+    return b"".join(len(body).to_bytes(4) + body for body in bodies)
+
+
+sizes = st.integers(0, 40) | st.sampled_from([16_380, 17_000, SMALL - 1, SMALL, SMALL + 1, 300_000])
+
+
+@given(st.lists(sizes, max_size=6), st.sampled_from([1, 3, 1000, 20_000, 1 << 20]))
+@settings(max_examples=60, deadline=None, database=None)
+def test_frames_come_out_as_they_went_in(lengths: list[int], piece: int) -> None:
+    if piece < 1000:
+        lengths = [length % 200 for length in lengths]
+    bodies = [bytes([index + 1]) * length for index, length in enumerate(lengths)]
+    claims: list[int] = []
+    frames = reader(claims=claims)
+    assert feed(frames, framed(*bodies), piece) == bodies
+    assert claims == [length for length in lengths if length > SMALL]
+    assert frames.claimed == 0
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None, database=None)
+def test_connections_share_one_scratch_buffer(data: st.DataObject) -> None:
+    scratch = bytearray(SCRATCH_BYTES)
+    streams = [
+        framed(*[bytes([who + 65]) * n for n in data.draw(st.lists(st.integers(0, 30_000), max_size=4))])
+        for who in range(3)
+    ]
+    readers = [reader(scratch) for _ in streams]
+    found: list[list[bytearray]] = [[] for _ in streams]
+    left = list(streams)
+    while any(left):
+        who = data.draw(st.sampled_from([who for who in range(3) if left[who]]))
+        count = data.draw(st.sampled_from([5, 5_000, 70_000]))
+        found[who] += feed(readers[who], left[who][:count], count)
+        left[who] = left[who][count:]
+    assert [framed(*bodies) for bodies in found] == streams
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), LIMIT + 1, (1 << 31) - 1])
+def test_rule_18_a_size_out_of_bounds_is_malformed_before_memory_is_taken(size: int) -> None:
+    claims: list[int] = []
+    with pytest.raises(Malformed, match=r"socket\.request\.max\.bytes"):
+        feed(reader(claims=claims), size.to_bytes(4, signed=True) + b"rest", 100)
+    assert claims == []
+
+
+def test_rule_18_a_large_frame_waits_for_memory() -> None:
+    allowed = [False, False, True]
+    frames = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), LIMIT, lambda size: allowed.pop(0))
+    body = bytes(range(256)) * 1000
+    sent = framed(b"small", body)
+    assert feed(frames, sent[:100], 100) == [b"small"]
+    assert frames.stalled
+    frames.resume()
+    assert frames.stalled
+    frames.resume()
+    assert not frames.stalled
+    assert frames.claimed == len(body)
+    assert feed(frames, sent[100:], 1 << 20) == [body]
