@@ -246,9 +246,7 @@ def test_parquet_holds_each_row_once_for_any_reader(pipeline: Runner, topics: To
         "sinks": [{"from": "events", "parquet": {"path": "rows", "partitionBy": ["city"]}}],
     }
     pipeline(spec)
-    found = duckdb.sql(
-        f"SELECT id, city FROM read_parquet('{pipeline.folder}/rows/**/*.parquet', hive_partitioning = true)"
-    ).fetchall()
+    found = rows(f"SELECT id, city FROM read_parquet('{pipeline.folder}/rows/**/*.parquet', hive_partitioning = true)")
     assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
 
 
@@ -262,9 +260,13 @@ def test_a_complete_result_replaces_the_one_before(pipeline: Runner, topics: Top
     for n in (1, 2):
         topics.write("whole-in", {"id": n, "city": "A"})
         pipeline(spec)
-        assert duckdb.sql(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')").fetchall() == [
-            ("A", n)
-        ]
+        assert rows(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')") == [("A", n)]
+
+
+def rows(query: str) -> list[tuple[object, ...]]:
+    found = duckdb.sql(query)
+    assert found is not None
+    return found.fetchall()
 
 
 def test_rows_seen_before_are_left_out_in_later_batches_too(pipeline: Runner, topics: Topics) -> None:
