@@ -4,6 +4,8 @@ Exit codes: 0 after a clean stop; 2 when it cannot start, with one line on stand
 that it serves.
 """
 
+# ruff: noqa: E402
+
 import argparse
 import asyncio
 import logging
@@ -14,6 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import uvloop
+
+# Where hypothesis is installed, kio imports it, for its users' tests: seconds and megabytes that no broker needs.
+sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import HTTP_LISTENER, Config, SettingError
