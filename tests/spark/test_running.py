@@ -19,6 +19,11 @@ def events(topic: str, **more: object) -> dict[str, Any]:
     return {**EVENTS, "topic": topic, **more}
 
 
+def rows_of(sql: str) -> list[tuple[Any, ...]]:
+    """What DuckDB finds."""
+    return duckdb.connect().execute(sql).fetchall()
+
+
 def ids(topics: Topics, topic: str) -> list[int]:
     return sorted(message.json["id"] for message in topics.read(topic))
 
@@ -246,9 +251,9 @@ def test_parquet_holds_each_row_once_for_any_reader(pipeline: Runner, topics: To
         "sinks": [{"from": "events", "parquet": {"path": "rows", "partitionBy": ["city"]}}],
     }
     pipeline(spec)
-    found = duckdb.sql(
+    found = rows_of(
         f"SELECT id, city FROM read_parquet('{pipeline.folder}/rows/**/*.parquet', hive_partitioning = true)"
-    ).fetchall()
+    )
     assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
 
 
@@ -262,9 +267,7 @@ def test_a_complete_result_replaces_the_one_before(pipeline: Runner, topics: Top
     for n in (1, 2):
         topics.write("whole-in", {"id": n, "city": "A"})
         pipeline(spec)
-        assert duckdb.sql(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')").fetchall() == [
-            ("A", n)
-        ]
+        assert rows_of(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')") == [("A", n)]
 
 
 def test_rows_seen_before_are_left_out_in_later_batches_too(pipeline: Runner, topics: Topics) -> None:
