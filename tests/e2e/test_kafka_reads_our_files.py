@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
@@ -21,7 +22,6 @@ from ottla_broker.log.recovery import Known
 from ottla_broker.runtime import Runtime, uuid_from_text
 from ottla_broker.wire.batch import Compression, batches
 from ottla_broker.wire.records import decode_all
-
 from tests.brokers import CLUSTER_ID, Broker, apache_kafka
 from tests.jars import java, kafka_classpath
 from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
