@@ -117,6 +117,17 @@ def test_the_inspector_finds_no_fault_after_a_clean_stop(ours: Path) -> None:
     assert seen["records"] > 60 * 7 and seen["offsets"] > 20 and seen["times"] > 5
 
 
+def test_the_inspector_would_find_a_fault(ours: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "made-0"
+    shutil.copytree(ours / "made-0", folder)
+    path = sorted(folder.glob("*.index"))[0]
+    data = bytearray(path.read_bytes())
+    data[7] += 1  # the first entry's position
+    path.write_bytes(data)
+    with pytest.raises(AssertionError):
+        inspect(folder)
+
+
 def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> None:
     folder = ours / "made-0"
     snapshots = sorted(folder.glob("*.snapshot"))
