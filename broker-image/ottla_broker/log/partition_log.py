@@ -342,7 +342,7 @@ class PartitionLog:
             self.segments.replace([old], [segment])
             if old.base != base:
                 old.remove()
-        self.flush.files_created = True
+        self.flush.new_names += 1
         return segment
 
     # --- reading
