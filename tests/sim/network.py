@@ -22,6 +22,7 @@ WINDOW_BYTES = 256 << 10  # sent and not yet read by the other side
 ACK_EVERY_BYTES = 32 << 10
 CONNECT_WITHIN_S = 127.0  # Linux gives up after six repetitions
 CUT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
+APART_S = 1e-7  # timers of one moment ring in no certain order
 DIRECTOR = "director"  # the host of what belongs to no process
 
 
@@ -113,7 +114,7 @@ class Network:
     def carry(self, source: str, target: str, size: int, not_before: float, arrive: Callable[[], None]) -> float:
         """Brings a packet over; when it will be there. `not_before`: of the packet before it in its stream."""
         link = self.link(source, target)
-        at = max(self.loop.time() + link.latency_s * (1 + self.random.random()), not_before)
+        at = max(self.loop.time() + link.latency_s * (1 + self.random.random()), not_before + APART_S)
         self.packets += 1
         self.digest = hash((self.digest, at, size, self.host(source).next_port, self.host(target).next_port))
         self.loop.call_at(at, self._deliver, link, source, target, arrive, context=NOBODY)
