@@ -302,7 +302,7 @@ class PartitionLog:
         """Segments follow each other without a gap (a hole at the log's end belongs to the new one), so that after a loss of power a gap
         tells that something is missing."""
         old = self.segments.active
-        if self.flush.files_created:
+        if self.flush.names_at_risk:
             # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
             self.storage.disk.sync_directory(self.directory)
         jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
@@ -321,7 +321,7 @@ class PartitionLog:
             self.segments.replace([old], [segment])
             if old.base != base:
                 old.remove()
-        self.flush.files_created = True
+        self.flush.new_names += 1
         self.storage.rolled.append(self)
         return segment
 
