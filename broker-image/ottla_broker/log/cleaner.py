@@ -94,7 +94,9 @@ class Cleaner:
         tally = Tally()
         try:
             job = cleaning.job_for(of, wanted, self.storage.runtime.now_ms())
-            self.checkpoints[of.topic, of.partition] = reached = await self._clean(job, tally)
+            reached = await self._clean(job, tally)
+            if self.logs.get((of.topic, of.partition)) is of:
+                self.checkpoints[of.topic, of.partition] = reached
             await self._write_checkpoints()
         except Changed as error:
             log.info("compaction of %s stopped: %s", of, error)

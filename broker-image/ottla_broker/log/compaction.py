@@ -98,7 +98,8 @@ class Transactions:
         if not header.attributes & TRANSACTIONAL:
             return False
         self._begin_up_to(header.last_offset)
-        if (found := self._aborted.get(header.producer_id)) is None:
+        found = self._aborted.get(header.producer_id)
+        if found is None or found[0].last_offset < header.base_offset:
             self._committed.add(header.producer_id)
             return False
         self._aborted[header.producer_id] = found[0], True
@@ -128,7 +129,10 @@ class Transactions:
         waiting = self._waiting
         while self._next < len(waiting) and waiting[self._next].first_offset <= offset:
             transaction = waiting[self._next]
-            self._aborted.setdefault(transaction.producer_id, (transaction, False))
+            known = self._aborted.get(transaction.producer_id)
+            # One whose marker the pass will not come by (it starts behind it) makes way for the producer's next.
+            if known is None or known[0].last_offset < transaction.first_offset:
+                self._aborted[transaction.producer_id] = transaction, False
             self._next += 1
 
 

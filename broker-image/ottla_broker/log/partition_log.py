@@ -279,7 +279,7 @@ class PartitionLog:
                 largest[8],
                 now_ms=now_ms,
                 segment_bytes=config.segment_bytes,
-                segment_ms=config.segment_ms,
+                segment_ms=config.roll_ms,
             ):
                 # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
                 segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
@@ -326,7 +326,7 @@ class PartitionLog:
 
     def _roll_at(self, base: int, now_ms: int) -> Segment:
         old = self.segments.active
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment = Segment.create(
             self.storage.files,
             self.directory,

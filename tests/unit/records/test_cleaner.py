@@ -81,10 +81,10 @@ class House:
                 self.write(f"key-{key}", f"{n}-" + "x" * 50)
         self.log.roll()
 
-    def crash_and_open(self, *, clean: bool = False) -> None:
+    def crash_and_open(self, *, clean: bool = False, recovery_point: int = 0) -> None:
         self.storage.files.close_all()
         self.storage = Storage(OsDisk(), self.storage.runtime)
-        known = Known(clean, self.log.end if clean else 0, 0)
+        known = Known(clean, self.log.end if clean else recovery_point, 0)
         self.log = open_log(self.storage, self.folder, "t", 0, self.config, known)
         assert self.log.failed is None, self.log.failed
         self.log.advance_high_watermark(self.log.end)
@@ -215,6 +215,18 @@ def test_transactions_and_producers(house: House) -> None:
         )
 
 
+def test_max_compaction_lag_ms_closes_segments_in_time(tmp_path: Path) -> None:
+    """The active segment is never cleaned: it may not grow older than the lag that is allowed."""
+    house = House(tmp_path, replace(CONFIG, max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0))
+    house.write("a", "1")
+    house.write("a", "2")
+    house.now_ms += 60_001
+    house.write("b", "1")
+    assert len(house.log.segments) == 2
+    assert house.clean(), "overdue, whatever the ratio"
+    assert [r.offset for r in house.records()] == [1, 2]
+
+
 def test_compact_and_delete_together(tmp_path: Path) -> None:
     house = House(tmp_path, replace(CONFIG, cleanup_delete=True, retention_ms=DAY_MS))
     house.fill()
@@ -279,6 +291,22 @@ def tell(house: House) -> None:
     house.fill(rounds=4, keys=40)
     house.config = replace(house.config, segment_bytes=1 << 20)  # so that several segments become one
     house.log.set_config(house.config)
+
+
+def test_recovery_from_any_point_of_a_log_with_holes(house: House) -> None:
+    house.fill(rounds=8)
+    house.write("b", "1", producer_id=5, sequence=0)
+    house.fill(rounds=4, keys=3)
+    house.clean()
+    house.write("c", "1")
+    expected, end = house.table(), house.log.end
+    for point in [*range(0, end, 3), end]:
+        house.crash_and_open(recovery_point=point)
+        assert (house.table(), house.log.end) == (expected, end), f"recovery point {point}"
+        assert {p.producer_id: (p.last_sequence, p.last_offset) for p in house.log.producers} == {5: (0, 80)}
+    house.log.close()
+    house.crash_and_open(clean=True)
+    assert (house.table(), house.log.end) == (expected, end)
 
 
 def test_a_truncation_meanwhile_stops_it_and_leaves_nothing_behind(house: House) -> None:
