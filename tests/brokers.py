@@ -111,11 +111,11 @@ class Broker:
                     ready.set()
         ready.set()  # it ended: whoever waits has to look
 
-    def stop(self) -> int:
+    def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
         """SIGTERM; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOPS_WITHIN_S)
+        return self.process.wait(within_s)
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is closed."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla_spark import dead_letter, decode
-from ottla_spark.duration import interval
-from ottla_spark.spec import Expectation, Pipeline, Transform
+from ottla_spark.duration import interval, milliseconds
+from ottla_spark.spec import Dedupe, Expectation, Pipeline, Transform, Watermark
 from ottla_spark.trouble import Trouble, in_words, marked
 
 if TYPE_CHECKING:
@@ -96,10 +96,8 @@ def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame],
         rows = decode.decoded(raw[name], source, name)
         rows = decode.all_or_fail(rows) if spec.dead_letter is None else decode.good(aside.undecoded(rows, name))
         if source.watermark is not None:
-            rows = _said(
-                f"spec.sources.{name}.watermark",
-                partial(_watermarked, rows, source.watermark.column, source.watermark.delay),
-            )
+            delay = _watermark_delay(source.watermark, spec.dedupe)
+            rows = _said(f"spec.sources.{name}.watermark", partial(rows.withWatermark, source.watermark.column, delay))
         if source.mode == "stream":
             rows = _deduped(rows, pipeline, name)
         _show(made, name, rows)
@@ -110,8 +108,10 @@ def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame],
     return made
 
 
-def _watermarked(rows: DataFrame, column: str, delay: str) -> DataFrame:
-    return rows.withWatermark(column, interval(delay))
+def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
+    """The delay as Spark writes it. Spark remembers rows as long as it waits for late ones, so dedupe may need it longer."""
+    asked = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
+    return interval(max(asked, key=milliseconds))
 
 
 def _show(made: Graph, name: str, rows: DataFrame) -> None:
@@ -140,10 +140,9 @@ def _deduped(rows: DataFrame, pipeline: Pipeline, name: str) -> DataFrame:
         return rows
     if wish.within is None or not rows.isStreaming:
         return rows.dropDuplicates(list(wish.columns))
-    source = pipeline.spec.sources[name]
-    if source.watermark is None:
+    if pipeline.spec.sources[name].watermark is None:
         raise Trouble(f"spec.dedupe.within: {name} needs a watermark, whose column says when a row happened")
-    return _watermarked(rows, source.watermark.column, wish.within).dropDuplicatesWithinWatermark(list(wish.columns))
+    return rows.dropDuplicatesWithinWatermark(list(wish.columns))
 
 
 def _step(spark: SparkSession, step: Transform, tables: Mapping[str, DataFrame], folder: Path) -> DataFrame:

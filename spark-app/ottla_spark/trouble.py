@@ -14,7 +14,7 @@ class NotInstalled(Trouble):
     """Something that pipelines need is not on this machine; trying again does not help."""
 
 
-_BROKEN_EXPECTATION: Final = re.compile(r"\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
+_BROKEN_EXPECTATION: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
@@ -49,7 +49,7 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def marked(sentence: str) -> str:
-    """A sentence that survives the way through Spark's error wrapping; `in_words` finds it again."""
+    """A sentence for SQL's raise_error that survives Spark's wrapping; `in_words` finds it again."""
     return f"[OTTLA]{sentence}[/OTTLA]"
 
 

@@ -159,8 +159,9 @@ class Cleaner:
         offsets = KeyOffsets(self.settings.dedupe_buffer_bytes, job.wanted.first_dirty)
         try:
             await self._paced(cleaning.index_keys(files, job, offsets))
-            compaction = await self._off_thread(cleaning.second_pass, files, job, offsets, tally)
-            for group in cleaning.groups(job, offsets.latest + 1):
+            found = cleaning.groups(job, offsets.latest + 1)
+            compaction = await self._off_thread(cleaning.second_pass, files, job, offsets, found, tally)
+            for group in found:
                 await self._replace(files, job, group, compaction)
         except FileNotFoundError as error:
             if self._is_as_it_was(job, job.sources):

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla_broker.log import names
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.producer_snapshot import encode_snapshot
 
@@ -101,6 +102,8 @@ class Flush:
         log = self._log
         new_names, self.files_created = self.files_created, False
         paths = tuple(segment.path for segment in log.segments.since(self.flushed))
+        if new_names:
+            paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
         return Work(log.end, log.truncations, log.directory, paths, (), new_names)
 
     def _everything(self) -> Work:
@@ -117,6 +120,7 @@ class Flush:
             contents.append((log.epochs.path, log.epochs.encode()))
             log.epochs.dirty = False
         paths = tuple(path for segment in segments for path in segment.paths)
+        paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
         return Work(log.end, log.truncations, log.directory, paths, tuple(contents), True)
 
     def truncated(self, end: int) -> None:

@@ -59,6 +59,11 @@ class OffsetIndex:
         at = bisect_right(self._load(), offset - self.base)
         return self._positions[at - 1] if at else 0
 
+    def last_below(self, offset: int) -> int:
+        """The largest known last offset of a batch that is below `offset`; base - 1 when there is none."""
+        at = bisect_left(self._load(), offset - self.base)
+        return self.base + (self._load()[at - 1] if at else -1)
+
     def boundary(self, position: int, before: int) -> int:
         """The largest known position of a batch ≤ `position` in front of which every batch ends before offset `before`."""
         relative = self._load()

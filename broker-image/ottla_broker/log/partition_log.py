@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from ottla_broker.log import retention, timestamps, truncation
-from ottla_broker.log.config import LogConfig
+from ottla_broker.log.config import MAX_INT32, LogConfig
 from ottla_broker.log.epochs import LeaderEpochs
 from ottla_broker.log.flush import Flush
 from ottla_broker.log.markers import read_marker
@@ -128,6 +128,11 @@ class PartitionLog:
     def size(self) -> int:
         """Bytes of all segments' batches."""
         return self.segments.size
+
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`."""
+        first, *others = self.segments.since(offset)
+        return first.size_above(offset) + sum(segment.size for segment in others)
 
     @property
     def last_stable_offset(self) -> int:
@@ -281,8 +286,10 @@ class PartitionLog:
                 segment_bytes=config.segment_bytes,
                 segment_ms=config.roll_ms,
             ):
-                # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
-                segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
+                # A hole that no relative offset spans: the segment starts where the batches do.
+                recorded = segment.next_offset()
+                base = recorded if end - 1 - recorded <= MAX_INT32 else batches[0][1][0]
+                segment = self._roll_at(base, now_ms)
             arena = self._tail.room(size, self.end)
             at = arena.used
             view = arena.view[at : at + size]
@@ -320,12 +327,17 @@ class PartitionLog:
         """Starts a new segment at the log's end; nothing happens when the active one is empty."""
         if self.segments.active.size:
             try:
-                self._roll_at(self.end, self.storage.runtime.now_ms())
+                self._roll_at(self.segments.active.next_offset(), self.storage.runtime.now_ms())
             except OSError as error:
                 raise self.io_failed("roll", self.segments.active.path, error) from error
 
     def _roll_at(self, base: int, now_ms: int) -> Segment:
+        """Segments follow each other without a gap (a hole at the log's end belongs to the new one), so that after a loss of power a gap
+        tells that something is missing."""
         old = self.segments.active
+        if self.flush.files_created:
+            # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
+            self.storage.disk.sync_directory(self.directory)
         jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment = Segment.create(
             self.storage.files,
@@ -343,6 +355,7 @@ class PartitionLog:
             if old.base != base:
                 old.remove()
         self.flush.files_created = True
+        self.storage.rolled.append(self)
         return segment
 
     # --- reading
@@ -393,12 +406,20 @@ class PartitionLog:
         """Aborted transactions that have records in [from_offset, to_offset), for read_committed readers."""
         found: list[AbortedTransaction] = []
         for segment in self.segments.since(from_offset):
-            for entry in segment.transactions.entries():
+            for entry in self._aborted_in(segment):
                 if entry.last_offset >= from_offset and entry.first_offset < to_offset:
                     found.append(entry)
                 if entry.last_stable_offset >= to_offset:
                     return found
         return found
+
+    def _aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
+        try:
+            return segment.transactions.entries()
+        except ValueError as error:
+            raise self.corrupt(error, segment.base) from error
+        except OSError as error:
+            raise self.io_failed("read", segment.transactions.path, error) from error
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record with a timestamp (ms) of at least `timestamp`; None when there is none."""
@@ -466,7 +487,7 @@ class PartitionLog:
             self.fail(reason)
         return reason
 
-    def corrupt(self, error: CorruptSegment, offset: int) -> KafkaError:
+    def corrupt(self, error: ValueError, offset: int) -> KafkaError:
         reason = KafkaError(ErrorCode.kafka_storage_error, f"{error}, near offset {offset}")
         self.fail(reason)
         return reason

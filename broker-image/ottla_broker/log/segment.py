@@ -184,6 +184,7 @@ class Segment:
         for position, header in headers:
             self.added(position, header.size, header.last_offset, header.max_timestamp, interval)
         assert self.size == size
+        self.seal()
 
     def truncate_to(self, offset: int) -> int:
         """Cuts off the batch that holds `offset`, and all after it. Returns the offset where the log now ends: `offset`, or the first one
@@ -300,6 +301,10 @@ class Segment:
                 break
             at += length + LENGTH_END
         return stop + at
+
+    def indexed_below(self, offset: int) -> int:
+        """The end of a batch, at or below `offset`, by the index; the base when the index knows none."""
+        return self.offsets.last_below(offset) + 1
 
     def size_above(self, offset: int) -> int:
         """About how many bytes lie at and above `offset`, by the index."""

@@ -76,7 +76,7 @@ def test_with_little_memory_several_cleanings_do_the_same(history: list[Write | 
 
 
 def test_a_transaction_that_ended_before_the_dirty_part_says_nothing_of_the_producer_s_next() -> None:
-    aborted = [Write(2, ((b"a", b"2"),)), End(2, commit=False)]
+    aborted: list[Write | End] = [Write(2, ((b"a", b"2"),)), End(2, commit=False)]
     log = written([Write(0, ((b"a", b"1"),)), *aborted, Write(2, ((b"a", b"3"),)), End(2, commit=True)])
     after, reached, _ = cleaned(log, first_dirty=3)
     assert reached == 5
