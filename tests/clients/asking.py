@@ -157,9 +157,7 @@ class Talk:
             return value.name
         if dataclasses.is_dataclass(value):
             pairs = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-            return {
-                name: self._shared_form(inner, mine, name) for name, inner in pairs.items() if name not in DROPPED
-            }
+            return {name: self._shared_form(inner, mine, name) for name, inner in pairs.items() if name not in DROPPED}
         if isinstance(value, tuple | list):
             kept = [each for each in value if not mine or self._is_mine(each)]
             shared = [self._shared_form(each, mine, field) for each in kept]

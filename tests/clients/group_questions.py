@@ -7,9 +7,10 @@ from kio.schema.errors import ErrorCode
 
 from tests.clients.asking import Talk, batch
 from tests.clients.topic_questions import NOBODY
+from tests.waiting import eventually_async
 
 RANGE = [{"name": "range", "metadata": b"r"}, {"name": "roundrobin", "metadata": b"rr"}]
-KINDS = {"protocol_type": "consumer", "protocol_name": "range"}
+KINDS: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
 UNKNOWN_MEMBER = "nobody-00000000-0000-0000-0000-000000000000"
 
 
@@ -59,9 +60,12 @@ async def rebalancing(talk: Talk, group: str) -> tuple[Any, "asyncio.Task[Any]"]
     answer = await stable(talk, group)
     wanted = await talk.do("join_group", on="other", **joining(group))
     waits = asyncio.create_task(talk.do("join_group", on="other", **joining(group, wanted.member_id)))
-    async with asyncio.timeout(10):
-        while (await talk.do("heartbeat", **of(group, answer))).error_code is not ErrorCode.rebalance_in_progress:
-            await asyncio.sleep(0.01)
+
+    async def begun() -> bool:
+        beat = await talk.do("heartbeat", **of(group, answer))
+        return beat.error_code is ErrorCode.rebalance_in_progress
+
+    await eventually_async(begun)
     return answer, waits
 
 
@@ -75,17 +79,17 @@ async def nameless(talk: Talk) -> None:
 
 async def settled(talk: Talk) -> None:
     """The coordinators have loaded their partitions."""
-    async with asyncio.timeout(20):
-        while True:
-            codes = set()
-            for number in range(10):  # five partitions: ten names reach each of them
-                name = talk.name(f"warm {number}")
-                found = await talk.do("find_coordinator", key_type=0, coordinator_keys=[name])
-                codes.add(found.coordinators[0].error_code)
-                codes.add((await talk.do("heartbeat", group_id=name, generation_id=1, member_id="x")).error_code)
-            if codes == {ErrorCode.none, ErrorCode.unknown_member_id}:
-                return
-            await asyncio.sleep(0.05)
+
+    async def loaded() -> bool:
+        codes = set()
+        for number in range(30):  # enough names to reach each of the five partitions
+            name = talk.name(f"warm {number}")
+            found = await talk.do("find_coordinator", key_type=0, coordinator_keys=[name])
+            codes.add(found.coordinators[0].error_code)
+            codes.add((await talk.do("heartbeat", group_id=name, generation_id=1, member_id="x")).error_code)
+        return codes == {ErrorCode.none, ErrorCode.unknown_member_id}
+
+    await eventually_async(loaded)
 
 
 async def join_group(talk: Talk) -> None:
@@ -107,11 +111,19 @@ async def join_group(talk: Talk) -> None:
     await talk.ask("no type", **joining(talk.name("none"), protocol_type=""))
     await talk.ask("no protocols", **joining(talk.name("none"), protocols=()))
     await talk.ask("no protocol in common", **joining(group, protocols=[{"name": "sticky", "metadata": b""}]))
-    await talk.ask("no protocol in common of a member", **joining(group, first.member_id, protocols=[{"name": "x", "metadata": b""}]))
+    await talk.ask(
+        "no protocol in common of a member",
+        **joining(group, first.member_id, protocols=[{"name": "x", "metadata": b""}]),
+    )
     if talk.version >= 5:
         other = talk.name("static")
         static = await talk.ask("a static member", **joining(other, instance="one"))
-        await talk.do("sync_group", **of(other, static), **KINDS, assignments=[{"member_id": static.member_id, "assignment": b"m"}])
+        await talk.do(
+            "sync_group",
+            **of(other, static),
+            **KINDS,
+            assignments=[{"member_id": static.member_id, "assignment": b"m"}],
+        )
         taken = await talk.ask("its instance, started again", **joining(other, instance="one"))
         await talk.ask("its old self", **joining(other, static.member_id, "one"))
         await talk.ask("its instance with an unknown id", **joining(other, UNKNOWN_MEMBER, "one"))
@@ -132,7 +144,9 @@ async def sync_group(talk: Talk) -> None:
     await talk.ask("a generation to come", **{**mine, "generation_id": 9}, **KINDS, assignments=assigned)
     if talk.version >= 5:
         await talk.ask("another type", **mine, protocol_type="connect", protocol_name="range", assignments=assigned)
-        await talk.ask("another protocol", **mine, protocol_type="consumer", protocol_name="sticky", assignments=assigned)
+        await talk.ask(
+            "another protocol", **mine, protocol_type="consumer", protocol_name="sticky", assignments=assigned
+        )
         await talk.ask("neither type nor protocol", **mine, assignments=assigned)
     if talk.version >= 3:
         await talk.ask("an unknown instance", **mine, **KINDS, group_instance_id="no", assignments=assigned)
@@ -141,7 +155,9 @@ async def sync_group(talk: Talk) -> None:
     await talk.ask("again, when it is stable", **mine, **KINDS, assignments=())
     await talk.ask("another assignment when it is stable", **mine, **KINDS, assignments=strangers)
     others = talk.name("strangers")
-    await talk.ask("an assignment of strangers", **of(others, await joined(talk, others)), **KINDS, assignments=strangers)
+    await talk.ask(
+        "an assignment of strangers", **of(others, await joined(talk, others)), **KINDS, assignments=strangers
+    )
     moving = talk.name("rebalancing")
     member, waits = await rebalancing(talk, moving)
     await talk.ask("in a rebalance", **of(moving, member), **KINDS, assignments=())
@@ -173,7 +189,9 @@ async def heartbeat(talk: Talk) -> None:
         static = of(fixed, await stable(talk, fixed, "one"))
         await talk.ask("an instance", **static, group_instance_id="one")
         await talk.ask("an unknown instance", **static, group_instance_id="two")
-        await talk.ask("an instance with another id", **{**static, "member_id": UNKNOWN_MEMBER}, group_instance_id="one")
+        await talk.ask(
+            "an instance with another id", **{**static, "member_id": UNKNOWN_MEMBER}, group_instance_id="one"
+        )
 
 
 async def leave_group(talk: Talk) -> None:
@@ -225,8 +243,18 @@ async def offset_commit(talk: Talk) -> None:
     await ask("an unknown partition", simple, without, commits(there, 0, 9))
     await ask("no topics", simple, without, [])
     await ask("a group without a name", "", without, commits(there, 0))
-    await ask("a generation of an unknown group", talk.name("none"), {"generation_id": 1, "member_id": UNKNOWN_MEMBER}, commits(there, 0))
-    await ask("a member of an unknown group", talk.name("none"), {"generation_id": -1, "member_id": UNKNOWN_MEMBER}, commits(there, 0))
+    await ask(
+        "a generation of an unknown group",
+        talk.name("none"),
+        {"generation_id": 1, "member_id": UNKNOWN_MEMBER},
+        commits(there, 0),
+    )
+    await ask(
+        "a member of an unknown group",
+        talk.name("none"),
+        {"generation_id": -1, "member_id": UNKNOWN_MEMBER},
+        commits(there, 0),
+    )
     group = talk.name("group")
     mine = of(group, await stable(talk, group))
     await ask("a member", group, mine, commits(there, 0))
@@ -248,7 +276,13 @@ async def offset_commit(talk: Talk) -> None:
         static = of(fixed, await stable(talk, fixed, "one"))
         await ask("an instance", fixed, static, commits(there, 0), group_instance_id="one")
         await ask("an unknown instance", fixed, static, commits(there, 0), group_instance_id="two")
-        await ask("an instance with another id", fixed, {**static, "member_id": UNKNOWN_MEMBER}, commits(there, 0), group_instance_id="one")
+        await ask(
+            "an instance with another id",
+            fixed,
+            {**static, "member_id": UNKNOWN_MEMBER},
+            commits(there, 0),
+            group_instance_id="one",
+        )
 
 
 async def offset_fetch(talk: Talk) -> None:
@@ -283,7 +317,9 @@ async def offset_fetch(talk: Talk) -> None:
         await talk.ask("no groups", groups=())
     if talk.version >= 9:
         await ask("with a member of a classic group", group, wanted(there, 0), member_id="me", member_epoch=1)
-        await ask("with a member of an unknown group", talk.name("none"), wanted(there, 0), member_id="me", member_epoch=1)
+        await ask(
+            "with a member of an unknown group", talk.name("none"), wanted(there, 0), member_id="me", member_epoch=1
+        )
 
 
 async def offset_delete(talk: Talk) -> None:
@@ -319,7 +355,13 @@ async def describe_groups(talk: Talk) -> None:
     _, waits = await rebalancing(talk, moving)
     fixed = talk.name("static")
     await stable(talk, fixed, "one")
-    for case, name in (("stable", group), ("empty", left), ("before the assignment", waiting), ("rebalancing", moving), ("static", fixed)):
+    for case, name in (
+        ("stable", group),
+        ("empty", left),
+        ("before the assignment", waiting),
+        ("rebalancing", moving),
+        ("static", fixed),
+    ):
         await talk.ask(case, groups=[name])
     waits.cancel()
     await talk.ask("rights", groups=[group], include_authorized_operations=True)

@@ -1,17 +1,16 @@
 """What is asked of records: writing, reading and finding them, and who wrote them."""
 
-import asyncio
 import struct
 from typing import Any
 from zlib import crc32
 
 from crc32c import crc32c
 
-
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.records import Record, encode_batch
 from tests.clients.asking import START_MS, Talk, batch
 from tests.clients.topic_questions import NOBODY
+from tests.waiting import eventually_async
 
 COUNT_AT, CRC_AT, MAGIC_AT = 57, 17, 16  # in a batch's header
 FAR_FUTURE_MS = 4_000_000_000_000
@@ -61,7 +60,11 @@ async def produce(talk: Talk) -> None:
     await ask("base offset 7", there, (0, batch(b"a", base_offset=7)))
     await ask("another leader's epoch", there, (0, batch(b"a", leader_epoch=9)))
     await ask("a control batch", there, (0, batch(b"a", control=True)))
-    await ask("transactional, with no transaction", there, (0, batch(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)))
+    await ask(
+        "transactional, with no transaction",
+        there,
+        (0, batch(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)),
+    )
     await ask("LogAppendTime from a client", await odd(), (0, batch(b"a", log_append_time_ms=START_MS)))
     await ask("too far in the future", there, (0, batch(b"a", at_ms=FAR_FUTURE_MS)))
     await ask("a negative time", there, (0, batch(b"a", at_ms=-5)))
@@ -91,7 +94,10 @@ async def produce(talk: Talk) -> None:
     await ask("of an internal topic", "__consumer_offsets", (0, good))
     if talk.version >= 13:
         await talk.ask(
-            "no id", acks=-1, timeout=10_000, topic_data=[{"topic_id": None, "partition_data": [{"index": 0, "records": good}]}]
+            "no id",
+            acks=-1,
+            timeout=10_000,
+            topic_data=[{"topic_id": None, "partition_data": [{"index": 0, "records": good}]}],
         )
 
     ours = await talk.topic("sequences")
@@ -115,13 +121,19 @@ async def produce(talk: Talk) -> None:
 
 def old_message(magic: int) -> bytes:
     """One message of the formats before version 2, with a right CRC."""
-    rest = struct.pack(">bb", magic, 0) + (struct.pack(">q", START_MS) if magic else b"") + struct.pack(">i1si1s", 1, b"k", 1, b"v")
+    rest = (
+        struct.pack(">bb", magic, 0)
+        + (struct.pack(">q", START_MS) if magic else b"")
+        + struct.pack(">i1si1s", 1, b"k", 1, b"v")
+    )
     return struct.pack(">qiI", 0, len(rest) + 4, crc32(rest)) + rest
 
 
 def with_count(good: bytes, count: int) -> bytes:
     """The batch saying that it holds so many records."""
-    return sealed(good[:23] + struct.pack(">i", count - 1) + good[27:COUNT_AT] + struct.pack(">i", count) + good[COUNT_AT + 4 :])
+    return sealed(
+        good[:23] + struct.pack(">i", count - 1) + good[27:COUNT_AT] + struct.pack(">i", count) + good[COUNT_AT + 4 :]
+    )
 
 
 def with_attributes(good: bytes, attributes: int) -> bytes:
@@ -134,10 +146,14 @@ def sealed(data: bytes) -> bytes:
 
 
 async def fetch(talk: Talk) -> None:
-    there = await talk.topic("there", 2, [batch(b"0", b"1", b"2"), batch(b"3", b"4"), batch(b"5", compression=Compression.gzip)])
+    there = await talk.topic(
+        "there", 2, [batch(b"0", b"1", b"2"), batch(b"3", b"4"), batch(b"5", compression=Compression.gzip)]
+    )
     empty = await talk.topic("empty")
     tall = await talk.topic("tall", 1, [batch(b"x" * 5000), batch(b"y" * 5000)])
-    await talk.do("delete_records", topics=[{"name": there, "partitions": [{"partition_index": 0, "offset": 1}]}], timeout=9000)
+    await talk.do(
+        "delete_records", topics=[{"name": there, "partitions": [{"partition_index": 0, "offset": 1}]}], timeout=9000
+    )
 
     def topic(name: str, *partitions: dict[str, Any]) -> dict[str, Any]:
         return {"topic": name, "topic_id": talk.ids.get(name, NOBODY), "partitions": partitions}
@@ -200,8 +216,12 @@ async def fetch(talk: Talk) -> None:
 
 
 async def list_offsets(talk: Talk) -> None:
-    there = await talk.topic("there", 2, [batch(b"0", b"1", b"2"), batch(b"3", at_ms=START_MS + 100), batch(b"4", at_ms=START_MS + 50)])
-    await talk.do("delete_records", topics=[{"name": there, "partitions": [{"partition_index": 0, "offset": 1}]}], timeout=9000)
+    there = await talk.topic(
+        "there", 2, [batch(b"0", b"1", b"2"), batch(b"3", at_ms=START_MS + 100), batch(b"4", at_ms=START_MS + 50)]
+    )
+    await talk.do(
+        "delete_records", topics=[{"name": there, "partitions": [{"partition_index": 0, "offset": 1}]}], timeout=9000
+    )
 
     async def ask(case: str, timestamp: int, index: int = 0, name: str = there, **more: Any) -> None:
         epoch = more.pop("current_leader_epoch", -1)
@@ -209,7 +229,14 @@ async def list_offsets(talk: Talk) -> None:
         topics = [{"name": name, "partitions": [wanted]}]
         await talk.ask(case, **{"replica_id": -1, "topics": topics, "timeout": 10_000, **more})
 
-    names = {-1: "latest", -2: "earliest", -3: "largest time", -4: "earliest local", -5: "latest tiered", -6: "earliest pending"}
+    names = {
+        -1: "latest",
+        -2: "earliest",
+        -3: "largest time",
+        -4: "earliest local",
+        -5: "latest tiered",
+        -6: "earliest pending",
+    }
     for timestamp, what in names.items():
         await ask(what, timestamp)
         await ask(f"{what} of an empty partition", timestamp, 1)
@@ -235,7 +262,9 @@ async def list_offsets(talk: Talk) -> None:
 async def offset_for_leader_epoch(talk: Talk) -> None:
     there = await talk.topic("there", 2, [batch(b"0", b"1", b"2")])
 
-    async def ask(case: str, epoch: int, index: int = 0, name: str = there, current: int = -1, replica: int = -1) -> None:
+    async def ask(
+        case: str, epoch: int, index: int = 0, name: str = there, current: int = -1, replica: int = -1
+    ) -> None:
         wanted = {"partition": index, "leader_epoch": epoch, "current_leader_epoch": current}
         await talk.ask(case, replica_id=replica, topics=[{"topic": name, "partitions": [wanted]}])
 
@@ -251,8 +280,10 @@ async def offset_for_leader_epoch(talk: Talk) -> None:
 
 
 async def init_producer_id(talk: Talk) -> None:
-    while (await talk.do("init_producer_id", transactional_id=None, transaction_timeout=60_000)).error_code:
-        await asyncio.sleep(0.01)  # Kafka's first block of ids is on its way
+    async def given_out() -> bool:
+        return not (await talk.do("init_producer_id", transactional_id=None, transaction_timeout=60_000)).error_code
+
+    await eventually_async(given_out)  # Kafka's first block of ids may be on its way
 
     async def ask(case: str, **fields: Any) -> None:
         await talk.ask(case, transaction_timeout=60_000, **fields)

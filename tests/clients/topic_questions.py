@@ -1,10 +1,10 @@
 """What is asked of topics, configs and the cluster: each function is named after an API, and run once in each version."""
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
 from tests.clients.asking import Talk, batch
+from tests.waiting import eventually_async
 
 NOBODY = UUID("12345678-1234-5678-1234-567812345678")
 TOPIC, BROKER, LOGGER, GROUP, METRICS = 2, 4, 8, 32, 16
@@ -43,7 +43,12 @@ async def metadata(talk: Talk) -> None:
 
 async def create_topics(talk: Talk) -> None:
     def wanted(
-        suffix: str, partitions: int = 1, replicas: int = 1, assigned: Any = (), full_name: str | None = None, **configs: Any
+        suffix: str,
+        partitions: int = 1,
+        replicas: int = 1,
+        assigned: Any = (),
+        full_name: str | None = None,
+        **configs: Any,
     ) -> dict[str, Any]:
         return {
             "name": talk.name(suffix) if full_name is None else full_name,
@@ -76,6 +81,7 @@ async def create_topics(talk: Talk) -> None:
     await ask("collides", wanted("x.y"), wanted("x_y"))
     await ask("p.q", wanted("p.q"))
     await ask("collides with one that is there", wanted("p_q"))
+    await talk.do("find_coordinator", coordinator_keys=[talk.name("group")])
     await ask("an internal topic", wanted("", full_name="__consumer_offsets"), validate_only=True)
     await ask("the metadata log", wanted("", full_name="__cluster_metadata"))
     await ask("assigned", wanted("h", -1, -1, [(0, [1]), (1, [1])]))
@@ -227,8 +233,10 @@ async def find_coordinator(talk: Talk) -> None:
     async def ask(case: str, key_type: int, *keys: str) -> None:
         await talk.ask(case, key_type=key_type, key=keys[0] if keys else "", coordinator_keys=keys)
 
-    while (await talk.do("find_coordinator", coordinator_keys=[talk.name("first")])).coordinators[0].error_code:
-        await asyncio.sleep(0.01)  # the first group of a cluster makes the topic that groups are kept in
+    async def kept() -> bool:
+        return not (await talk.do("find_coordinator", coordinator_keys=[talk.name("x")])).coordinators[0].error_code
+
+    await eventually_async(kept)  # the first group of a cluster makes the topic that groups are kept in
     await ask("of a group", 0, talk.name("group"))
     await ask("of a group without a name", 0, "")
     if talk.version >= 1:
