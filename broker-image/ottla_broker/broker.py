@@ -86,8 +86,8 @@ class Broker:
         self._open_directories()
         self._care = LogCare(self.directories, self.config)
         metadata = await self._lead_metadata()
-        first_start = self.image.end == 0
         metadata.replay()
+        first_start = self.image.end == 0
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self._configure_broker()
         if not first_start:
