@@ -15,7 +15,6 @@ from ottla_broker.wire.records import decode_all
 
 @asynccontextmanager
 async def running(folder: Path, *, disk: Disk | None = None, **settings: str) -> AsyncIterator[Broker]:
-    folder.mkdir(exist_ok=True)
     config = Config.of({"log.dirs": str(folder), **{key.replace("_", "."): value for key, value in settings.items()}})
     runtime = Runtime()
     broker = Broker(config, FileRegister(str(folder / "register.json"), runtime), runtime=runtime, disk=disk)
