@@ -75,7 +75,6 @@ class Broker:
             self.config.log_config,
             led=self._led,
             lost=self._lost,
-            gone=lambda topic, partition: self._care.forget(topic, partition),
         )
         self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
 
