@@ -40,11 +40,6 @@ class LogCare:
     async def run(self) -> None:
         await asyncio.gather(*(directory.maintain(self._intervals()) for directory in self._directories))
 
-    def forget(self, topic: str, partition: int) -> None:
-        """The log was deleted or set aside: one made later under its name is another."""
-        for cleaner in self._cleaners:
-            cleaner.forget(topic, partition)
-
     def _intervals(self) -> Intervals:
         return Intervals(
             retention_check_ms=self._config(LOG_RETENTION_CHECK_INTERVAL_MS),
