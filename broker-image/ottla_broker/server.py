@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -70,10 +70,41 @@ class Limits:
         )
 
 
-class Server:
-    """Serves a broker that has started. One per broker, on the running loop."""
+TakePort = Callable[[Listener, Config], socket.socket]
+"""Gives a socket that listens where a listener wants it, or raises OSError; the running loop's `create_server` takes it."""
 
-    def __init__(self, broker: "Broker", limits: Limits | None = None, authorizer: Authorizer | None = None) -> None:
+
+def take_port_of_machine(listener: Listener, config: Config) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
+        for option, size in (
+            (socket.SO_SNDBUF, config(SOCKET_SEND_BUFFER_BYTES)),
+            (socket.SO_RCVBUF, config(SOCKET_RECEIVE_BUFFER_BYTES)),
+        ):
+            if size != -1:  # accepted connections inherit it
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        sock.bind((listener.host, listener.port))
+        sock.listen(config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class Server:
+    """Serves a broker that has started. One per broker, on the running loop. `take_port`: for a world without sockets."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        limits: Limits | None = None,
+        authorizer: Authorizer | None = None,
+        take_port: "TakePort | None" = None,
+    ) -> None:
         self.broker = broker
         self.limits = limits or Limits.of(broker.config)
         self.authorizer = authorizer or AllowAll()
@@ -81,6 +112,7 @@ class Server:
         self.requests = Pool(self.limits.requests_bytes)
         self.responses = Pool(self.limits.responses_bytes)
         self.connections: set[Connection] = set()
+        self._take_port = take_port or take_port_of_machine
         self._per_ip: Counter[str] = Counter()
         self.listening: list[Listener] = []
         self._bound: list[tuple[str, socket.socket]] = []
@@ -112,35 +144,18 @@ class Server:
         for listener in config.listeners:
             if (protocol := config.protocol(listener.name)) != "PLAINTEXT":
                 raise ListenError(f"listeners={listener}: {protocol} is not served yet; allowed is PLAINTEXT")
-            taken = self._bind(listener)
+            try:
+                sock = self._take_port(listener, config)
+            except OSError as error:
+                why = os.strerror(error.errno) if error.errno else str(error)
+                raise ListenError(f"cannot listen on {listener}: {why.lower()}") from error
+            self._bound.append((listener.name, sock))
+            taken: int = sock.getsockname()[1]
             self.listening.append(listener._replace(port=taken))
             wanted = next(one for one in config.advertised_listeners if one.name == listener.name)
             host = wanted.host or socket.gethostname()
             reached[listener.name] = Listener(listener.name, host, wanted.port or taken)
         return reached
-
-    def _bind(self, listener: Listener) -> int:
-        family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
-            for option, size in (
-                (socket.SO_SNDBUF, self.broker.config(SOCKET_SEND_BUFFER_BYTES)),
-                (socket.SO_RCVBUF, self.broker.config(SOCKET_RECEIVE_BUFFER_BYTES)),
-            ):
-                if size != -1:  # accepted connections inherit it
-                    sock.setsockopt(socket.SOL_SOCKET, option, size)
-            sock.bind((listener.host, listener.port))
-            sock.listen(self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
-        except OSError as error:
-            sock.close()
-            why = os.strerror(error.errno) if error.errno else str(error)
-            raise ListenError(f"cannot listen on {listener}: {why.lower()}") from error
-        self._bound.append((listener.name, sock))
-        port: int = sock.getsockname()[1]
-        return port
 
     async def serve(self) -> None:
         """Lets clients in."""

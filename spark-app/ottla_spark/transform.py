@@ -124,7 +124,7 @@ def _said(where: str, do: Callable[[], DataFrame]) -> DataFrame:
 
     try:
         return do()
-    except PySparkException as error:
+    except (PySparkException, Trouble) as error:
         raise Trouble(f"{where}: {in_words(error)}") from error
 
 
@@ -148,7 +148,15 @@ def _deduped(rows: DataFrame, pipeline: Pipeline, name: str) -> DataFrame:
 def _step(spark: SparkSession, step: Transform, tables: Mapping[str, DataFrame], folder: Path) -> DataFrame:
     if step.sql is not None:
         return spark.sql(step.sql)
-    made = _function(step.python or "", folder)(dict(tables))
+    from pyspark.errors import PySparkException
+
+    function = _function(step.python or "", folder)
+    try:
+        made = function(dict(tables))
+    except (Trouble, PySparkException):
+        raise
+    except Exception as error:  # whatever the pipeline's own code raises
+        raise Trouble(f"{step.python} raised {type(error).__name__}: {error}") from error
     if not hasattr(made, "createOrReplaceTempView"):
         raise Trouble(f"{step.python} returned {type(made).__name__}, not a DataFrame")
     return made  # type: ignore[no-any-return]
@@ -164,7 +172,10 @@ def _function(reference: str, folder: Path) -> Callable[[dict[str, DataFrame]], 
     if spec is None or spec.loader is None:
         raise Trouble(f"{reference}: {path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the pipeline's own code raises
+        raise Trouble(f"{path} raised {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
         raise Trouble(f"{reference}: {path} has no function {name}")

@@ -15,6 +15,8 @@ class NotInstalled(Trouble):
 
 
 _BROKEN_EXPECTATION: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
+# After the frames of a traceback, which are indented, comes the error.
+_PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(?P<error>\S.*)")
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
@@ -63,6 +65,8 @@ def in_words(error: BaseException | str) -> str:
     for sign, meaning in _MEANINGS:
         if sign in text:
             return meaning
+    if found := _PYTHON_ERROR.search(text):
+        return f"Python raised {found['error'].strip()}"
     return _plain(_innermost(text)) or type(error).__name__
 
 

@@ -278,3 +278,25 @@ def test_the_command_against_its_brokers(home: House) -> None:
     assert home.ottla("topics", "delete", "made", "--yes").returncode == 0
     assert home.ottla("cluster", "health").returncode == 0
     assert home.bootstrap.split(":")[1] in home.ottla("cluster", "describe").stdout
+
+
+def test_a_pipeline_from_its_topic_to_another(home: House) -> None:
+    pipeline = resource(
+        "Pipeline",
+        "shout",
+        clusterRef={"name": "demo"},
+        sources={"greetings": {"topic": "greetings", "format": {"type": "json", "schema": "word STRING"}}},
+        transforms=[{"name": "loud", "sql": "SELECT upper(word) AS word FROM greetings"}],
+        sinks=[{"from": "loud", "topic": "shouts"}],
+        trigger={"interval": "200ms"},
+        spark={"conf": {"spark.sql.shuffle.partitions": "1"}},
+    )
+    home.write(cluster(home), topic(), topic("shouts"), pipeline)
+    home.up()
+    home.says("topic shouts made")
+    write(home, "greetings", '{"word": "hello"}')
+    home.says("first pipeline row after", within_s=150)
+    assert read(home, "shouts", 1) == ['{"word":"HELLO"}']
+    assert "ottla-pipeline-shout" in home.ottla("groups", "list").stdout
+    assert home.stop() == 0
+    home.says("pipeline shout: 1 rows in, 1 rows out")

@@ -72,6 +72,14 @@ def command(topics: Topics, tmp_path: Path) -> list[str]:
     ]  # fmt: skip
 
 
+def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
+    """The example's pipeline with another size of batches, and other changes of its spec."""
+    pipeline = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())
+    pipeline["spec"]["sources"]["flights"]["maxOffsetsPerTrigger"] = batch
+    pipeline["spec"] |= changes
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
+
+
 def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> Iterator[list[Line]]:
     """The report's lines of batches, whenever there are more, until there are this many."""
     deadline = time.monotonic() + _PATIENCE_S
@@ -92,10 +100,8 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
 def test_a_pipeline_that_is_killed_and_started_again_gives_the_right_table(
     loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
-    pipeline = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())
-    # As in the example, but for an end: it stops when all flights are read.
-    pipeline["spec"]["trigger"] = {"availableNow": True}
-    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
+    # As in the example, but for an end: it stops when all flights are read. Small batches at first, to be killed early.
+    write_pipeline(tmp_path, batch=20_000, trigger={"availableNow": True})
     report = tmp_path / "progress.jsonl"
 
     begun = time.monotonic()
@@ -109,6 +115,7 @@ def test_a_pipeline_that_is_killed_and_started_again_gives_the_right_table(
         killed.wait()
     assert 0 < batches[-1]["lag"]["records"] < loaded["flights"]
 
+    write_pipeline(tmp_path, batch=150_000, trigger={"availableNow": True})
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -164,8 +171,8 @@ def expected() -> dict[str | None, dict[str, Any]]:
 def test_the_process_stops_when_it_is_asked_to(
     loaded: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
-    text = (EXAMPLE / "pipeline.yaml").read_text().replace("hourly-delays", "stopped-delays")
-    (tmp_path / "pipeline.yaml").write_text(text)
+    sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
+    write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
     topics.make("stopped-delays", partitions=1)
     process = subprocess.Popen(command)
     try:
@@ -179,7 +186,7 @@ def test_the_process_stops_when_it_is_asked_to(
     done = sum(line.get("written", 0) for line in lines)
     assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
     ends = json.loads((tmp_path / "checkpoint" / "letters.json").read_text())["flights"]
-    assert sum(topics.committed("ottla-pipeline-stopped-delays", "flights", 3).values()) == sum(ends.values())
+    assert sum(topics.committed("stopped", "flights", 3).values()) == sum(ends.values())
 
 
 def test_the_cases_beside_the_pipeline_hold() -> None:

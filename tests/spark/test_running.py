@@ -19,6 +19,11 @@ def events(topic: str, **more: object) -> dict[str, Any]:
     return {**EVENTS, "topic": topic, **more}
 
 
+def rows_of(sql: str) -> list[tuple[Any, ...]]:
+    """What DuckDB finds."""
+    return duckdb.connect().execute(sql).fetchall()
+
+
 def ids(topics: Topics, topic: str) -> list[int]:
     return sorted(message.json["id"] for message in topics.read(topic))
 
@@ -70,6 +75,13 @@ def test_rows_that_do_not_decode_or_break_an_expectation_are_set_aside(pipeline:
     pipeline(spec)
     assert len(topics.read("dl-dead")) == 7, "letters are not written again"
     assert len(topics.read("dl-out")) == 2
+
+    # As if the process had been killed after the batch and before its letters: they are found when it goes on.
+    (pipeline.folder / "checkpoint" / "letters.json").write_text('{"dl-in": {"0": 8}}')
+    topics.write("dl-in", {"id": 5, "city": "Riva"})
+    pipeline(spec)
+    letters = [letter.headers["ottla.offset"] for letter in topics.read("dl-dead")]
+    assert letters[7:] == ["8"]
 
 
 def test_too_many_rows_set_aside_end_the_pipeline_and_can_be_looked_at(pipeline: Runner, topics: Topics) -> None:
@@ -246,9 +258,9 @@ def test_parquet_holds_each_row_once_for_any_reader(pipeline: Runner, topics: To
         "sinks": [{"from": "events", "parquet": {"path": "rows", "partitionBy": ["city"]}}],
     }
     pipeline(spec)
-    found = duckdb.sql(
+    found = rows_of(
         f"SELECT id, city FROM read_parquet('{pipeline.folder}/rows/**/*.parquet', hive_partitioning = true)"
-    ).fetchall()
+    )
     assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
 
 
@@ -262,9 +274,7 @@ def test_a_complete_result_replaces_the_one_before(pipeline: Runner, topics: Top
     for n in (1, 2):
         topics.write("whole-in", {"id": n, "city": "A"})
         pipeline(spec)
-        assert duckdb.sql(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')").fetchall() == [
-            ("A", n)
-        ]
+        assert rows_of(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')") == [("A", n)]
 
 
 def test_rows_seen_before_are_left_out_in_later_batches_too(pipeline: Runner, topics: Topics) -> None:
@@ -298,6 +308,57 @@ def test_raw_records_pass_unchanged_and_python_steps_are_called(pipeline: Runner
     pipeline(spec)
     assert [(message.key, message.value) for message in topics.read("raw-out")] == [("k", b"\x00\xff")]
     assert [(message.key, message.json) for message in topics.read("loud-out")] == [("K|2", {"who": "K", "bytes": 2})]
+
+
+def test_streams_are_joined_with_each_other_and_with_themselves(pipeline: Runner, topics: Topics) -> None:
+    topics.make("left-in", "right-in", "both-out", "self-out", "both-dead")
+    watermark = {"column": "at", "delay": "1 hour"}
+    topics.write(
+        "left-in", {"id": 1, "at": "2013-01-01T10:00:00Z", "city": "A"}, {"id": 2, "at": "2013-01-01T10:00:00Z"}, b"?"
+    )
+    topics.write("right-in", {"id": 1, "at": "2013-01-01T10:30:00Z", "city": "B"})
+    spec = {
+        "sources": {"a": events("left-in", watermark=watermark), "b": events("right-in", watermark=watermark)},
+        "transforms": [
+            {
+                "name": "both",
+                "sql": "SELECT a.id, a.city AS x, b.city AS y FROM a JOIN b ON a.id = b.id AND b.at >= a.at",
+            },
+            {"name": "self", "sql": "SELECT l.id, r.city AS x FROM a l JOIN a r ON l.id = r.id AND l.at = r.at"},
+        ],
+        "sinks": [{"from": "both", "topic": "both-out"}, {"from": "self", "topic": "self-out"}],
+        "deadLetter": {"topic": "both-dead"},
+    }
+    lines = pipeline(spec)
+    assert [message.json for message in topics.read("both-out")] == [{"id": 1, "x": "A", "y": "B"}]
+    assert sorted((message.json["id"], message.json["x"]) for message in topics.read("self-out")) == [
+        (1, "A"),
+        (2, None),
+    ]
+    assert len(topics.read("both-dead")) == 1
+    assert set(lines[-2]["lag"]["partitions"]) == {"left-in", "right-in"}
+
+
+def test_an_error_in_python_is_said_without_its_traceback(pipeline: Runner, topics: Topics) -> None:
+    topics.make("err-in")
+    topics.write("err-in", {"id": 1})
+    (pipeline.folder / "steps.py").write_text(
+        "from pyspark.sql import functions as F\n\n\ndef early(tables):\n    return tables['nobody']\n\n\n"
+        "def late(tables):\n    broken = F.udf(lambda number: 1 // (number - 1), 'int')\n"
+        "    return tables['events'].select(broken('id').alias('id'))\n"
+    )
+    for function, sentence in [
+        ("early", r"spec\.transforms\[0\] \(x\): steps.py:early raised KeyError: 'nobody'"),
+        ("late", r"Python raised ZeroDivisionError"),
+    ]:
+        spec = {
+            "sources": {"events": events("err-in")},
+            "transforms": [{"name": "x", "python": f"steps.py:{function}"}],
+            "sinks": [{"from": "x", "console": {}}],
+        }
+        with pytest.raises(Trouble) as trouble:
+            pipeline(spec)
+        assert re.match(sentence, str(trouble.value))
 
 
 def test_the_console_shows_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:

@@ -255,7 +255,7 @@ class PartitionLog:
                 largest[8],
                 now_ms=now_ms,
                 segment_bytes=config.segment_bytes,
-                segment_ms=config.segment_ms,
+                segment_ms=config.roll_ms,
             ):
                 # A hole that no relative offset spans: the segment starts where the batches do.
                 recorded = segment.next_offset()
@@ -306,10 +306,10 @@ class PartitionLog:
         """Segments follow each other without a gap (a hole at the log's end belongs to the new one), so that after a loss of power a gap
         tells that something is missing."""
         old = self.segments.active
-        if self.flush.files_created:
+        if self.flush.names_at_risk:
             # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
             self.storage.disk.sync_directory(self.directory)
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment = Segment.create(
             self.storage.files,
             self.directory,
@@ -325,7 +325,7 @@ class PartitionLog:
             self.segments.replace([old], [segment])
             if old.base != base:
                 old.remove()
-        self.flush.files_created = True
+        self.flush.new_names += 1
         self.storage.rolled.append(self)
         return segment
 

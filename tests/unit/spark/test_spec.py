@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ottla_spark.spec import Pipeline, Trouble, load, of
+from ottla_spark.spec import Pipeline, load, of
+from ottla_spark.trouble import Trouble
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flights" / "pipeline.yaml"
 RIGHT: dict[str, Any] = {

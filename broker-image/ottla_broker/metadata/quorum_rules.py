@@ -1,0 +1,78 @@
+"""When a record of the metadata log is committed, and who may take over its lead: pure.
+
+The register names the members of the metadata log. A record is committed when a majority of them has it on disk; a broker that takes the lead
+must first hear from so many members (itself included) that every majority has one among them, take over the most advanced log of those, and
+have their word that they follow no older epoch.
+
+Invariant: a committed record is in the log of every later leader. It is kept because a commit and a take-over, in the same membership or in two
+that differ by one member, always share a member; so members come and go one at a time, and while a change is on its way to the register,
+both memberships must agree (`commit_point` over both). This is more than the in-sync rule of ordinary partitions gives: with one member of three
+dead and the register away, the metadata can still change.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla_broker.metadata.register import Member
+
+MOST_MEMBERS = 5
+USUAL_MEMBERS = 3
+BROKERS_FOR_MOST = 5
+
+
+def majority(members: int) -> int:
+    return members // 2 + 1
+
+
+def needed_to_lead(members: int) -> int:
+    """So many members share one with every majority."""
+    return members - majority(members) + 1
+
+
+def commit_point(ends: Mapping[Member, int], memberships: Iterable[Collection[Member]]) -> int:
+    """The offset below which everything is on a majority of every membership. `ends`: how far each member's disk is known to go."""
+    return min(
+        sorted((ends.get(member, 0) for member in members), reverse=True)[majority(len(members)) - 1]
+        for members in memberships
+    )
+
+
+def wanted_members(brokers: int) -> int:
+    """How many members a cluster of so many brokers should have."""
+    return min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A broker that follows the metadata log. `caught_up`: its disk has everything committed, as of a moment ago; `alive`: it fetches."""
+
+    member: Member
+    caught_up: bool
+    alive: bool
+
+
+def next_membership(
+    members: Sequence[Member], leader: Member, candidates: Sequence[Candidate], brokers: int
+) -> tuple[Member, ...] | None:
+    """The membership that the leader should ask the register for now, one step away; None when it is as it should be.
+
+    The dead make room first where a living candidate is caught up, because a dead member costs commits their margin; a membership never shrinks
+    below what is left alive, and the leader never takes itself out.
+    """
+    by_broker = {candidate.member.broker: candidate for candidate in candidates}
+    ready = sorted(
+        (c.member for c in candidates if c.alive and c.caught_up and c.member not in members), key=lambda m: m.broker
+    )
+    wiped = [m for m in members if m != leader and m.broker in by_broker and by_broker[m.broker].member != m]
+    dead = [m for m in members if m != leader and not (m.broker in by_broker and by_broker[m.broker].alive)]
+    if wiped or dead:
+        return _without(members, (wiped or dead)[0])
+    if len(members) < wanted_members(brokers) and ready:
+        return (*members, ready[0])
+    if len(members) > wanted_members(brokers):
+        return _without(members, max((m for m in members if m != leader), key=lambda m: m.broker))
+    return None
+
+
+def _without(members: Sequence[Member], gone: Member) -> tuple[Member, ...]:
+    return tuple(member for member in members if member != gone)
