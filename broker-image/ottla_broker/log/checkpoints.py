@@ -6,12 +6,16 @@
 
 import json
 from collections.abc import Mapping
+from typing import Final
 from uuid import UUID
 
 from ottla_broker.log.disk import Disk
 from ottla_broker.runtime import uuid_from_text, uuid_text
 
 Offsets = dict[tuple[str, int], int]
+
+_TOPIC_ID_FRONT: Final = "version: 0\ntopic_id: "
+_ID_CHARACTERS: Final = 22
 
 
 def read_offsets(disk: Disk, path: str) -> Offsets:
@@ -42,10 +46,15 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def read_topic_id(disk: Disk, path: str) -> UUID | None:
-    """The topic's id in a `partition.metadata`; None when there is no file. ValueError names the file."""
+    """The topic's id in a `partition.metadata`; None when there is no file, or only its beginning: it is written without waiting for the
+    device, so a loss of power can leave it empty or torn. ValueError names the file."""
     if not disk.exists(path):
         return None
     text = disk.read_file(path).decode(errors="replace")
+    if text == _TOPIC_ID_FRONT[: len(text)] or (
+        text.startswith(_TOPIC_ID_FRONT) and len(text) < len(_TOPIC_ID_FRONT) + _ID_CHARACTERS
+    ):
+        return None
     values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     try:
         if values["version"] == "0":
@@ -56,7 +65,7 @@ def read_topic_id(disk: Disk, path: str) -> UUID | None:
 
 
 def encode_topic_id(topic_id: UUID) -> bytes:
-    return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
+    return f"{_TOPIC_ID_FRONT}{uuid_text(topic_id)}\n".encode()
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str]:

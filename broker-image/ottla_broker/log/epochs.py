@@ -11,6 +11,7 @@ from ottla_broker.log.disk import Disk
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
+_NO_EPOCHS: Final = "0\n0\n"
 
 
 class LeaderEpochs:
@@ -28,8 +29,10 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
-        """Raises ValueError, naming the file and the line, when it cannot be understood."""
-        return cls(path, _parse(path, disk.read_file(path).decode()) if disk.exists(path) else None)
+        """Raises ValueError, naming the file and the line, when it cannot be understood. The first, empty one is written without waiting
+        for the device: a loss of power can leave its beginning, which is as good; Kafka's is empty at first."""
+        text = disk.read_file(path).decode() if disk.exists(path) else ""
+        return cls(path, None if text == _NO_EPOCHS[: len(text)] else _parse(path, text))
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))
@@ -94,8 +97,6 @@ class LeaderEpochs:
 
 
 def _parse(path: str, text: str) -> list[tuple[int, int]]:
-    if not text:
-        return []  # Kafka makes the file before it has anything to say
     lines = text.split("\n")
     try:
         if lines[0].strip() != "0":

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to bring to the device. `contents`: small files to write whole first."""
+    """What to bring to the device. `contents`: small files to write whole first. `directories`: where names are new; `names`: how often
+    there had been new ones."""
 
     end: int
     truncations: int
-    directory: str
     paths: tuple[str, ...]
     contents: tuple[tuple[str, bytes], ...]
-    new_names: bool
+    directories: tuple[str, ...]
+    names: int
 
 
 def do(disk: Disk, work: Work) -> None:
@@ -40,22 +41,38 @@ def do(disk: Disk, work: Work) -> None:
                 file.sync()
             finally:
                 file.close()
-    if work.new_names:
-        disk.sync_directory(work.directory)
+    for directory in work.directories:
+        disk.sync_directory(directory)
 
 
 class Flush:
     """`flushed`: records below are durable. `recovery_point`: below, everything is."""
 
-    __slots__ = ("_log", "_running", "files_created", "flushed", "recovery_point", "unflushed_since_ms")
+    __slots__ = (
+        "_folder_kept",
+        "_log",
+        "_names_kept",
+        "_running",
+        "flushed",
+        "new_names",
+        "recovery_point",
+        "unflushed_since_ms",
+    )
 
     def __init__(self, log: "PartitionLog", recovery_point: int) -> None:
         self._log = log
         self.flushed = recovery_point
         self.recovery_point = recovery_point
-        self.files_created = True
+        self.new_names = 1  # how often files were made in the folder …
+        self._names_kept = 0  # … and of those, what is known to be on the device
+        self._folder_kept = False  # whether the folder's own name is
         self.unflushed_since_ms = -1
         self._running: asyncio.Task[None] | None = None
+
+    @property
+    def names_at_risk(self) -> bool:
+        """Whether files were made that a loss of power could leave without a name."""
+        return self._names_kept < self.new_names
 
     @property
     def clean(self) -> bool:
@@ -92,23 +109,23 @@ class Flush:
         try:
             await log.storage.runtime.offload(do, log.storage.disk, work)
         except OSError as error:
-            if work.new_names:
-                self.files_created = True
             raise log.io_failed("fsync", log.directory, error) from error
+        if work.directories:
+            self._folder_kept = True
+            self._names_kept = max(self._names_kept, work.names)
         if work.truncations == log.truncations:
             self.flushed = max(self.flushed, work.end)
 
     def _records(self) -> Work:
         log = self._log
-        new_names, self.files_created = self.files_created, False
+        directories = self._directories() if self.names_at_risk else ()
         paths = tuple(segment.path for segment in log.segments.since(self.flushed))
-        if new_names:
+        if directories:
             paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
-        return Work(log.end, log.truncations, log.directory, paths, (), new_names)
+        return Work(log.end, log.truncations, paths, (), directories, self.new_names)
 
     def _everything(self) -> Work:
         log = self._log
-        self.files_created = False
         segments = log.segments.since(self.recovery_point)
         for segment in segments:
             try:
@@ -121,7 +138,12 @@ class Flush:
             log.epochs.dirty = False
         paths = tuple(path for segment in segments for path in segment.paths)
         paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
-        return Work(log.end, log.truncations, log.directory, paths, tuple(contents), True)
+        return Work(log.end, log.truncations, paths, tuple(contents), self._directories(), self.new_names)
+
+    def _directories(self) -> tuple[str, ...]:
+        """A new file is safe when the folder that names it was synced, and a new folder when the one above was."""
+        folder = self._log.directory
+        return (folder,) if self._folder_kept else (folder, folder.rpartition("/")[0] or "/")
 
     def truncated(self, end: int) -> None:
         """The log now ends at `end`; a flush that is under way says nothing about what is written from now on."""

@@ -17,7 +17,6 @@ from ottla_broker.log.checkpoints import (
     read_properties,
 )
 from ottla_broker.log.cleaner import Cleaner
-from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld
 from ottla_broker.log.maintenance import Intervals, Maintenance
@@ -57,7 +56,6 @@ class LogDir:
         self.previous_broker_epoch = NO_EPOCH  # of the broker that stopped cleanly here; KIP-966
         self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
         self.condemned: list[str] = []  # folders on their way out
-        self.cleaner = Cleaner(storage, path, self.logs)
         self.cleaner = Cleaner(storage, path, self.logs)
         storage.write_recovery_points = lambda: self._write_now(names.RECOVERY_POINTS)
         self._gone: set[tuple[str, int]] = set()  # deleted partitions that the checkpoints still name
@@ -177,7 +175,6 @@ class LogDir:
         gone = self.logs.pop((topic, partition), None)
         if gone is None:
             return
-        self.cleaner.forget(topic, partition)
         self.cleaner.forget(topic, partition)
         gone.forget_tail()
         for segment in gone.segments:

@@ -14,7 +14,8 @@ from ottla_broker.log.checkpoints import encode_topic_id, read_topic_id
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.epochs import LeaderEpochs
 from ottla_broker.log.leftovers import tidy
-from ottla_broker.log.partition_log import Opened, PartitionLog
+from ottla_broker.log.opened import Opened
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_rebuild import newest_snapshot, note_batch, rebuild_producers
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.segment import CorruptSegment, Segment

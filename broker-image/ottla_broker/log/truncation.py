@@ -48,7 +48,7 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
         now_ms = log.storage.runtime.now_ms()
         segment = Segment.create(log.storage.files, log.directory, offset, now_ms=now_ms)
         log.segments.replace(old, [segment])
-        log.flush.files_created = True
+        log.flush.new_names += 1
         for snapshot in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot)
         log.producers.clear()

@@ -10,13 +10,13 @@ from typing import Literal
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_snapshot import encode_snapshot
 from ottla_broker.log.recovery import Known, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.wire.batch import batches
-
 from tests.unit.log.making import NOW, TOPIC_ID, Clock, batch, marker, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 

@@ -1,0 +1,116 @@
+"""What must be true after a run, whatever has happened in it. Each check yields the promises that it found broken, in words."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.sim.history import History, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record as it is found at the end."""
+
+    value: bytes
+    epoch: int
+
+
+Contents = Mapping[Place, Mapping[int, Kept]]  # place → offset → record
+
+
+def broken_promises(history: History, contents: Contents, topics: Mapping[str, int]) -> list[str]:
+    """`contents`: what a reader finds after the faults; `topics`: name → partitions then."""
+    return [
+        *history.problems,
+        *acknowledged_are_where_their_ack_said(history, contents),
+        *nothing_comes_from_nowhere(history, contents),
+        *idempotent_records_are_there_once_and_in_order(history, contents),
+        *one_acknowledging_leader_in_an_epoch(history, contents),
+        *readers_saw_what_is_kept(history, contents),
+        *committed_stretches_were_seen_whole(history, contents),
+        *topics_are_as_acknowledged(history, topics),
+    ]
+
+
+def acknowledged_are_where_their_ack_said(history: History, contents: Contents) -> Iterator[str]:
+    for ack in history.acks:
+        for offset, value in enumerate(ack.values, ack.offset):
+            found = contents.get(ack.place, {}).get(offset)
+            if found is None:
+                yield f"lost: {value[:40]!r}, acknowledged at {ack.place} offset {offset} by {ack.broker} at {ack.at_s:.4f} s"
+            elif found.value != value:
+                yield (
+                    f"replaced: at {ack.place} offset {offset} is {found.value[:40]!r}; acknowledged was {value[:40]!r} "
+                    f"by {ack.broker} at {ack.at_s:.4f} s"
+                )
+
+
+def nothing_comes_from_nowhere(history: History, contents: Contents) -> Iterator[str]:
+    for place, records in contents.items():
+        for offset, kept in records.items():
+            if kept.value not in history.sent:
+                yield f"nobody sent {kept.value[:40]!r}, which is at {place} offset {offset}"
+
+
+def idempotent_records_are_there_once_and_in_order(history: History, contents: Contents) -> Iterator[str]:
+    for place, records in contents.items():
+        last: dict[str, int] = {}
+        seen: dict[bytes, int] = {}
+        for offset in sorted(records):
+            value = records[offset].value
+            producer = history.sent.get(value)
+            if producer not in history.once:
+                continue
+            if value in seen:
+                yield f"doubled: {value[:40]!r} is at {place} offsets {seen[value]} and {offset}"
+            seen[value] = offset
+            number = int(value.split(b"/")[2].rstrip(b"."))
+            if number < last.get(producer, 0):
+                yield f"out of order: {value[:40]!r} at {place} offset {offset} comes after {producer}'s {last[producer]}"
+            last[producer] = number
+
+
+def one_acknowledging_leader_in_an_epoch(history: History, contents: Contents) -> Iterator[str]:
+    leaders: dict[tuple[Place, int], int] = {}
+    for ack in history.acks:
+        kept = contents.get(ack.place, {}).get(ack.offset)
+        if kept is not None and kept.value == ack.values[0]:
+            first = leaders.setdefault((ack.place, kept.epoch), ack.broker)
+            if first != ack.broker and ack.values:
+                yield f"two leaders: {first} and {ack.broker} both acknowledged in epoch {kept.epoch} of {ack.place}"
+
+
+def readers_saw_what_is_kept(history: History, contents: Contents) -> Iterator[str]:
+    for group, places in history.seen.items():
+        for place, records in places.items():
+            for offset, value in records.items():
+                found = contents.get(place, {}).get(offset)
+                if found is None or found.value != value:
+                    now = "nothing" if found is None else repr(found.value[:40])
+                    yield f"unread: {group} read {value[:40]!r} at {place} offset {offset}, where now is {now}"
+
+
+def committed_stretches_were_seen_whole(history: History, contents: Contents) -> Iterator[str]:
+    for (group, place), end in history.committed.items():
+        seen = history.seen[group][place]
+        missed = [offset for offset in contents.get(place, {}) if offset < end and offset not in seen]
+        if missed:
+            yield f"skipped: {group} committed {place} up to {end} and never saw {sorted(missed)[:5]}"
+
+
+def topics_are_as_acknowledged(history: History, topics: Mapping[str, int]) -> Iterator[str]:
+    for name, wanted in history.topics.items():
+        if wanted is True and name not in topics:
+            yield f"topic {name} was acknowledged and is not there"
+        elif wanted is False and name in topics:
+            yield f"topic {name} is there; its deletion was acknowledged"
+
+
+def replicas_are_equal(replicas: Mapping[Place, Mapping[int, Mapping[int, bytes]]]) -> Iterator[str]:
+    """`replicas`: place → broker → offset of a batch → its bytes, below the high watermark."""
+    for place, brokers in replicas.items():
+        by_content: dict[tuple[tuple[int, bytes], ...], list[int]] = defaultdict(list)
+        for broker, batches in brokers.items():
+            by_content[tuple(sorted(batches.items()))].append(broker)
+        if len(by_content) > 1:
+            yield f"replicas of {place} differ: {sorted(by_content.values())}"

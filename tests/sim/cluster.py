@@ -1,0 +1,182 @@
+"""Whole brokers in one loop: each with a host, a disk, a clock and chance of its own, and one life after the other."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import Config
+from ottla_broker.log.log_dir import LogDirError
+from ottla_broker.metadata.records import Endpoint
+from ottla_broker.runtime import Runtime
+from ottla_broker.server import ListenError, Server
+from ottla_broker.wire.errors import KafkaError
+from tests.sim.disk import Offloading, SimulatedDisk
+from tests.sim.network import Network
+from tests.sim.processes import NOBODY, Process, SimulatedLoop
+from tests.sim.register import RegisterStore, SimulatedRegister
+from tests.sim.trace import Trace
+
+PORT = 9092
+START_MS = 1_750_000_000_000  # the wall clock when a run begins
+FOLDER = "/data"
+CANNOT_START = (KafkaError, LogDirError, ListenError)
+TRY_AGAIN_S = 1.0
+
+
+class SimulatedBroker:
+    """A host with a broker on it, which may be running or not. Used by the director of a run, not by processes."""
+
+    def __init__(self, cluster: "Cluster", node_id: int, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.host = f"broker-{node_id}"
+        self.clock_offset_ms = 0
+        self.settings = dict(settings)
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+        self.server: Server | None = None
+        self.up = False
+        self.lives = 0
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self._trace = cluster.trace
+        self._random = Random(cluster.random.getrandbits(64))
+        self._serving: asyncio.Task[None] | None = None
+        self.disk = SimulatedDisk(Random(cluster.random.getrandbits(64)), self._loop.time, self.now_ms)
+        self.disk.mount(FOLDER)
+
+    def now_ms(self) -> int:
+        return START_MS + int(self._loop.time() * 1000) + self.clock_offset_ms
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    # --- its life
+
+    def start(self) -> None:
+        """Begins to start; `up` when it serves. A start that fails is repeated, as a supervisor would."""
+        assert not self.runs, f"{self.host} runs already"
+        self.lives += 1
+        self.process = Process(self._loop, self.host, self.lives)
+        self.process.at_death.append(self.disk.process_died)
+        self._trace.say(f"starts, life {self.lives}", self.host)
+        self._serving = self.process.run(self._serve(self.process))
+
+    async def _serve(self, me: Process) -> None:
+        config = Config.of(
+            {
+                "node.id": str(self.node_id),
+                "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+                "log.dirs": FOLDER,
+                "broker.rack": f"rack-{self.node_id % 3}",
+                **self.settings,
+            }
+        )
+        runtime = Runtime(
+            now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
+        )
+        broker = Broker(
+            config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
+        )
+        self.broker = broker
+        self.server = server = Server(
+            broker, take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port)  # type: ignore[arg-type,return-value]
+        )
+        try:
+            reached = server.bind()
+            await broker.start(
+                {name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()}
+            )
+            await server.serve()
+        except CANNOT_START as reason:
+            self._trace.say(f"cannot start: {reason}")
+            self._loop.call_soon(self._ended, me, context=NOBODY)
+        except Exception as error:
+            self._trace.problem(f"{self.host} failed to start: {error!r}")
+            raise
+        else:
+            self.up = True
+            self._trace.say("is ready")
+
+    def _ended(self, life: Process) -> None:
+        """The process has come to its end by itself."""
+        life.kill()
+        if self.process is life:
+            self._dead()
+            self._loop.call_later(TRY_AGAIN_S, self._start_again, context=NOBODY)
+
+    def _start_again(self) -> None:
+        if not self.runs and self._cluster.network.host(self.host).powered:
+            self.start()
+
+    def _dead(self) -> None:
+        self.up = False
+        self.process = self.broker = self.server = self._serving = None
+
+    def kill(self) -> None:
+        """SIGKILL: the page cache stays."""
+        self._trace.say("is killed", self.host)
+        self._kill()
+
+    def _kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+        self._dead()
+
+    def lose_power(self) -> None:
+        self._cluster.network.lose_power(self.host)  # before the process dies: nobody says goodbye
+        self._kill()
+        lost = self.disk.lose_power()
+        self._trace.say("loses power" + "".join(f"; {what}" for what in lost), self.host)
+
+    def power_up(self) -> None:
+        self._cluster.network.power_up(self.host)
+
+    async def stop(self, within_s: float = 60.0) -> bool:
+        """A clean stop, as SIGTERM asks for it; killed when it takes too long. Whether it was clean."""
+        life, broker, server = self.process, self.broker, self.server
+        assert life is not None
+        assert broker is not None
+        assert server is not None
+        self._trace.say("is asked to stop", self.host)
+
+        async def stopping() -> None:
+            await server.close()
+            await broker.stop()
+
+        done, _ = await asyncio.wait([life.run(stopping())], timeout=within_s)
+        for task in done:
+            if (error := task.exception()) is not None:
+                self._trace.problem(f"{self.host} failed to stop: {error!r}")
+        self._trace.say("has stopped" if done else "did not stop in time and is killed", self.host)
+        if self.process is life:
+            self._kill()
+        return bool(done)
+
+    def wipe(self) -> None:
+        assert not self.runs
+        self._trace.say("loses its disk", self.host)
+        self.disk.wipe()
+        self.disk.mount(FOLDER)
+
+
+class Cluster:
+    """Brokers 1 to `count`, their network and their register."""
+
+    def __init__(
+        self, loop: SimulatedLoop, random: Random, count: int, settings: Mapping[str, str], trace: Trace
+    ) -> None:
+        self.loop = loop
+        self.random = random
+        self.trace = trace
+        self.network = Network(loop, Random(random.getrandbits(64)))
+        self.register = RegisterStore(Random(random.getrandbits(64)))
+        self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{broker.host}:{PORT}" for broker in self.brokers.values())
+
+    def __iter__(self) -> Iterator[SimulatedBroker]:
+        return iter(self.brokers.values())

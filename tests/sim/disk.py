@@ -1,0 +1,385 @@
+"""A disk in memory that knows what has reached the device and what is only in the page cache.
+
+Of each file it keeps the content as programs see it, the content on the device, and the writes in between; of each directory
+the same with names. A killed process loses nothing; power loss keeps, of each file and directory on its own, some first part of what was
+not synced, and may tear the next write. Syncs made off the protocol's thread (`Offloading`) take virtual time, and count from their
+end on. So it is stricter than journalling file systems: a name is safe only when its directory was synced.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from random import Random
+from typing import TypeVar, cast
+
+from ottla_broker.log.disk import LockHeld
+
+T = TypeVar("T")
+
+CALL_S = 0.00005  # what any offloaded call takes beside its syncs
+
+
+class _File:
+    """Content, and what of it is durable: `writes` are (position, bytes), or (size, None) for a truncation."""
+
+    __slots__ = ("content", "durable", "gone", "modified_ms", "writes")
+
+    def __init__(self, now_ms: int) -> None:
+        self.content = bytearray()
+        self.durable = bytearray()
+        self.writes: list[tuple[int, bytes | None]] = []
+        self.gone = 0  # writes that have left the list at its front
+        self.modified_ms = now_ms
+
+    @property
+    def written(self) -> int:
+        return self.gone + len(self.writes)
+
+    def write(self, at: int, data: bytes | None) -> None:
+        _apply(self.content, at, data)
+        self.writes.append((at, data))
+
+    def durable_through(self, written: int) -> None:
+        count = written - self.gone
+        if count > 0:
+            for at, data in self.writes[:count]:
+                _apply(self.durable, at, data)
+            del self.writes[:count]
+            self.gone += count
+
+    def lose_power(self, random: Random) -> int:
+        """Bytes lost."""
+        before = len(self.content)
+        self.durable_through(self.gone + _some(random, len(self.writes)))
+        if self.writes and random.randrange(2):
+            at, data = self.writes[0]
+            if data:
+                _apply(self.durable, at, data[: random.randrange(len(data) + 1)])
+        self.writes.clear()
+        self.content[:] = self.durable
+        return before - len(self.content)
+
+
+def _apply(content: bytearray, at: int, data: bytes | None) -> None:
+    if data is None:
+        if at < len(content):
+            del content[at:]
+        else:
+            content.extend(bytes(at - len(content)))
+    else:
+        if at > len(content):
+            content.extend(bytes(at - len(content)))
+        content[at : at + len(data)] = data
+
+
+def _some(random: Random, count: int) -> int:
+    """How many of the unsynced survive: none and all are as likely as anything between."""
+    return (0, count, random.randrange(count + 1))[random.randrange(3)] if count else 0
+
+
+class _Directory:
+    """Names, and which of them are durable: `changes` are (name, node or None when it was removed, old name of a rename)."""
+
+    __slots__ = ("changes", "durable", "gone", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Node] = {}
+        self.durable: dict[str, _Node] = {}
+        self.changes: list[tuple[str, _Node | None, str | None]] = []
+        self.gone = 0
+
+    @property
+    def changed(self) -> int:
+        return self.gone + len(self.changes)
+
+    def change(self, name: str, node: "_Node | None", old: str | None = None) -> None:
+        _rename(self.names, name, node, old)
+        self.changes.append((name, node, old))
+
+    def durable_through(self, changed: int) -> None:
+        count = changed - self.gone
+        if count > 0:
+            for name, node, old in self.changes[:count]:
+                _rename(self.durable, name, node, old)
+            del self.changes[:count]
+            self.gone += count
+
+    def lose_power(self, random: Random) -> list[str]:
+        """What was lost, in words."""
+        before = set(self.names)
+        self.durable_through(self.gone + _some(random, len(self.changes)))
+        self.changes.clear()
+        self.names = dict(self.durable)
+        lost = [f"the name {name}" for name in sorted(before - set(self.names))]
+        for name in sorted(self.names):
+            node = self.names[name]
+            if isinstance(node, _Directory):
+                lost += [f"{name}: {what}" for what in node.lose_power(random)]
+            elif count := node.lose_power(random):
+                lost.append(f"{name}: {count} bytes")
+        return lost
+
+
+_Node = _File | _Directory
+
+
+def _rename(names: dict[str, _Node], name: str, node: _Node | None, old: str | None) -> None:
+    if old is not None:
+        names.pop(old, None)
+    if node is None:
+        names.pop(name, None)
+    else:
+        names[name] = node
+
+
+class SimulatedFile:
+    """An open file of a `SimulatedDisk`."""
+
+    __slots__ = ("_disk", "_file", "path")
+
+    def __init__(self, disk: "SimulatedDisk", path: str, file: _File) -> None:
+        self.path = path
+        self._disk = disk
+        self._file = file
+
+    def size(self) -> int:
+        return len(self._file.content)
+
+    def read(self, count: int, at: int) -> bytes:
+        return bytes(memoryview(self._file.content)[at : at + count])
+
+    def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        data = b"".join(buffers)
+        self._disk.write(self._file, len(self._file.content), data, self.path)
+        return len(data)
+
+    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        self._disk.write(self._file, at, bytes(data), self.path)
+
+    def truncate(self, size: int) -> None:
+        if size != len(self._file.content):
+            self._file.write(size, None)
+
+    def sync(self) -> None:
+        self._disk.sync(self._file)
+
+    def close(self) -> None:
+        return None
+
+
+class SimulatedLock:
+    def __init__(self, disk: "SimulatedDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class SimulatedDisk:
+    """A `Disk`. `now_s`: the loop's time; `now_ms`: the host's wall clock. `full`: nothing can grow. `sync_s`: how long one sync takes
+    when it is offloaded; others take no virtual time, because nothing else runs meanwhile anyway."""
+
+    def __init__(self, random: Random, now_s: Callable[[], float], now_ms: Callable[[], int]) -> None:
+        self.full = False
+        self.sync_s: Callable[[], float] = lambda: random.uniform(0.0002, 0.004)
+        self.locks: set[str] = set()
+        self.syncs = 0
+        self.capacity_bytes = 1 << 40
+        self._random = random
+        self._now_s = now_s
+        self._now_ms = now_ms
+        self._root = _Directory()
+        self._syncing: list[tuple[float, _File | _Directory, int]] = []  # (when it is done, what, how far)
+        self._ahead_s: float | None = None  # how long the offloaded call has been running
+
+    # --- the world's hand
+
+    def process_died(self) -> None:
+        self.locks.clear()
+
+    def lose_power(self) -> list[str]:
+        """Keeps what was synced and a random part of what was not. What was lost, in words."""
+        self.locks.clear()
+        now_s = self._now_s()
+        for when, node, until in sorted(self._syncing, key=lambda one: one[0]):
+            if when <= now_s:
+                node.durable_through(until)
+        self._syncing.clear()
+        return self._root.lose_power(self._random)
+
+    def wipe(self) -> None:
+        self._root = _Directory()
+        self.locks.clear()
+
+    def mount(self, path: str) -> None:
+        """Makes a folder that is there whatever happens, as the root of a volume is."""
+        self.make_directory(path)
+        node = self._root
+        for name in _parts(path):
+            node.durable_through(node.changed)
+            node = cast(_Directory, node.names[name])
+
+    def corrupt(self, path: str, at: int) -> None:
+        """Turns one byte over, in the cache and on the device."""
+        file = self._file(path)
+        file.durable_through(file.written)
+        for content in (file.content, file.durable):
+            content[at] ^= 0xFF
+
+    def offload(self, call: Callable[[], T]) -> tuple[float, T | BaseException]:
+        """Runs a call as a thread would: its syncs are done one after another, and it is over when the last one is."""
+        self._ahead_s = CALL_S
+        try:
+            outcome: T | BaseException = call()
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits the call
+            outcome = error
+        took_s, self._ahead_s = self._ahead_s, None
+        return took_s, outcome
+
+    # --- for open files
+
+    def write(self, file: _File, at: int, data: bytes, path: str) -> None:
+        if self.full and at + len(data) > len(file.content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        file.write(at, data)
+        file.modified_ms = self._now_ms()
+
+    def sync(self, node: _File | _Directory) -> None:
+        self.syncs += 1
+        until = node.written if isinstance(node, _File) else node.changed
+        if self._ahead_s is None:
+            node.durable_through(until)
+            return
+        self._ahead_s += self.sync_s()
+        self._syncing.append((self._now_s() + self._ahead_s, node, until))
+        if len(self._syncing) > 256:
+            self._settle()
+
+    def _settle(self) -> None:
+        now_s = self._now_s()
+        for _, node, until in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
+            node.durable_through(until)
+        self._syncing = [one for one in self._syncing if one[0] > now_s]
+
+    # --- paths
+
+    def _find(self, path: str) -> _Node | None:
+        node: _Node | None = self._root
+        for name in _parts(path):
+            if not isinstance(node, _Directory):
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return self._directory(parent), name
+
+    # --- the Disk protocol
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
+        if create and not read_only and self._find(path) is None:
+            parent, name = self._parent(path)
+            parent.change(name, _File(self._now_ms()))
+        return SimulatedFile(self, path, self._file(path))
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def file_size(self, path: str) -> int:
+        return len(self._file(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(self._directory(directory).names)
+
+    def make_directory(self, path: str) -> None:
+        node = self._root
+        for name in _parts(path):
+            found = node.names.get(name)
+            if found is None:
+                found = _Directory()
+                node.change(name, found)
+            elif not isinstance(found, _Directory):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            node = found
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._file(path).content)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.append((data,))
+        file.sync()
+        self.rename(temporary, path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    def rename(self, old: str, new: str) -> None:
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        if old_name not in source.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        assert source is target, "nobody here renames from one directory into another"
+        if old_name != new_name:
+            source.change(new_name, source.names[old_name], old_name)
+
+    def remove(self, path: str) -> None:
+        if self._find(path) is not None:
+            self._file(path)
+            parent, name = self._parent(path)
+            parent.change(name, None)
+
+    def remove_tree(self, path: str) -> None:
+        if isinstance(self._find(path), _Directory):
+            parent, name = self._parent(path)
+            parent.change(name, None)
+
+    def sync_directory(self, path: str) -> None:
+        self.sync(self._directory(path))
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        self._directory(path)
+        return 0 if self.full else self.capacity_bytes, self.capacity_bytes
+
+    def lock(self, path: str) -> SimulatedLock:
+        if path in self.locks:
+            raise LockHeld(path, 0)
+        self.open(path, create=True)
+        self.locks.add(path)
+        return SimulatedLock(self, path)
+
+
+def _parts(path: str) -> Iterable[str]:
+    return [part for part in path.split("/") if part]
+
+
+class Offloading(Executor):
+    """The threads of a broker: each call takes the time that the disk takes for it."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+
+    def call(self, func: Callable[[], T]) -> tuple[float, T | BaseException]:
+        return self._disk.offload(func)

@@ -1,0 +1,72 @@
+"""What happened in a run, in lines for people: when, on which host, what."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.processes import current
+
+DIRECTOR = "*"
+
+
+class Trace:
+    """`tell`: where lines go at once; None: they are only kept. Logs of the broker are taken in while `following`."""
+
+    def __init__(self, now_s: Callable[[], float], tell: Callable[[str], None] | None = None) -> None:
+        self.lines: list[str] = []
+        self.problems: list[str] = []
+        self._now_s = now_s
+        self._tell = tell
+        self._handler: _Handler | None = None
+
+    def say(self, what: str, host: str | None = None) -> None:
+        if host is None:
+            process = current()
+            host = process.host if process else DIRECTOR
+        line = f"{self._now_s():10.4f} {host:<10} {what}"
+        self.lines.append(line)
+        if self._tell is not None:
+            self._tell(line)
+
+    def problem(self, what: str) -> None:
+        """Something that must not happen, whatever the faults."""
+        self.problems.append(what)
+        self.say(f"PROBLEM: {what}")
+
+    def follow(self, level: int) -> None:
+        """From now on, takes in what is logged."""
+        self._handler = _Handler(self)
+        root = logging.getLogger("ottla_broker")
+        root.addHandler(self._handler)
+        root.setLevel(level)
+        root.propagate = False
+
+    def unfollow(self) -> None:
+        root = logging.getLogger("ottla_broker")
+        if self._handler is not None:
+            root.removeHandler(self._handler)
+        root.setLevel(logging.NOTSET)
+        root.propagate = True
+
+    def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The loop's exception handler: an exception that nobody looked at is a fault of the program."""
+        reason = context.get("exception")
+        process = current()
+        if process is None or process.alive:
+            self.problem(f"{context.get('message')}: {reason!r} {context.get('future') or context.get('handle') or ''}")
+
+
+class _Handler(logging.Handler):
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info:
+            text += "\n" + logging.Formatter().formatException(record.exc_info)
+        if record.exc_info and record.levelno >= logging.ERROR:
+            self._trace.problem(text)
+        else:
+            self._trace.say(f"{record.levelname.lower()}: {text}")
