@@ -1,6 +1,7 @@
 """What a broker finds when it starts again, and what it makes of folders that the metadata do not know."""
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
@@ -152,3 +153,41 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
             assert "t" in broker.image.topics
 
     asyncio.run(run())
+
+
+def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Path) -> None:
+    """Else the next start would believe a tail that nobody has looked at."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+
+    asyncio.run(run())
+    marker = tmp_path / ".kafka_cleanshutdown"
+    points = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert "t 0 1" in points
+    register = tmp_path / "register.json"
+    kept = register.read_text()
+    register.write_text(wiped(kept))
+    for was_clean in (True, False):
+        if not was_clean:
+            marker.unlink()
+        with pytest.raises(KafkaError, match="will not lead"):
+            asyncio.run(run())
+        assert marker.exists() is was_clean
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
+    register.write_text(kept)
+
+    async def look() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "t", 0) == [b"v"]
+
+    asyncio.run(look())
+
+
+def wiped(register: str) -> str:
+    """The register of a cluster whose metadata lie on another directory."""
+    value = json.loads(register)
+    value["isr"][0]["directory"] = "00000000-0000-4000-8000-000000000000"
+    return json.dumps(value)
