@@ -116,6 +116,7 @@ class LogDir:
                 opened = open_log(self.storage, f"{self.path}/{folder}", *key, config_of(key[0]), known)
                 opened.advance_high_watermark(watermarks.get(key, 0))
                 self.logs[key] = opened
+        self.storage.files.close_all()  # most partitions may not be used for long
         if any(one.recovery_point < points.get(key, 0) for key, one in self.logs.items()):
             self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
 
