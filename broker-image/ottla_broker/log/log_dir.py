@@ -137,6 +137,7 @@ class LogDir:
                 key = names.partition_of(folder)
                 if key is not None and key not in self.logs and only in (None, key[0]):
                     self.logs[key] = self._opened(key, folder, config_of(key[0]))
+            self.storage.files.close_all()  # most partitions may not be used for long
             if any(one.recovery_point < self._left.points.get(key, 0) for key, one in self.logs.items()):
                 self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
             if only is None:

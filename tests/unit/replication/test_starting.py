@@ -67,6 +67,31 @@ def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: 
     asyncio.run(run())
 
 
+def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner leaves segments that do not meet; after a kill nothing but the topic's settings tells that from a loss."""
+    directory = LogDir.open(
+        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
+    )
+    log = directory.create("kept", 0, Runtime().new_uuid(), LogConfig())
+    log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
+    log.roll()
+    log.append_as_follower(encode_batch([Record(2, b"k", b"w")], base_offset=10, leader_epoch=0), leader_epoch=0)
+    asyncio.run(directory.close())
+    for file in tmp_path.glob("kept-0/00000000000000000001.*"):
+        file.rename(file.with_name(file.name.replace("01.", "10.")))
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "kept", 0) == [b"v"]
+            assert broker.partitions.leader("kept", 0).log.end == 11
+
+    asyncio.run(run())
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    asyncio.run(run())
+
+
 def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: Path) -> None:
     async def start_once() -> None:
         async with running(tmp_path) as broker:
