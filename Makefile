@@ -11,12 +11,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
+# setuptools warns of every editable installation; that is not for the eyes of somebody who tries this out.
 $(VENV)/.installed-up: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[cli,spark,examples]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[cli,spark,examples]'
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(VENV)/.installed-up
 
 up: $(VENV)/.installed-up ## start everything that FILES describes

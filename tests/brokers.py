@@ -8,6 +8,7 @@ restart it on the same ports and folders. Leaving the block kills what still run
 What a broker wrote is kept in `broker.log_text()`; `tests/conftest.py` shows it when a test fails.
 """
 
+import atexit
 import os
 import shutil
 import signal
@@ -111,11 +112,11 @@ class Broker:
                     ready.set()
         ready.set()  # it ended: whoever waits has to look
 
-    def stop(self) -> int:
+    def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
         """SIGTERM; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOPS_WITHIN_S)
+        return self.process.wait(within_s)
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is closed."""
@@ -262,6 +263,7 @@ def _kafka_command(broker: Broker) -> list[str]:
 def _formatted() -> Path:
     """A folder as `kafka-storage format` leaves it; made once, because each run of it is a JVM's start."""
     place = Path(tempfile.mkdtemp(prefix="ottla-test-format-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     properties = place / "server.properties"
     properties.write_text(
         "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n"

@@ -4,6 +4,8 @@ Exit codes: 0 after a clean stop; 2 when it cannot start, with one line on stand
 that it serves.
 """
 
+# ruff: noqa: E402
+
 import argparse
 import asyncio
 import logging
@@ -15,11 +17,14 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+# Where hypothesis is installed, kio imports it, for its users' tests: seconds and megabytes that no broker needs.
+sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+
 from ottla_broker.broker import Broker
 from ottla_broker.config import HTTP_LISTENER, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register import Register
+from ottla_broker.metadata.register import Register, RegisterError
 from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
@@ -46,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
         uvloop.run(serve(config, started))
-    except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
+    except (StartError, SettingError, KafkaError, LogDirError, ListenError, RegisterError) as reason:
         for line in str(reason).splitlines():
             print(f"ottla broker: {line}", file=sys.stderr)
         return CANNOT_START
@@ -105,9 +110,15 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
 
 def register_of(config: Config, runtime: Runtime) -> Register:
     store, _, where = config.register.partition(":")
-    if store != "file":
-        raise StartError(f"register={config.register}: the store {store!r} is not served yet; allowed is file:PATH")
-    return FileRegister(where, runtime)
+    if store == "file":
+        return FileRegister(where, runtime)
+    if store == "etcd":
+        from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
+
+        return EtcdRegister(where)
+    raise StartError(
+        f"register={config.register}: the store {store!r} is not served; allowed: file:PATH, etcd:http://HOST:PORT/KEY"
+    )
 
 
 if __name__ == "__main__":

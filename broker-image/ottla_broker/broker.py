@@ -75,7 +75,6 @@ class Broker:
             self.config.log_config,
             led=self._led,
             lost=self._lost,
-            gone=lambda topic, partition: self._care.forget(topic, partition),
         )
         self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
 
@@ -87,8 +86,8 @@ class Broker:
         self._open_directories()
         self._care = LogCare(self.directories, self.config)
         metadata = await self._lead_metadata()
-        first_start = self.image.end == 0
         metadata.replay()
+        first_start = self.image.end == 0
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self._configure_broker()
         if not first_start:

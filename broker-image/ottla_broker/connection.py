@@ -47,7 +47,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._starved = False
         self._closed = False
-        self.unsent = 0  # bytes that the transport holds, as counted in the server's pool
+        self.unsent = 0  # bytes that the transport had not sent when it was last looked at
+        self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
+        self._last_written = 0
         self.active_at = 0.0
         self.stuck_since = 0.0  # when unsent bytes last became fewer
 
@@ -70,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.responses.forget(self._room_is_back)
         self._server.requests.release(self._frames.claimed + sum(len(f) for f in self._queue if len(f) > SMALL))
         self._queue.clear()
-        self._count_unsent(0)
+        self._count_held(0)
         for reply in self._replies:
             if isinstance(reply, Future) and not isinstance(reply, asyncio.Task):
                 reply.cancel()  # a fetch that waits; tasks run to their end
@@ -97,11 +99,14 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._writing_paused = True
         self.stuck_since = self._server.now()
-        self._count_unsent(self._transport.get_write_buffer_size())
+        self.unsent = self._transport.get_write_buffer_size()
+        # A reply that was sent in part is kept whole until its last byte has gone.
+        self._count_held(max(self.unsent, self._last_written))
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self._count_unsent(0)
+        self.unsent = 0
+        self._count_held(0)
         self._go_on()
 
     # --- requests, in order
@@ -225,25 +230,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, buffers: Buffers) -> None:
         if len(buffers) == 1:
+            self._last_written = len(buffers[0])
             self._transport.write(buffers[0])
         else:
+            self._last_written = sum(map(len, buffers))
             self._transport.writelines(buffers)
 
     # --- memory
 
-    def _count_unsent(self, unsent: int) -> None:
-        change, self.unsent = unsent - self.unsent, unsent
+    def _count_held(self, held: int) -> None:
+        change, self._held = held - self._held, held
         if change > 0:
             self._server.responses.add(change)
         elif change < 0:
             self._server.responses.release(-change)
 
     def recount_unsent(self) -> None:
-        """Looks how much of what the reader was slow to take is still there."""
+        """Looks whether the reader has taken some of what was left."""
         unsent = self._transport.get_write_buffer_size()
         if unsent < self.unsent:
             self.stuck_since = self._server.now()
-            self._count_unsent(unsent)
+            self.unsent = unsent
 
     def _starve(self, frame: bytearray) -> None:
         """A fetch waits, unread from disk, until slow readers have taken some of what was fetched for them."""

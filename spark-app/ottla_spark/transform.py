@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla_spark import dead_letter, decode
-from ottla_spark.duration import interval
-from ottla_spark.spec import Expectation, Pipeline, Transform
+from ottla_spark.duration import interval, milliseconds
+from ottla_spark.spec import Dedupe, Expectation, Pipeline, Transform, Watermark
 from ottla_spark.trouble import Trouble, in_words, marked
 
 if TYPE_CHECKING:
@@ -96,10 +96,8 @@ def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame],
         rows = decode.decoded(raw[name], source, name)
         rows = decode.all_or_fail(rows) if spec.dead_letter is None else decode.good(aside.undecoded(rows, name))
         if source.watermark is not None:
-            rows = _said(
-                f"spec.sources.{name}.watermark",
-                partial(_watermarked, rows, source.watermark.column, source.watermark.delay),
-            )
+            delay = _watermark_delay(source.watermark, spec.dedupe)
+            rows = _said(f"spec.sources.{name}.watermark", partial(rows.withWatermark, source.watermark.column, delay))
         if source.mode == "stream":
             rows = _deduped(rows, pipeline, name)
         _show(made, name, rows)
@@ -110,8 +108,13 @@ def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame],
     return made
 
 
-def _watermarked(rows: DataFrame, column: str, delay: str) -> DataFrame:
-    return rows.withWatermark(column, interval(delay))
+def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
+    """The delay as Spark writes it.
+
+    Spark remembers rows as long as it waits for late ones, so dedupe may need it longer.
+    """
+    asked = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
+    return interval(max(asked, key=milliseconds))
 
 
 def _show(made: Graph, name: str, rows: DataFrame) -> None:
@@ -124,7 +127,7 @@ def _said(where: str, do: Callable[[], DataFrame]) -> DataFrame:
 
     try:
         return do()
-    except PySparkException as error:
+    except (PySparkException, Trouble) as error:
         raise Trouble(f"{where}: {in_words(error)}") from error
 
 
@@ -140,16 +143,23 @@ def _deduped(rows: DataFrame, pipeline: Pipeline, name: str) -> DataFrame:
         return rows
     if wish.within is None or not rows.isStreaming:
         return rows.dropDuplicates(list(wish.columns))
-    source = pipeline.spec.sources[name]
-    if source.watermark is None:
+    if pipeline.spec.sources[name].watermark is None:
         raise Trouble(f"spec.dedupe.within: {name} needs a watermark, whose column says when a row happened")
-    return _watermarked(rows, source.watermark.column, wish.within).dropDuplicatesWithinWatermark(list(wish.columns))
+    return rows.dropDuplicatesWithinWatermark(list(wish.columns))
 
 
 def _step(spark: SparkSession, step: Transform, tables: Mapping[str, DataFrame], folder: Path) -> DataFrame:
     if step.sql is not None:
         return spark.sql(step.sql)
-    made = _function(step.python or "", folder)(dict(tables))
+    from pyspark.errors import PySparkException
+
+    function = _function(step.python or "", folder)
+    try:
+        made = function(dict(tables))
+    except (Trouble, PySparkException):
+        raise
+    except Exception as error:  # whatever the pipeline's own code raises
+        raise Trouble(f"{step.python} raised {type(error).__name__}: {error}") from error
     if not hasattr(made, "createOrReplaceTempView"):
         raise Trouble(f"{step.python} returned {type(made).__name__}, not a DataFrame")
     return made  # type: ignore[no-any-return]
@@ -165,7 +175,10 @@ def _function(reference: str, folder: Path) -> Callable[[dict[str, DataFrame]], 
     if spec is None or spec.loader is None:
         raise Trouble(f"{reference}: {path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the pipeline's own code raises
+        raise Trouble(f"{path} raised {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
         raise Trouble(f"{reference}: {path} has no function {name}")

@@ -14,7 +14,9 @@ class NotInstalled(Trouble):
     """Something that pipelines need is not on this machine; trying again does not help."""
 
 
-_BROKEN_EXPECTATION: Final = re.compile(r"\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
+_BROKEN_EXPECTATION: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
+# After the frames of a traceback, which are indented, comes the error.
+_PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(?P<error>\S.*)")
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
@@ -49,7 +51,7 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def marked(sentence: str) -> str:
-    """A sentence that survives the way through Spark's error wrapping; `in_words` finds it again."""
+    """A sentence for SQL's raise_error that survives Spark's wrapping; `in_words` finds it again."""
     return f"[OTTLA]{sentence}[/OTTLA]"
 
 
@@ -63,6 +65,10 @@ def in_words(error: BaseException | str) -> str:
     for sign, meaning in _MEANINGS:
         if sign in text:
             return meaning
+    # Spark's own errors pass through Python where a batch is written; only the pipeline's code is of interest.
+    raised = [found["error"].strip() for found in _PYTHON_ERROR.finditer(text)]
+    if own := [error for error in raised if not error.startswith(("pyspark.", "py4j."))]:
+        return f"Python raised {own[-1]}"
     return _plain(_innermost(text)) or type(error).__name__
 
 

@@ -157,10 +157,10 @@ async def _one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame
                 if answer.startswith(b"\x0f\x0f\x0f\x0f"):
                     tried.answered += 1
                     return True
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return False
-    except TimeoutError:
+    except TimeoutError:  # before OSError, of which it is one
         tried.hung.append(frame)
+        return False
+    except (asyncio.IncompleteReadError, OSError):
         return False
 
 

@@ -67,3 +67,4 @@ def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
         assert not tried.hung
         assert broker.process.poll() is None
         assert resident_kib(pid) - before < MOST_GROWTH_KIB
+        assert "Traceback" not in broker.log_text(1 << 28)  # a fault of ours, where one line about theirs should be

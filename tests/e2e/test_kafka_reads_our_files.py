@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
@@ -21,7 +22,6 @@ from ottla_broker.log.recovery import Known
 from ottla_broker.runtime import Runtime, uuid_from_text
 from ottla_broker.wire.batch import Compression, batches
 from ottla_broker.wire.records import decode_all
-
 from tests.brokers import CLUSTER_ID, Broker, apache_kafka
 from tests.jars import java, kafka_classpath
 from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
@@ -115,6 +115,17 @@ def test_the_inspector_finds_no_fault_after_a_clean_stop(ours: Path) -> None:
     seen = inspect(ours / "made-0")
     assert seen["batches"] == 60 * 6
     assert seen["records"] > 60 * 7 and seen["offsets"] > 20 and seen["times"] > 5
+
+
+def test_the_inspector_would_find_a_fault(ours: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "made-0"
+    shutil.copytree(ours / "made-0", folder)
+    path = sorted(folder.glob("*.index"))[0]
+    data = bytearray(path.read_bytes())
+    data[7] += 1  # the first entry's position
+    path.write_bytes(data)
+    with pytest.raises(AssertionError):
+        inspect(folder)
 
 
 def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> None:

@@ -56,7 +56,9 @@ def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTo
                 ErrorCode.invalid_request,
                 "with a replica assignment, partitions and replication factor must both be -1",
             )
-        assignment: dict[int, tuple[int, ...]] = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
+        assignment: dict[int, tuple[int, ...]] = {
+            entry.partition_index: entry.broker_ids for entry in topic.assignments
+        }
         if len(assignment) != len(topic.assignments):
             raise KafkaError(ErrorCode.invalid_replica_assignment, "a partition stands twice in the replica assignment")
         return NewTopic(topic.name, len(assignment), len(topic.assignments[0].broker_ids), assignment, config)

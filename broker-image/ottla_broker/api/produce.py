@@ -5,6 +5,7 @@
 - acks=1 and 0 answer, or do not, when the leader has them; −1 when the whole ISR has, or says REQUEST_TIMED_OUT
   after the request's timeout (the records stay). With acks=0 an error closes the connection: there is no answer to
   put it in.
+- Internal topics are refused with INVALID_TOPIC_EXCEPTION: their records are a coordinator's memory.
 - Versions 0–2 are advertised for librdkafka's sake (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
 - v10 tells who leads instead (KIP-951), v13 names topics by id; transactions come with their coordinator.
 """
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, HangUp, Reply
+from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 OLDEST = 3
 NO_ANSWER = 0
+ADMIN_CLIENT = "__admin_client"  # the client id by which Kafka's tools may write to internal topics
 Topics = list[tuple[str | UUID, list[Produced]]]
 Waiting = list[tuple[Produced, Awaitable[None]]]
 
@@ -87,6 +90,8 @@ def find(context: Context, topic: str | UUID, index: int) -> "Partition":
         name, topic_id = partitions.name_of(topic), topic
     if not (context.authorizer.allows_everything or context.may(Operation.write, Resource.topic(name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
+    if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is written by its coordinator only")
     return partitions.leader(name, index, topic_id=topic_id)
 
 

@@ -43,6 +43,7 @@ class GroupCoordinator:
         self._runtime = runtime
         self._partitions = partitions
         self._shards: dict[int, Shard] = {}
+        self._loading = asyncio.Lock()
         self._expiring: asyncio.Task[None] | None = None
 
     # -- which groups are ours ---------------------------------------------------------------------
@@ -53,7 +54,8 @@ class GroupCoordinator:
         shard = self._shards[partition] = Shard(journal, self._runtime, self.settings)
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(self._expire_now_and_then(), name="expire offsets")
-        await shard.load()
+        async with self._loading:  # one at a time: else every partition takes its slice of the same turn of the loop
+            await shard.load()
 
     def unload(self, partition: int) -> None:
         """This broker leads the partition no longer (or is about to load it anew)."""

@@ -14,6 +14,9 @@ from ottla_broker.coordination.effects import (
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+LONGEST_NAME = 249
+"""Characters of a client's own name in its member id, which must fit a protocol string however long that name is."""
+
 
 def join(group: ClassicGroup, settings: GroupSettings, request: JoinRequest, ticket: Ticket, now: Now) -> list[Effect]:
     """The ticket is answered now, when the next generation begins, or when the member's time is up."""
@@ -51,7 +54,8 @@ def _refuse(group: ClassicGroup, ticket: Ticket, member_id: str, error: ErrorCod
 
 
 def _join_as_new(group: ClassicGroup, settings: GroupSettings, request: JoinRequest, ticket: Ticket, now: Now) -> None:
-    member_id = f"{request.group_instance_id or request.client_id}-{request.unique}"
+    name = request.group_instance_id or request.client_id
+    member_id = f"{name[:LONGEST_NAME]}-{request.unique}"
     if request.group_instance_id is not None:
         if (old_id := group.static_members.get(request.group_instance_id)) is not None:
             _return_as_static(group, settings, request, old_id, member_id, ticket, now)

@@ -90,7 +90,8 @@ class Replay:
                 self._commit(key, commit)
 
     def finish(self) -> Iterator[None]:
-        """After the last record: offsets without a group get one, for somebody commits who never joined. In steps too."""
+        """After the last record: offsets without a group get one, for somebody commits who never joined. In steps
+        too."""
         for group in self.offsets.groups():
             if group not in self.groups:
                 self.groups[group] = ClassicGroup(group)

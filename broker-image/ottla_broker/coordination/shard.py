@@ -64,6 +64,8 @@ class Shard:
 
     async def load(self) -> None:
         """Reads the journal and begins to serve; on an error it is `failed`, and says why in the log."""
+        if self._is_closed():
+            return
         began = self._loop.time()
         replay = Replay()
         try:
@@ -75,7 +77,7 @@ class Shard:
         await self._take_turns(replay.finish())
         self.groups, self.offsets = replay.groups, replay.offsets
         await self._take_turns(self._begin_sessions())
-        if self.phase is Phase.closed:
+        if self._is_closed():
             return
         self.phase = Phase.serving
         log.log(
@@ -88,6 +90,9 @@ class Shard:
             (self._loop.time() - began) * 1000,
         )
 
+    def _is_closed(self) -> bool:
+        return self.phase is Phase.closed
+
     async def _take_turns(self, steps: Iterable[None]) -> None:
         """Goes through the steps, with a pause for everybody else every few milliseconds; ends early when the shard is
         closed meanwhile."""
@@ -96,7 +101,7 @@ class Shard:
             if self._loop.time() - breath > SLICE_S:
                 await asyncio.sleep(0)
                 breath = self._loop.time()
-                if self.phase is Phase.closed:
+                if self._is_closed():
                     return
 
     def _begin_sessions(self) -> Iterator[None]:

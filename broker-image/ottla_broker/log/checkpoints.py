@@ -50,15 +50,18 @@ def read_topic_id(disk: Disk, path: str) -> UUID | None:
     device, so a loss of power can leave it empty or torn. ValueError names the file."""
     if not disk.exists(path):
         return None
-    text = disk.read_file(path).decode()
+    text = disk.read_file(path).decode(errors="replace")
     if text == _TOPIC_ID_FRONT[: len(text)] or (
         text.startswith(_TOPIC_ID_FRONT) and len(text) < len(_TOPIC_ID_FRONT) + _ID_CHARACTERS
     ):
         return None
     values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    if values.get("version") != "0" or "topic_id" not in values:
-        raise ValueError(f"{path}: not a partition.metadata of version 0: {text!r}")
-    return uuid_from_text(values["topic_id"])
+    try:
+        if values["version"] == "0":
+            return uuid_from_text(values["topic_id"])
+    except (KeyError, ValueError):
+        pass
+    raise ValueError(f"{path}: not a partition.metadata of version 0: {text!r}")
 
 
 def encode_topic_id(topic_id: UUID) -> bytes:

@@ -94,7 +94,9 @@ class Cleaner:
         tally = Tally()
         try:
             job = cleaning.job_for(of, wanted, self.storage.runtime.now_ms())
-            self.checkpoints[of.topic, of.partition] = reached = await self._clean(job, tally)
+            reached = await self._clean(job, tally)
+            if self.logs.get((of.topic, of.partition)) is of:
+                self.checkpoints[of.topic, of.partition] = reached
             await self._write_checkpoints()
         except Changed as error:
             log.info("compaction of %s stopped: %s", of, error)
@@ -157,8 +159,9 @@ class Cleaner:
         offsets = KeyOffsets(self.settings.dedupe_buffer_bytes, job.wanted.first_dirty)
         try:
             await self._paced(cleaning.index_keys(files, job, offsets))
-            compaction = await self._off_thread(cleaning.second_pass, files, job, offsets, tally)
-            for group in cleaning.groups(job, offsets.latest + 1):
+            found = cleaning.groups(job, offsets.latest + 1)
+            compaction = await self._off_thread(cleaning.second_pass, files, job, offsets, found, tally)
+            for group in found:
                 await self._replace(files, job, group, compaction)
         except FileNotFoundError as error:
             if self._is_as_it_was(job, job.sources):

@@ -156,10 +156,14 @@ def index_keys(files: OpenFiles, job: Job, offsets: KeyOffsets) -> Iterator[int]
         yield moved
 
 
-def second_pass(files: OpenFiles, job: Job, offsets: KeyOffsets, tally: Tally) -> Compaction:
-    """Reads all transaction indexes: off the protocol's thread. OSError."""
-    transactions = Transactions(aborted(files, job))
-    return Compaction(offsets, transactions, job.last_of_producer, job.config, job.wanted.end, job.now_ms, tally)
+def second_pass(
+    files: OpenFiles, job: Job, offsets: KeyOffsets, found: Sequence[Sequence[Source]], tally: Tally
+) -> Compaction:
+    """For the groups that `groups` found. Reads all transaction indexes: off the protocol's thread. OSError."""
+    ends = frozenset((job.wanted.end, *(group[-1].next_base for group in found)))
+    return Compaction(
+        offsets, Transactions(aborted(files, job)), job.last_of_producer, job.config, ends, job.now_ms, tally
+    )
 
 
 def rewrite_group(files: OpenFiles, group: Sequence[Source], compaction: Compaction, new: Segment) -> Iterator[int]:

@@ -10,12 +10,12 @@ drops:
 - tombstones (null values), one delete.retention.ms after the first cleaning that kept them (KIP-534): that cleaning
   writes the time into the batch (attribute bit 6, base timestamp = the horizon), the first one past it drops them.
 
-Offsets never change, nor do a batch's base offset, last offset and base sequence: so the last batch of every active
-producer stays, empty if need be, and a producer's state rebuilt from the cleaned log is what it was. The last batch
-before the cleaning's end stays too.
+Offsets never change, nor do a batch's base offset, last offset and base sequence. The last batch of every active
+producer stays, empty if need be: so a producer's state rebuilt from the cleaned log is what it was. So does the last
+batch of every new segment: a hole between two segments would look like a loss, and a segment tells where it ends.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -98,7 +98,8 @@ class Transactions:
         if not header.attributes & TRANSACTIONAL:
             return False
         self._begin_up_to(header.last_offset)
-        if (found := self._aborted.get(header.producer_id)) is None:
+        found = self._aborted.get(header.producer_id)
+        if found is None or found[0].last_offset < header.base_offset:
             self._committed.add(header.producer_id)
             return False
         self._aborted[header.producer_id] = found[0], True
@@ -128,7 +129,10 @@ class Transactions:
         waiting = self._waiting
         while self._next < len(waiting) and waiting[self._next].first_offset <= offset:
             transaction = waiting[self._next]
-            self._aborted.setdefault(transaction.producer_id, (transaction, False))
+            known = self._aborted.get(transaction.producer_id)
+            # One whose marker the pass will not come by (it starts behind it) makes way for the producer's next.
+            if known is None or known[0].last_offset < transaction.first_offset:
+                self._aborted[transaction.producer_id] = transaction, False
             self._next += 1
 
 
@@ -155,13 +159,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Compaction:
-    """The second pass, batch by batch in the log's order. `end`: the first offset that must not be touched."""
+    """The second pass, batch by batch in the log's order. `ends`: offsets at which the cleaning or one of the segments
+    that it writes ends; the batch before each of them stays, empty if need be."""
 
     offsets: KeyOffsets
     transactions: Transactions
     last_of_producer: Mapping[int, LastOfProducer]
     config: LogConfig
-    end: int
+    ends: Collection[int]
     now_ms: int
     tally: Tally = field(default_factory=Tally)
 
@@ -197,7 +202,7 @@ class Compaction:
         last = self.last_of_producer.get(header.producer_id)
         fences = last is not None and last.last_data_offset < 0 and last.epoch == header.producer_epoch
         if not header.count:
-            return (batch if fences or header.next_offset == self.end else None), 0
+            return (batch if fences or header.next_offset in self.ends else None), 0
         if not self.transactions.meet_marker(header, _kind(batch, header)) or fences:
             return batch, header.count
         if not header.has_delete_horizon:
@@ -205,11 +210,11 @@ class Compaction:
             return self._packed(header, payload, list(spans(payload, header.count)), sets_horizon=True), header.count
         if header.base_timestamp > self.now_ms:
             return batch, header.count
-        return (_emptied(header) if header.next_offset == self.end else None), 0
+        return (_emptied(header) if header.next_offset in self.ends else None), 0
 
     def _keep_data(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
         last = self.last_of_producer.get(header.producer_id) if header.producer_id >= 0 else None
-        stays = header.next_offset == self.end or (last is not None and last.last_data_offset == header.last_offset)
+        stays = header.next_offset in self.ends or (last is not None and last.last_data_offset == header.last_offset)
         if self.transactions.meet_data(header):
             return (_emptied(header) if stays else None), 0
         if not header.count:

@@ -41,3 +41,11 @@ class LogConfig:
     preallocate: bool = False
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     leader_replication_throttled_replicas: tuple[str, ...] = ()
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is closed. Compaction leaves the active one alone, so max.compaction.lag.ms bounds
+        it too."""
+        if self.cleanup_compact and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla_broker.log import names
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.producer_snapshot import encode_snapshot
 
@@ -69,6 +70,11 @@ class Flush:
         self._running: asyncio.Task[None] | None = None
 
     @property
+    def names_at_risk(self) -> bool:
+        """Whether files were made that a loss of power could leave without a name."""
+        return self._names_kept < self.new_names
+
+    @property
     def clean(self) -> bool:
         """Whether everything is durable."""
         return self.recovery_point == self._log.end and not self._log.epochs.dirty
@@ -112,8 +118,10 @@ class Flush:
 
     def _records(self) -> Work:
         log = self._log
-        directories = self._directories() if self._names_kept < self.new_names else ()
+        directories = self._directories() if self.names_at_risk else ()
         paths = tuple(segment.path for segment in log.segments.since(self.flushed))
+        if directories:
+            paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
         return Work(log.end, log.truncations, paths, (), directories, self.new_names)
 
     def _everything(self) -> Work:
@@ -129,6 +137,7 @@ class Flush:
             contents.append((log.epochs.path, log.epochs.encode()))
             log.epochs.dirty = False
         paths = tuple(path for segment in segments for path in segment.paths)
+        paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
         return Work(log.end, log.truncations, paths, tuple(contents), self._directories(), self.new_names)
 
     def _directories(self) -> tuple[str, ...]:

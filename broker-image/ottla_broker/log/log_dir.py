@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 META_VERSION: Final = "1"
 NO_EPOCH: Final = -1
+_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _CLOSING_TOGETHER: Final = 16
 _LONGEST_NAME: Final = 255
 
@@ -56,6 +57,8 @@ class LogDir:
         self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
         self.condemned: list[str] = []  # folders on their way out
         self.cleaner = Cleaner(storage, path, self.logs)
+        storage.write_recovery_points = lambda: self._write_now(names.RECOVERY_POINTS)
+        self._gone: set[tuple[str, int]] = set()  # deleted partitions that the checkpoints still name
         self._lock = lock
         self._written: dict[str, bytes] = {}
         self._closed = False
@@ -113,6 +116,8 @@ class LogDir:
                 opened = open_log(self.storage, f"{self.path}/{folder}", *key, config_of(key[0]), known)
                 opened.advance_high_watermark(watermarks.get(key, 0))
                 self.logs[key] = opened
+        if any(one.recovery_point < points.get(key, 0) for key, one in self.logs.items()):
+            self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Names the cluster in `meta.properties`, once. LogDirError when it names another."""
@@ -134,6 +139,9 @@ class LogDir:
             return existing
         directory = f"{self.path}/{names.partition_folder(topic, partition)}"
         try:
+            if (topic, partition) in self._gone:
+                self._write_now(*_CHECKPOINTS)  # they speak of the one that was deleted
+                self._gone.clear()
             made = create_log(self.storage, directory, topic, partition, topic_id, config)
         except OSError as error:
             raise self._io_failed(directory, error) from error
@@ -180,6 +188,7 @@ class LogDir:
             raise self._io_failed(gone.directory, error) from error
         if ending == names.DELETE_FOLDER:
             self.condemned.append(f"{self.path}/{folder}")
+        self._gone.add((topic, partition))
 
     def _io_failed(self, path: str, error: OSError) -> KafkaError:
         reason = f"{path}: {error.strerror or error}"
@@ -199,15 +208,9 @@ class LogDir:
 
     async def write_checkpoints(self, *, recovery_points: bool) -> None:
         """High watermarks and log starts, and recovery points when asked; files whose content has not changed are left alone."""
-        working = {key: one for key, one in self.logs.items() if one.failed is None}
-        wanted = {
-            names.HIGH_WATERMARKS: {key: one.high_watermark for key, one in working.items()},
-            names.LOG_STARTS: {key: one.start for key, one in working.items() if one.start > one.segments[0].base},
-        }
-        if recovery_points:
-            wanted[names.RECOVERY_POINTS] = {key: one.recovery_point for key, one in self.logs.items()}
-        for name, offsets in wanted.items():
-            data = encode_offsets(offsets)
+        self._gone.clear()
+        for name in _CHECKPOINTS if recovery_points else _CHECKPOINTS[1:]:
+            data = self._checkpoint(name)
             if self._written.get(name) != data:
                 path = f"{self.path}/{name}"
                 try:
@@ -215,6 +218,25 @@ class LogDir:
                 except OSError as error:
                     raise self._io_failed(path, error) from error
                 self._written[name] = data
+
+    def _checkpoint(self, name: str) -> bytes:
+        match name:
+            case names.RECOVERY_POINTS:
+                return encode_offsets({key: one.recovery_point for key, one in self.logs.items()})
+            case names.HIGH_WATERMARKS:
+                return encode_offsets({key: one.high_watermark for key, one in self.logs.items()})
+            case _:
+                logs = self.logs.items()
+                return encode_offsets(
+                    {key: one.start for key, one in logs if one.failed is not None or one.start > one.segments[0].base}
+                )
+
+    def _write_now(self, *wanted: str) -> None:
+        """On the protocol's thread, where the next step must not come before it. OSError."""
+        for name in wanted:
+            data = self._checkpoint(name)
+            self.storage.disk.replace_file(f"{self.path}/{name}", data)
+            self._written[name] = data
 
     async def close(self) -> None:
         """Brings everything to the device and leaves the marker of a clean stop, unless something failed."""

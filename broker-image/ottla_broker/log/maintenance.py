@@ -46,6 +46,7 @@ class Maintenance:
         """Until cancelled. What fails for one log is told, and done again the next time."""
         each = self.intervals
         jobs: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
+            (0, self.flush_rolled),
             (0, self.flush_overdue),
             (each.watermark_checkpoint_ms, self.checkpoint_watermarks),
             (each.watermark_checkpoint_ms, self.remove_files),
@@ -67,6 +68,13 @@ class Maintenance:
 
     def _working(self) -> list[PartitionLog]:
         return [one for one in self.directory.logs.values() if one.failed is None]
+
+    async def flush_rolled(self) -> None:
+        """A closed segment goes to the device soon, before what follows it gets there by itself."""
+        storage = self.directory.storage
+        rolled, storage.rolled = storage.rolled, []
+        for one in {id(one): one for one in rolled if one.failed is None}.values():
+            await self._tried(one, one.flush.checkpoint())
 
     async def flush_overdue(self) -> None:
         """flush.ms: what has been waiting for longer is synced."""
@@ -91,8 +99,7 @@ class Maintenance:
     async def checkpoint_recovery_points(self) -> None:
         """Flushes the logs that have much unflushed, and writes down how far all are."""
         for one in self._working():
-            behind = one.segments.since(one.recovery_point)
-            if len(behind) > 1 or (not one.flush.clean and behind[0].size_above(one.recovery_point) > FLUSH_BEHIND):
+            if one.end > one.recovery_point and one.size_above(one.recovery_point) > FLUSH_BEHIND:
                 await self._tried(one, one.flush.checkpoint())
         await self.directory.write_checkpoints(recovery_points=True)
 
@@ -108,7 +115,7 @@ class Maintenance:
     async def remove_files(self) -> None:
         """Unlinks what retention, compaction and deletion have renamed, when their delay is over."""
         now_ms = self._runtime.now_ms()
-        for one in self.directory.logs.values():
+        for one in list(self.directory.logs.values()):  # topics come and go while files are removed
             if one.retired and (paths := remove_retired(one, now_ms)):
                 await self._runtime.offload(_remove_all, self._disk.remove, paths)
         folders, self.directory.condemned = self.directory.condemned, []

@@ -34,6 +34,10 @@ class OffsetIndex:
             self._saved = len(self._relative)
         return self._relative
 
+    @property
+    def loaded(self) -> bool:
+        return self._relative is not None
+
     def __len__(self) -> int:
         return len(self._load())
 
@@ -58,6 +62,11 @@ class OffsetIndex:
         """A position at or before the batch that holds `offset`; the largest known."""
         at = bisect_right(self._load(), offset - self.base)
         return self._positions[at - 1] if at else 0
+
+    def last_below(self, offset: int) -> int:
+        """The largest known last offset of a batch that is below `offset`; base - 1 when there is none."""
+        at = bisect_left(self._load(), offset - self.base)
+        return self.base + (self._load()[at - 1] if at else -1)
 
     def boundary(self, position: int, before: int) -> int:
         """The largest known position of a batch ≤ `position` in front of which every batch ends before offset `before`."""

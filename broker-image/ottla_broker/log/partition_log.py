@@ -5,23 +5,20 @@ Belongs to the protocol's thread and never waits for a device there, but for the
 """
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
-from ottla_broker.log import retention, timestamps, truncation
-from ottla_broker.log.config import LogConfig
-from ottla_broker.log.epochs import LeaderEpochs
+from ottla_broker.log import reading, retention, timestamps, truncation
+from ottla_broker.log.config import MAX_INT32, LogConfig
 from ottla_broker.log.flush import Flush
 from ottla_broker.log.markers import read_marker
+from ottla_broker.log.opened import Opened
 from ottla_broker.log.producer_rebuild import note_batch
 from ottla_broker.log.producer_snapshot import encode_snapshot
-from ottla_broker.log.producer_state import ProducerStates, SentBatch
+from ottla_broker.log.producer_state import SentBatch
 from ottla_broker.log.recall import recall
 from ottla_broker.log.rewrite import check_keys, rewritten
-from ottla_broker.log.segment import CorruptSegment, Segment
-from ottla_broker.log.segments import Segments
-from ottla_broker.log.snapshots import Snapshots
+from ottla_broker.log.segment import Segment
 from ottla_broker.log.storage import Storage, is_full
 from ottla_broker.log.tail_cache import TailCache
 from ottla_broker.log.time_index import TimestampOffset
@@ -33,6 +30,7 @@ from ottla_broker.log.validation import (
     check_from_client,
     check_size,
     fields_at,
+    from_leader,
     whole_batches,
 )
 from ottla_broker.wire.batch import CONTROL, HEADER, LENGTH_END, TRANSACTIONAL, BatchHeader, Buffer, parse_header, stamp
@@ -41,22 +39,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 log = logging.getLogger(__name__)
 
 NO_TIME: Final = -1
-
-
-@dataclass(slots=True)
-class Opened:
-    """What `log.recovery` found on the disk, or made for a new partition."""
-
-    segments: Segments
-    start: int
-    end: int
-    recovery_point: int
-    epochs: LeaderEpochs
-    producers: ProducerStates
-    snapshots: Snapshots
-    topic_id: UUID | None
-    failed: str | None = None  # why the partition cannot be served: what is wrong, file and offset
-    flaws: list[str] = field(default_factory=list)  # what was repaired, for the operator's log
 
 
 class PartitionLog:
@@ -101,7 +83,11 @@ class PartitionLog:
         self.producers = opened.producers
         self.snapshots = opened.snapshots
         self.flush = Flush(self, opened.recovery_point)
-        self.failed = KafkaError(ErrorCode.kafka_storage_error, opened.failed) if opened.failed else None
+        self.failed: KafkaError | None = None
+        for flaw in opened.flaws:
+            log.warning("%s-%d: %s", topic, partition, flaw)
+        if opened.failed is not None:
+            self.fail(KafkaError(ErrorCode.kafka_storage_error, opened.failed))
         self.retired: list[tuple[int, str]] = []  # (when to remove it, ms; path) of files renamed to .deleted
         self.touched = True  # changed since the last checkpoint; set anew by whoever changes anything
         self.truncations = 0
@@ -128,6 +114,11 @@ class PartitionLog:
     def size(self) -> int:
         """Bytes of all segments' batches."""
         return self.segments.size
+
+    def size_above(self, offset: int) -> int:
+        """About how many bytes lie at and above `offset`."""
+        first, *others = self.segments.since(offset)
+        return first.size_above(offset) + sum(segment.size for segment in others)
 
     @property
     def last_stable_offset(self) -> int:
@@ -205,25 +196,10 @@ class PartitionLog:
         """
         if self.failed is not None:
             raise self.failed
-        size, found = whole_batches(records)
-        taken: list[tuple[int, Fields]] = []
-        expected, count = self.end, 0
-        for at, fields in found:
-            check_crc(records, at, fields)
-            if fields[0] < expected:
-                raise KafkaError(
-                    ErrorCode.offset_out_of_range,
-                    f"a batch at offset {fields[0]} came; {expected} is the end of the log",
-                )
-            if fields[2] > leader_epoch:
-                size = at
-                break
-            taken.append((at, fields))
-            expected = fields[0] + fields[6] + 1
-            count += fields[12]
+        size, taken = from_leader(records, self.end, leader_epoch)
         if not taken:
             return Appended(-1, -1, NO_TIME, self.start, False, 0, 0, 0)
-        first = taken[0][1][0]
+        first, count = taken[0][1][0], sum(fields[12] for _, fields in taken)
         now_ms = self.storage.runtime.now_ms()
         for _, fields in taken:
             if fields[2] >= 0 and fields[2] != self.epochs.latest():
@@ -261,7 +237,7 @@ class PartitionLog:
         self,
         records: Buffer,
         size: int,
-        batches: "tuple[tuple[int, Fields], ...] | list[tuple[int, Fields]]",
+        batches: Sequence[tuple[int, Fields]],
         first: int | None,
         leader_epoch: int,
         now_ms: int,
@@ -279,10 +255,12 @@ class PartitionLog:
                 largest[8],
                 now_ms=now_ms,
                 segment_bytes=config.segment_bytes,
-                segment_ms=config.segment_ms,
+                segment_ms=config.roll_ms,
             ):
-                # A compacted log may have a hole in front: the segment starts where the batches do, so that relative offsets fit.
-                segment = self._roll_at(batches[0][1][0] if first is None else first, now_ms)
+                # A hole that no relative offset spans: the segment starts where the batches do.
+                recorded = segment.next_offset()
+                base = recorded if end - 1 - recorded <= MAX_INT32 else batches[0][1][0]
+                segment = self._roll_at(base, now_ms)
             arena = self._tail.room(size, self.end)
             at = arena.used
             view = arena.view[at : at + size]
@@ -320,13 +298,18 @@ class PartitionLog:
         """Starts a new segment at the log's end; nothing happens when the active one is empty."""
         if self.segments.active.size:
             try:
-                self._roll_at(self.end, self.storage.runtime.now_ms())
+                self._roll_at(self.segments.active.next_offset(), self.storage.runtime.now_ms())
             except OSError as error:
                 raise self.io_failed("roll", self.segments.active.path, error) from error
 
     def _roll_at(self, base: int, now_ms: int) -> Segment:
+        """Segments follow each other without a gap (a hole at the log's end belongs to the new one), so that after a loss of power a gap
+        tells that something is missing."""
         old = self.segments.active
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if self.flush.names_at_risk:
+            # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
+            self.storage.disk.sync_directory(self.directory)
+        jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment = Segment.create(
             self.storage.files,
             self.directory,
@@ -343,6 +326,7 @@ class PartitionLog:
             if old.base != base:
                 old.remove()
         self.flush.new_names += 1
+        self.storage.rolled.append(self)
         return segment
 
     # --- reading
@@ -362,43 +346,11 @@ class PartitionLog:
         if offset >= up_to:
             return b""
         data = self._tail.read(offset, max_bytes, up_to, at_least_one)
-        return self._read_files(offset, max_bytes, up_to, at_least_one) if data is None else data
-
-    def _read_files(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> Buffer:
-        for at in range(self.segments.floor(offset), len(self.segments)):
-            segment = self.segments[at]
-            if segment.base >= up_to:
-                break
-            try:
-                data = self._read_segment(segment, offset, max_bytes, up_to, at_least_one)
-            except CorruptSegment as error:
-                raise self.corrupt(error, offset) from error
-            except OSError as error:
-                raise self.io_failed("read", segment.path, error) from error
-            if data is not None:
-                return data
-        return b""
-
-    def _read_segment(
-        self, segment: Segment, offset: int, max_bytes: int, up_to: int, at_least_one: bool
-    ) -> Buffer | None:
-        try:
-            return segment.read(offset, max_bytes, up_to, at_least_one)
-        except CorruptSegment as error:
-            log.warning("%s; its indexes are built anew, to see whether the fault is theirs", error)
-            segment.reindex(self.config.index_interval_bytes)
-            return segment.read(offset, max_bytes, up_to, at_least_one)
+        return reading.read_files(self, offset, max_bytes, up_to, at_least_one) if data is None else data
 
     def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that have records in [from_offset, to_offset), for read_committed readers."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments.since(from_offset):
-            for entry in segment.transactions.entries():
-                if entry.last_offset >= from_offset and entry.first_offset < to_offset:
-                    found.append(entry)
-                if entry.last_stable_offset >= to_offset:
-                    return found
-        return found
+        return reading.aborted(self, from_offset, to_offset)
 
     def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
         """The first record with a timestamp (ms) of at least `timestamp`; None when there is none."""
@@ -466,7 +418,7 @@ class PartitionLog:
             self.fail(reason)
         return reason
 
-    def corrupt(self, error: CorruptSegment, offset: int) -> KafkaError:
+    def corrupt(self, error: ValueError, offset: int) -> KafkaError:
         reason = KafkaError(ErrorCode.kafka_storage_error, f"{error}, near offset {offset}")
         self.fail(reason)
         return reason

@@ -14,7 +14,8 @@ from ottla_broker.log.checkpoints import encode_topic_id, read_topic_id
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.epochs import LeaderEpochs
 from ottla_broker.log.leftovers import tidy
-from ottla_broker.log.partition_log import Opened, PartitionLog
+from ottla_broker.log.opened import Opened
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_rebuild import newest_snapshot, note_batch, rebuild_producers
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.segment import CorruptSegment, Segment
@@ -25,7 +26,6 @@ from ottla_broker.wire.batch import check_crc
 from ottla_broker.wire.errors import KafkaError
 
 _MAGIC: Final = 2
-EVERYTHING: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ def create_log(
         write_plainly(storage, f"{directory}/{names.PARTITION_METADATA}", encode_topic_id(topic_id))
     segment = Segment.create(storage.files, directory, start, now_ms=storage.runtime.now_ms())
     epochs = LeaderEpochs(f"{directory}/{names.LEADER_EPOCHS}")
-    write_plainly(storage, epochs.path, epochs.encode())
     opened = Opened(
         Segments([segment]), start, start, start, epochs, ProducerStates(), Snapshots(disk, directory), topic_id
     )
@@ -93,7 +92,7 @@ class Recovery:
     def opened(self) -> Opened:
         topic_id = None
         try:
-            topic_id = read_topic_id(self.storage.disk, f"{self.directory}/{names.PARTITION_METADATA}")
+            topic_id = self._topic_id()
             return self._opened(topic_id)
         except (CorruptSegment, ValueError) as error:
             reason = str(error)
@@ -107,6 +106,16 @@ class Recovery:
         return Opened(
             Segments([segment]), start, end, point, epochs, ProducerStates(), snapshots, topic_id, failed=reason
         )
+
+    def _topic_id(self) -> UUID | None:
+        try:
+            return read_topic_id(self.storage.disk, f"{self.directory}/{names.PARTITION_METADATA}")
+        except ValueError as error:
+            if self.known.clean or self.known.recovery_point > 0:
+                raise
+            self.flaws.append(f"{error}; removed: nothing in this partition had reached the device")
+            self.storage.disk.remove(f"{self.directory}/{names.PARTITION_METADATA}")
+            return None
 
     def _opened(self, topic_id: UUID | None) -> Opened:
         disk = self.storage.disk
@@ -144,6 +153,9 @@ class Recovery:
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self.snapshots.keep_only(set(self.segments.bases))
+        for segment in self.segments:
+            if segment is not self.segments.active:
+                segment.unload_indexes()
         self.segments.active.note_unindexed()
         point = end if self.known.clean else min(self.known.recovery_point, end)
         return Opened(
@@ -157,9 +169,9 @@ class Recovery:
         try:
             return active.next_offset()
         except CorruptSegment:
-            end, _ = self._rescan(active, ProducerStates(), EVERYTHING)
+            active.reindex(self.config.index_interval_bytes)
             self.flaws.append(f"{active.offsets.path}: was wrong, built anew")
-            return end
+            return active.next_offset()
 
     def _producers_of_clean(self, end: int) -> ProducerStates:
         if not self.snapshots.offsets:
@@ -168,14 +180,15 @@ class Recovery:
 
     def _rebuild_missing_indexes(self, found: set[str]) -> None:
         """What lies above the recovery point after a crash is indexed anew in any case; that waits for `_recovered`."""
-        for segment in self.segments:
+        tail = len(self.segments) if self.known.clean else self.segments.floor(self.known.recovery_point)
+        for at, segment in enumerate(self.segments):
             present = all(path.rpartition("/")[2] in found for path in (segment.offsets.path, segment.times.path))
             if present or segment.size <= self.config.index_interval_bytes:
                 continue
-            self.flaws.append(f"{segment.path}: an index was missing, built anew")
-            if self.known.clean or segment is not self.segments[self.segments.floor(self.known.recovery_point)]:
-                self._rescan(segment, ProducerStates(), EVERYTHING)
-            else:
+            if at < tail:
+                self.flaws.append(f"{segment.path}: an index was missing, built anew")
+                segment.reindex(self.config.index_interval_bytes)
+            elif at == tail:
                 self.unindexed = segment
 
     # --- after a crash
@@ -183,6 +196,7 @@ class Recovery:
     def _recovered(self) -> tuple[int, ProducerStates]:
         point = self.known.recovery_point
         first = self.segments.floor(point)
+        self.epochs.truncate_from_end(point)  # the file may be older than what follows; the batches will say
         if self.segments[first].base > point:  # everything is above the recovery point
             producers, _ = newest_snapshot(self.snapshots, self.segments[first].base, self.now_ms)
         else:
@@ -203,6 +217,14 @@ class Recovery:
                 self.flaws.append(
                     f"{segment.path}: {file_size - segment.size} bytes behind offset {end} were no whole batches and were cut off"
                 )
+                self._remove_after(at)
+                break
+            if (
+                at + 1 < len(self.segments)
+                and end < (base := self.segments[at + 1].base)
+                and not self.config.cleanup_compact
+            ):
+                self.flaws.append(f"{segment.path}: ends at offset {end}, {base} was expected")
                 self._remove_after(at)
                 break
         self.snapshots.remove_above(end)
@@ -278,7 +300,9 @@ class Recovery:
                 raise CorruptSegment(
                     segment.path, position, f"{error} (offset {expected}; all below {protected} had been on the device)"
                 ) from error
-            self.storage.files.get(segment.path).truncate(segment.size)
+            file = self.storage.files.get(segment.path)
+            file.truncate(segment.size)
+            file.sync()  # a second loss of power must not bring it back, when this segment is no longer the last
         segment.seal()
         return expected, producers
 

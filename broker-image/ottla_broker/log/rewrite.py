@@ -1,8 +1,7 @@
 """What a leader does to a batch before it appends it, where a topic's settings demand more than stamping.
 
-All functions take one batch and its header and touch nothing else. `rewritten` is needed only when `needs_rewriting`
-says so: a topic with `compression.type=producer` and `message.timestamp.type=CreateTime`, the defaults, never
-decompresses a byte.
+All functions take one batch and its header and touch nothing else. A topic with `compression.type=producer` and
+`message.timestamp.type=CreateTime`, the defaults, never decompresses a byte.
 """
 
 from dataclasses import replace
@@ -56,13 +55,15 @@ def _wanted_codec(header: BatchHeader, config: LogConfig) -> Compression | None:
     return codec
 
 
-def rewritten(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int, at: int = 0) -> bytes:
-    """The batch at `at` as the topic wants it: in its codec, and with the time of appending where it says LogAppendTime
-    (then the attributes and the largest timestamp change, the records do not: readers take the batch's time for each of
-    them). The CRC covers all of that and is computed anew.
+def rewritten(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int, at: int = 0) -> Buffer:
+    """The batch at `at` as the topic wants it, itself when it is so already: in the topic's codec, and with the time of
+    appending where it says LogAppendTime (then the attributes and the largest timestamp change, the records do not:
+    readers take the batch's time for each of them). The CRC covers all of that and is computed anew.
 
     KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE when the records do not decompress.
     """
+    if not needs_rewriting(header, config):
+        return memoryview(data)[at : at + header.size]
     attributes, max_timestamp = header.attributes, header.max_timestamp
     if config.message_timestamp_type == "LogAppendTime":
         attributes |= LOG_APPEND_TIME

@@ -184,6 +184,7 @@ class Segment:
         for position, header in headers:
             self.added(position, header.size, header.last_offset, header.max_timestamp, interval)
         assert self.size == size
+        self.seal()
 
     def truncate_to(self, offset: int) -> int:
         """Cuts off the batch that holds `offset`, and all after it. Returns the offset where the log now ends: `offset`, or the first one
@@ -301,6 +302,10 @@ class Segment:
             at += length + LENGTH_END
         return stop + at
 
+    def indexed_below(self, offset: int) -> int:
+        """The end of a batch, at or below `offset`, by the index; the base when the index knows none."""
+        return self.offsets.last_below(offset) + 1
+
     def size_above(self, offset: int) -> int:
         """About how many bytes lie at and above `offset`, by the index."""
         return self.size - self.offsets.floor(offset)
@@ -325,7 +330,10 @@ class Segment:
 
     def unload(self) -> None:
         """Gives memory and descriptors back; what they hold must have been saved."""
-        for index in (self.offsets, self.times, self.transactions):
-            index.unload()
+        self.unload_indexes()
         for path in self.paths:
             self._files.close(path)
+
+    def unload_indexes(self) -> None:
+        for index in (self.offsets, self.times, self.transactions):
+            index.unload()

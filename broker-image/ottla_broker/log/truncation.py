@@ -19,12 +19,15 @@ def truncate_to(log: "PartitionLog", offset: int) -> None:
     log.forget_tail()
     try:
         keep = log.segments.floor(offset)
+        _lower_recovery_point(log, log.segments[keep].indexed_below(offset))
         gone = [log.segments[at] for at in range(keep + 1, len(log.segments))]
         if gone:
             log.segments.replace(gone, [])
             for segment in reversed(gone):  # from the end, so that a crash leaves no hole
                 segment.remove()
-        _ends_at(log, log.segments.active.truncate_to(offset))
+        active = log.segments.active
+        _ends_at(log, active.truncate_to(offset))
+        active.file.sync()  # so that what was cut off does not come back after a loss of power, beside what replaced it
         log.snapshots.remove_above(log.end)
         log.producers = rebuild_producers(log.storage, log.segments, log.snapshots, log.start, log.end)
         log.producers.replicated_to(log.high_watermark)
@@ -38,6 +41,7 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
     """Drops every record; the log is empty, starts and ends at `offset`. KafkaError: KAFKA_STORAGE_ERROR."""
     log.forget_tail()
     try:
+        _lower_recovery_point(log, 0)
         old = list(log.segments)
         for segment in reversed(old):
             segment.remove()
@@ -54,6 +58,13 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
         _ends_at(log, offset)
     except OSError as error:
         raise log.io_failed("truncation", log.directory, error) from error
+
+
+def _lower_recovery_point(log: "PartitionLog", offset: int) -> None:
+    """To the end of a batch that is known to stay: an end in a hole would protect bytes that are not there."""
+    if offset < log.recovery_point:
+        log.flush.truncated(offset)
+        log.storage.write_recovery_points()
 
 
 def _ends_at(log: "PartitionLog", end: int) -> None:

@@ -130,3 +130,19 @@ def whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, Fields]]]:
         found.append((at, fields))
         at += fields[1] + LENGTH_END
     return at, found
+
+
+def from_leader(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, Fields]]]:
+    """(bytes, [(position, header)]) of what a follower takes: whole batches from offset `end` on, none of a newer leader than the one that
+    was asked. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
+    size, found = whole_batches(data)
+    for number, (at, fields) in enumerate(found):
+        check_crc(data, at, fields)
+        if fields[0] < end:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range, f"a batch at offset {fields[0]} came; the log ends at {end}"
+            )
+        if fields[2] > leader_epoch:
+            return at, found[:number]
+        end = fields[0] + fields[6] + 1
+    return size, found

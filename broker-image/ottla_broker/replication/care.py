@@ -14,7 +14,7 @@ from ottla_broker.config import (
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     Config,
 )
-from ottla_broker.log.cleaner import Cleaner, CleanerSettings
+from ottla_broker.log.cleaner import CleanerSettings
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.maintenance import Intervals
 
@@ -32,21 +32,13 @@ class LogCare:
     def __init__(self, directories: Sequence[LogDir], config: Config) -> None:
         self._directories = directories
         self._config = config
-        self._cleaners = [Cleaner(one.storage, one.path, one.logs) for one in directories]
+        self._cleaners = [one.cleaner for one in directories]
         self._set_up_cleaners()
         for setting in CLEANER:
             config.subscribe(setting, lambda _: self._set_up_cleaners())
 
     async def run(self) -> None:
-        await asyncio.gather(
-            *(directory.maintain(self._intervals()) for directory in self._directories),
-            *(cleaner.run() for cleaner in self._cleaners),
-        )
-
-    def forget(self, topic: str, partition: int) -> None:
-        """The log was deleted or set aside: one made later under its name is another."""
-        for cleaner in self._cleaners:
-            cleaner.forget(topic, partition)
+        await asyncio.gather(*(directory.maintain(self._intervals()) for directory in self._directories))
 
     def _intervals(self) -> Intervals:
         return Intervals(

@@ -22,8 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Hosting:
-    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went,
-    `gone` of logs that left the directories."""
+    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went."""
 
     def __init__(
         self,
@@ -35,7 +34,6 @@ class Hosting:
         log_config_of: Callable[[Mapping[str, str]], LogConfig],
         led: Callable[[Partition], None],
         lost: Callable[[Partition], None],
-        gone: Callable[[str, int], None],
     ) -> None:
         self._me = me
         self._image = image
@@ -45,7 +43,6 @@ class Hosting:
         self._log_config_of = log_config_of
         self._led = led
         self._lost = lost
-        self._gone = gone
 
     def follow(self, changes: Changes) -> None:
         """Brings this broker's replicas in line with what changed."""
@@ -88,7 +85,6 @@ class Hosting:
                 if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
                     logger.warning("%s is not a replica that the metadata know; set aside as a stray", log.directory)
                     directory.set_aside(topic, partition)
-                    self._gone(topic, partition)
 
     def _host(self, topic: TopicImage, state: PartitionRecord) -> None:
         hosted = self._partitions.get(topic.name, state.partition)
@@ -140,4 +136,3 @@ class Hosting:
         for directory in self._directories:
             if (hosted.topic, hosted.partition) in directory.logs:
                 directory.delete(hosted.topic, hosted.partition)
-        self._gone(hosted.topic, hosted.partition)

@@ -24,6 +24,7 @@ from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
+from ottla_broker.wire.batch import HEADER_SIZE, parse_header
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -52,7 +53,8 @@ class NoBroker(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Record batches as they came (the first may start before the offset asked for), and where the readable part ends."""
+    """Whole record batches as they lie in the log (the first may start before the offset asked for), and where the readable part
+    ends."""
 
     records: bytes
     high_watermark: int
@@ -250,7 +252,7 @@ class Client:
         check(answer.error_code, "the fetch was refused")
         (found,) = answer.responses[0].partitions
         self._check_led(topic, partition, found.error_code, None)
-        return Fetched(found.records or b"", int(found.high_watermark), int(found.log_start_offset))
+        return Fetched(whole(found.records or b""), int(found.high_watermark), int(found.log_start_offset))
 
     async def offset(self, topic: str, partition: int, timestamp: int = LATEST) -> int:
         """The first offset at or after a time (ms), or EARLIEST, or LATEST; −1 when nothing is that late. KafkaError."""
@@ -278,6 +280,14 @@ def check(code: ErrorCode, message: str) -> None:
     """KafkaError unless the code is none."""
     if code is not ErrorCode.none:
         raise KafkaError(code, message)
+
+
+def whole(records: bytes) -> bytes:
+    """Without the batch at the end that a size limit has cut off: Kafka sends such, we do not."""
+    at = 0
+    while len(records) - at >= HEADER_SIZE and at + (size := parse_header(records, at).size) <= len(records):
+        at += size
+    return records[:at]
 
 
 def milliseconds(seconds: float) -> i32Timedelta:

@@ -34,6 +34,11 @@ class Malformed(Exception):
     """Bytes that are no message. It costs the sender its connection (DESIGN, rule 18)."""
 
 
+LONGEST_TEXT = (
+    0x7FFF  # also in flexible versions, whose lengths could say more: what is read must fit older versions and records
+)
+
+
 class Cursor:
     """A place in a message. Every `take_*` moves on, and raises Malformed (or struct.error, at the end of the
     bytes)."""
@@ -77,6 +82,8 @@ class Cursor:
         size = self.take_varint() - 1 if flexible else self.take_fixed(_I16)
         if size < 0:
             return None
+        if size > LONGEST_TEXT:
+            raise Malformed(f"a string of {size} bytes at {self.at}; {LONGEST_TEXT} is the most")
         try:
             return self.take_bytes(size).decode()
         except UnicodeDecodeError as error:

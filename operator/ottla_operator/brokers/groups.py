@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
@@ -20,6 +21,17 @@ from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.brokers.assignment import assigned
 from ottla_operator.brokers.link import Link, checked
 from ottla_operator.brokers.offsets import Place
+
+# How brokers say that somebody is in the group.
+MEMBERS: Final = dict.fromkeys(
+    (
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.non_empty_group,
+    ),
+    "it has members; stop them first",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +121,14 @@ async def commit(link: Link, group: str, places: Mapping[Place, int]) -> None:
     )
     for topic in (await link.ask_coordinator(group, request)).topics:
         for it in topic.partitions:
-            checked(it.error_code, None, f"group {group!r}, partition {topic.name}-{it.partition_index}")
+            checked(
+                it.error_code,
+                MEMBERS.get(it.error_code),
+                f"group {group!r}, partition {topic.name}-{it.partition_index}",
+            )
 
 
 async def delete(link: Link, group: str) -> None:
     """Forgets a group and its offsets. It must have no members."""
     (it,) = (await link.ask_coordinator(group, DeleteGroupsRequest(groups_names=(GroupId(group),)))).results
-    checked(it.error_code, None, f"group {group!r}")
+    checked(it.error_code, MEMBERS.get(it.error_code), f"group {group!r}")

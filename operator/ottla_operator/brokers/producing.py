@@ -25,6 +25,7 @@ BATCH_BYTES: Final = 512 * 1024  # of records before compression; well below max
 FLUSH_BYTES: Final = 4 * 1024 * 1024
 GIVE_UP_S: Final = 120.0
 RETRY_S: Final = 0.1
+MADE_WITHIN: Final = 10  # looks, RETRY_S apart
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 OVERHEAD: Final = 24  # bytes that a record takes beside key and value, at most, without headers
 
@@ -206,7 +207,14 @@ class Producer:
         )
 
     async def _look_up(self, topic: str) -> None:
+        """As other clients do, by asking: a topic that is not there is made, where the cluster allows it."""
         found = (await topics.describe(self.link, [topic])).get(topic)
+        if found is None:
+            await topics.ask_for(self.link, topic)
+            for _ in range(MADE_WITHIN):
+                if found := (await topics.describe(self.link, [topic])).get(topic):
+                    break
+                await asyncio.sleep(RETRY_S)
         if found is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic!r}")
         self._leaders[topic] = [it.leader for it in found.partitions]

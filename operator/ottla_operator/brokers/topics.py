@@ -185,11 +185,16 @@ async def own_settings(link: Link, names: Iterable[str]) -> dict[str, dict[str, 
     }
 
 
-def _metadata(names: tuple[str, ...] | None) -> MetadataRequest:
+async def ask_for(link: Link, name: str) -> None:
+    """Names a topic to a broker, which makes it if the cluster makes topics by asking (auto.create.topics.enable)."""
+    await link.ask(_metadata((name,), make=True))
+
+
+def _metadata(names: tuple[str, ...] | None, *, make: bool = False) -> MetadataRequest:
     topics = (
         None if names is None else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in names)
     )
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=make, include_topic_authorized_operations=False)
 
 
 def _topic(told: MetadataResponseTopic) -> Topic:

@@ -137,7 +137,7 @@ class ClusterRun:
         elif state in (State.retrying, State.failed) and (why := note.split(AGAIN)[0]) != self._said.get(row.label):
             self._said[row.label] = why
             self.board.say(f"broker {row.label}: {self._in_the_files(note)}", "bad")
-        elif state is State.ready and self._said.pop(row.label, None):
+        elif state is State.ready and self._said.pop(row.label, ""):
             self.board.say(f"broker {row.label} is back", "good")
         row.state, row.note, row.pid = state, note, pid
 

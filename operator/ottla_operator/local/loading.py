@@ -18,6 +18,7 @@ from pathlib import Path
 from ottla_operator.local.board import Board, LoadRow, State
 
 SCRIPT = "load.py"
+NICE = 10
 
 
 @dataclass(slots=True)
@@ -85,6 +86,9 @@ class Load:
         finally:
             os.close(writer)
             os.close(reader)
+        for process in (sink, source):  # people wait for the first result, not for the last record
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
         said, problem, code, source_code = await asyncio.gather(
             self._follow(sink.stderr), self._follow(source.stderr), sink.wait(), source.wait()
         )

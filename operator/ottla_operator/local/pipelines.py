@@ -7,6 +7,7 @@ a JSON object to progress.jsonl for every change of its state and every batch (`
 import asyncio
 import hashlib
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -36,8 +37,6 @@ def missing() -> str | None:
 
 def java() -> str | None:
     """Path of the java command, as Spark finds it."""
-    import os
-
     if home := os.environ.get("JAVA_HOME"):
         found = Path(home) / "bin" / "java"
         return str(found) if found.exists() else None
@@ -161,12 +160,12 @@ class PipelineRun:
         """Reads the events that came since the last time."""
         try:
             with self.progress.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self._read:  # it has begun anew, having grown large
+                    self._read = 0
                 file.seek(self._read)
                 new = file.read()
         except FileNotFoundError:
             return
-        if not new and self.progress.stat().st_size < self._read:  # it has begun anew, having grown large
-            self._read = 0
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():

@@ -16,7 +16,8 @@ RESYNC_S = 10.0  # drift is looked for this often
 RETRY_S = 0.5
 COUNT_S = 1.0
 EAGER_COUNT_S = 0.1  # until the first message, whose time is told
-SLOW_EVERY = 5  # bytes and groups are asked for at every fifth count
+EAGER_FOR_S = 60.0
+SLOW_S = 3.0  # bytes and groups cost more, and change more slowly
 
 # A broker that has just started, or a leader that has just moved: ask again.
 PASSING = frozenset(
@@ -43,11 +44,13 @@ class Topics:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when every wish was looked at once and all topics that can be there are."""
+    counted: asyncio.Event = field(default_factory=asyncio.Event)
     ids: dict[str, str] = field(default_factory=dict)
     _said: dict[str, str] = field(default_factory=dict)
 
     async def keep(self, link: Link) -> None:
         """For ever: whenever a wish changes, and now and then because somebody else may have changed a topic."""
+        await self.counted.wait()  # what is there before we make anything
         while True:
             self.changed.clear()
             good = await self._reconcile(link)
@@ -77,10 +80,10 @@ class Topics:
                 del self.board.topics[self.name, topic.topic_name]
 
     async def count(self, link: Link) -> None:
-        """For ever: records, bytes and lag of every topic, onto the board."""
+        """For ever: records, bytes and lag of every topic, onto the board. What is there at the first look is no first message."""
         loop = asyncio.get_running_loop()
-        before: dict[str, int] = {}
-        at, turn = loop.time(), 0
+        before: dict[str, int] | None = None
+        began = at = slow_at = loop.time()
         while True:
             try:
                 found = [it for it in await topics.all_topics(link) if not it.internal and not it.name.startswith("__")]
@@ -88,20 +91,22 @@ class Topics:
                     offsets.offsets(link, found, offsets.LATEST), offsets.offsets(link, found, offsets.EARLIEST)
                 )
                 now = loop.time()
-                written = self._show(found, ends, starts, before, now - at)
-                if before and any(written.get(name, 0) > was for name, was in before.items()):
+                written = self._show(found, ends, starts, before or {}, now - at)
+                if before is not None and any(count > before.get(name, 0) for name, count in written.items()):
                     self.board.first("first message")
                 before, at = written, now
-                if turn % SLOW_EVERY == 0:
+                self.counted.set()
+                if now >= slow_at:
+                    slow_at = now + SLOW_S
                     await self._show_slow(link, ends)
             except KafkaError as error:
-                if error.code not in PASSING:
-                    raise
+                if error.code not in PASSING and self._said.get("") != str(error):
+                    self._said[""] = str(error)
+                    self.board.say(f"counting records: {error}", "bad")
             except Unreachable:
                 pass  # the brokers' rows say why; counting goes on when they are back
-            first = "first message" not in self.board.firsts
-            turn += 1 if not first or turn == 0 else 0
-            await asyncio.sleep(EAGER_COUNT_S if first else COUNT_S)
+            eager = "first message" not in self.board.firsts and loop.time() < began + EAGER_FOR_S
+            await asyncio.sleep(EAGER_COUNT_S if eager else COUNT_S)
 
     async def _reconcile(self, link: Link) -> bool:
         """Whether all is as wished, or cannot be."""

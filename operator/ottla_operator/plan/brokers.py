@@ -13,6 +13,7 @@ from pathlib import PurePath
 from ottla_operator.resources.cluster import Cluster
 
 HOST = "127.0.0.1"
+MOST_BROKERS = 1  # of one cluster: brokers do not replicate to each other yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,9 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
         for index, it in enumerate(cluster.listeners)
         if it.tls or it.authentication not in (None, "None")
     ]
+    if cluster.spec.replicas > MOST_BROKERS:
+        why = f"{MOST_BROKERS} broker of {cluster.spec.replicas} is started: brokers do not replicate to each other yet"
+        found.append(Unserved(cluster.name, ("spec", "replicas"), why))
     if cluster.spec.authorization and cluster.spec.authorization.type != "None":
         found.append(
             Unserved(
@@ -71,17 +75,21 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
     return tuple(found)
 
 
-def plan(clusters: Iterable[Cluster], home: PurePath) -> tuple[BrokerPlan, ...]:
-    """Every broker of every cluster. `home`: the folder that holds one folder for each cluster."""
+def plan(clusters: Iterable[Cluster], home: PurePath, most: int = MOST_BROKERS) -> tuple[BrokerPlan, ...]:
+    """Every broker of every cluster. `home`: the folder that holds one folder for each cluster. `most`: brokers of one cluster."""
     taken: set[int] = set()
     return tuple(
-        _broker(cluster, id_, home / cluster.name, taken)
+        _broker(cluster, id_, home / cluster.name, taken, min(3, _count(cluster, most)))
         for cluster in clusters
-        for id_ in range(1, cluster.spec.replicas + 1)
+        for id_ in range(1, _count(cluster, most) + 1)
     )
 
 
-def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int]) -> BrokerPlan:
+def _count(cluster: Cluster, most: int) -> int:
+    return min(cluster.spec.replicas, most)
+
+
+def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], copies: int) -> BrokerPlan:
     ports = {
         listener.name: _next_free(listener.port, taken)
         for listener in cluster.listeners
@@ -90,7 +98,7 @@ def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int]) -> Brok
     folder = home / str(id_)
     settings = {
         # The brokers' own topic wants three of them unless told otherwise.
-        "offsets.topic.replication.factor": str(min(3, cluster.spec.replicas)),
+        "offsets.topic.replication.factor": str(copies),
         **cluster.config,
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),

@@ -18,6 +18,9 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0
 Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 """A name that SQL takes without quotes."""
 
+Column = Annotated[str, Field(min_length=1, max_length=255)]
+"""The name of a column of rows."""
+
 Quantity = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")]
 """An amount with Kubernetes' suffixes: 500m, 10Gi."""
 

@@ -19,6 +19,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.server import Limits, Server
 from ottla_broker.wire.codec import write_request
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class SmallBroker:
         endpoint = {"PLAINTEXT": Endpoint("127.0.0.1", port)}
         incarnation = self.runtime.new_uuid()
         self.image.brokers[ME] = BrokerImage(ME, 0, incarnation, endpoint, None, (), fenced=False)
+
+    async def auto_create(self, name: str, *, allowed: bool = True) -> None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
 
     def close(self) -> None:
         for partition in self.partitions:

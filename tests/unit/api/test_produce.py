@@ -100,6 +100,13 @@ def test_rule_13_a_topic_named_by_an_id_that_is_gone_takes_nothing(broker: Small
     assert partition.log.end == 0
 
 
+def test_internal_topics_are_not_written_by_clients(broker: SmallBroker) -> None:
+    (partition,) = broker.add_topic("__consumer_offsets")
+    answer = answered(call_produce(broker, produce_request({("__consumer_offsets", 0): batch(b"1")})), 0, 9)
+    assert results(answer) == [("__consumer_offsets", 0, ErrorCode.invalid_topic_exception, -1)]
+    assert partition.log.end == 0
+
+
 class Nobody(AllowAll):
     allows_everything = False
 

@@ -112,6 +112,8 @@ def test_a_group_lives_through_a_restart() -> None:
 
 
 def test_nothing_is_answered_before_it_is_replicated() -> None:
+    """Design rule 10."""
+
     async def test(broker: Broker) -> None:
         broker.journal.delay_s = 2.0
         write = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(7)))
@@ -172,6 +174,8 @@ def test_a_client_that_hangs_up_does_not_take_its_commit_along() -> None:
 
 
 def test_while_it_loads_and_when_it_is_elsewhere() -> None:
+    """Design rule 10."""
+
     async def test(broker: Broker) -> None:
         await broker.groups.commit("g", "", None, -1, commits())
         broker.groups.unload(0)
@@ -194,6 +198,32 @@ def test_while_it_loads_and_when_it_is_elsewhere() -> None:
         assert broker.groups.offsets("g")["t"][0].offset == 5
 
     scenario(test)
+
+
+def test_partitions_wait_for_their_turn_to_load_and_are_forgotten_if_they_move_away_before() -> None:
+    async def main() -> None:
+        read: list[int] = []
+
+        class Watched(MemoryJournal):
+            def read(self):  # type: ignore[no-untyped-def]
+                read.append(self.partition)
+                yield b""
+
+        groups = GroupCoordinator(virtual_runtime(), GroupSettings(), lambda: 3)
+        name_in = {partition_of(name, 3): name for name in map(str, range(100))}
+        async with groups._loading:
+            loads = [asyncio.ensure_future(groups.load(partition, Watched(partition))) for partition in range(3)]
+            await asyncio.sleep(0)
+            for name in name_in.values():
+                call = groups.commit(name, "", None, -1, commits())
+                assert await refused(call) is ErrorCode.coordinator_load_in_progress
+            groups.unload(1)
+        await asyncio.gather(*loads)
+        assert read == [0, 2]
+        assert groups.offsets(name_in[2]) == {}
+        groups.close()
+
+    run_virtual(main())
 
 
 def test_a_log_that_cannot_be_read_serves_nobody() -> None:
@@ -402,6 +432,8 @@ def test_offsets_of_somebody_who_never_joined_expire_from_their_commit_on() -> N
 
 
 def test_what_is_written_is_kafkas() -> None:
+    """Design rule 10."""
+
     async def test(broker: Broker) -> None:
         joined = await member(broker.groups)
         await broker.groups.commit("g", joined.member_id, None, joined.generation, commits())

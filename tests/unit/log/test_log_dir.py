@@ -165,6 +165,21 @@ def test_rule_13_a_recreated_topic_is_another_topic(tmp_path: Path) -> None:
     assert offsets(fresh) == []
 
 
+def test_a_recreated_partition_inherits_no_checkpoint(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create("t", 0, TOPIC_ID, LogConfig())
+    for _ in range(9):
+        lead(log, batch(1))
+    log.delete_records_before(7)
+    asyncio.run(log.flush.checkpoint())
+    asyncio.run(directory.write_checkpoints(recovery_points=True))
+    directory.delete("t", 0)
+    lead(directory.create("t", 0, UUID(int=9), LogConfig()), batch(3))
+    killed(directory)
+    again = opened(tmp_path).logs["t", 0]
+    assert (again.start, again.end, again.high_watermark, again.recovery_point) == (0, 3, 0, 0)
+
+
 def test_deleted_partitions_are_removed_in_the_background_and_after_a_crash(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for partition in range(2):
@@ -254,10 +269,13 @@ class TestMaintenance:
         log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW)
         log.advance_high_watermark(1)
 
+        def leftovers() -> list[Path]:
+            return list(tmp_path.glob("t-0/*.deleted"))
+
         async def run() -> None:
             task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1, 1)))
             until = time.monotonic() + 20
-            while list(tmp_path.glob("t-0/*.deleted")) or log.start == 0:
+            while log.start == 0 or leftovers():
                 await asyncio.sleep(0.01)
                 assert time.monotonic() < until
             task.cancel()

@@ -66,8 +66,10 @@ def test_rolls_when_an_index_is_full(place: Place) -> None:
 def test_rolls_before_relative_offsets_pass_31_bits(place: Place) -> None:
     log = place.create()
     log.append_as_follower(batch(1, base_offset=5, epoch=0), leader_epoch=0)
-    log.append_as_follower(batch(1, base_offset=6 + MAX_INT32, epoch=0), leader_epoch=0)
-    assert list(log.segments.bases) == [0, 6 + MAX_INT32]
+    log.append_as_follower(batch(1, base_offset=1 + MAX_INT32, epoch=0), leader_epoch=0)
+    assert list(log.segments.bases) == [0, 6]  # without a gap, as long as a relative offset spans it
+    log.append_as_follower(batch(1, base_offset=3 + 2 * MAX_INT32, epoch=0), leader_epoch=0)
+    assert list(log.segments.bases) == [0, 6, 3 + 2 * MAX_INT32]
 
 
 def test_an_empty_active_segment_is_not_rolled(place: Place) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import celpy
 import pytest
+from celpy.adapter import json_to_cel
 
 from ottla_operator.resources import check
 from ottla_operator.resources.crds import KINDS
@@ -128,7 +129,7 @@ def cel(text: str, **values: Any) -> bool:
     # `has(self.class)`: the API server knows the field; the evaluator here takes `class` for a word of the language.
     environment = celpy.Environment()
     program = environment.program(environment.compile(text))
-    return bool(program.evaluate({name: celpy.json_to_cel(value) for name, value in values.items()}))
+    return bool(program.evaluate({name: json_to_cel(value) for name, value in values.items()}))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What to do about a topic: properties of the plan, searched by hypothesis."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ COUNTS = st.integers(1, 5)
 
 @st.composite
 def wishes(draw: st.DrawFn) -> Topic:
-    wanted = {
+    wanted: dict[str, Any] = {
         "partitions": draw(st.none() | COUNTS),
         "replicas": draw(st.none() | COUNTS),
         "config": draw(st.none() | CONFIG),

@@ -180,7 +180,7 @@ def cleaned(
         Transactions(log.aborted),
         last_of_producers(log.producers if producers is None else producers),
         config or LogConfig(),
-        end,
+        (end,),
         now_ms,
     )
     kept = [

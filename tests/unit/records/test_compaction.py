@@ -75,6 +75,14 @@ def test_with_little_memory_several_cleanings_do_the_same(history: list[Write | 
     assert remembered(step.producers) == remembered(log.producers)
 
 
+def test_a_transaction_that_ended_before_the_dirty_part_says_nothing_of_the_producer_s_next() -> None:
+    aborted: list[Write | End] = [Write(2, ((b"a", b"2"),)), End(2, commit=False)]
+    log = written([Write(0, ((b"a", b"1"),)), *aborted, Write(2, ((b"a", b"3"),)), End(2, commit=True)])
+    after, reached, _ = cleaned(log, first_dirty=3)
+    assert reached == 5
+    assert [r.offset for r in everything(after).values() if r.key == b"a"] == [3]
+
+
 @settings(max_examples=150)
 @given(histories, st.lists(st.integers(0, 3 * DAY_MS), min_size=1, max_size=5).map(sorted))
 def test_tombstones_go_when_their_horizon_has_passed_and_not_before(

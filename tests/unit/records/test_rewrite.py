@@ -66,7 +66,10 @@ def test_a_producer_that_says_log_append_time_is_not_believed(given_records: lis
 
 def test_defaults_leave_every_batch_alone() -> None:
     for codec in Compression:
-        assert not needs_rewriting(parse_header(encode_batch([some_record], compression=codec)), LogConfig())
+        batch = encode_batch([some_record], compression=codec)
+        header = parse_header(batch)
+        assert not needs_rewriting(header, LogConfig())
+        assert rewritten(b"x" + batch, header, LogConfig(), now_ms=5, at=1) == batch
 
 
 def test_markers_are_not_compressed_but_get_their_time() -> None:

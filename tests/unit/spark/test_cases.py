@@ -61,7 +61,7 @@ def test_a_long_list_is_cut() -> None:
 
 def test_an_expected_line_that_is_no_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n\n{"a": \n')
-    with pytest.raises(Trouble, match="x.jsonl, line 3: not JSON"):
+    with pytest.raises(Trouble, match=r"x.jsonl, line 3: not JSON"):
         parsed(tmp_path / "x.jsonl")
 
 

@@ -23,16 +23,16 @@ def test_an_old_one_keeps_its_partitions_whatever_the_machine() -> None:
 
 
 def test_another_number_of_partitions_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(Trouble, match="begun with spark.sql.shuffle.partitions=8.*now says 4.*set it back"):
+    with pytest.raises(Trouble, match=r"begun with spark.sql.shuffle.partitions=8.*now says 4.*set it back"):
         settle(Facts({}, ROCKSDB, 8), {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
 
 
 def test_another_state_store_is_an_error() -> None:
-    with pytest.raises(Trouble, match="cannot change"):
+    with pytest.raises(Trouble, match=r"cannot change"):
         settle(Facts({}, "other", 8), {}, CONF, cores=1)
 
 
 def test_a_topic_that_was_made_anew_is_another_one() -> None:
     check_topics({"t": "a"}, {"t": "a", "new": "b"})
-    with pytest.raises(Trouble, match="the topic t was deleted and made anew"):
+    with pytest.raises(Trouble, match=r"the topic t was deleted and made anew"):
         check_topics({"t": "a"}, {"t": "b"})

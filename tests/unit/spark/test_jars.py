@@ -41,14 +41,14 @@ def test_nothing_is_fetched_when_all_are_there(cached: Path) -> None:
 @pytest.mark.usefixtures("no_java")
 def test_a_jar_with_other_bytes_is_refused(cached: Path) -> None:
     (cached / CONNECTOR[2].file).write_bytes(b"something else")
-    with pytest.raises(Trouble, match="kafka-clients-3.9.0.jar is not what it should be"):
+    with pytest.raises(Trouble, match=r"kafka-clients-3.9.0.jar is not what it should be"):
         connector(cached)
 
 
 @pytest.mark.usefixtures("no_java")
 def test_without_java_nothing_can_be_fetched(cached: Path) -> None:
     (cached / CONNECTOR[0].file).unlink()
-    with pytest.raises(NotInstalled, match="pipelines need Java 17"):
+    with pytest.raises(NotInstalled, match=r"pipelines need Java 17"):
         connector(cached)
 
 

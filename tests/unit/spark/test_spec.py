@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ottla_spark.spec import Pipeline, Trouble, load, of
+from ottla_spark.spec import Pipeline, load, of
+from ottla_spark.trouble import Trouble
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flights" / "pipeline.yaml"
 RIGHT: dict[str, Any] = {
@@ -116,16 +117,16 @@ def test_a_pipeline_is_found_among_other_resources(tmp_path: Path) -> None:
 
 def test_one_of_several_is_picked_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, RIGHT, changed("metadata", "name", to="other"))
-    with pytest.raises(Trouble, match="several Pipelines in it .copy, other.; say which with --name"):
+    with pytest.raises(Trouble, match=r"several Pipelines in it .copy, other.; say which with --name"):
         load(path)
     assert load(path, "other").name == "other"
-    with pytest.raises(Trouble, match="no resource of kind Pipeline named third"):
+    with pytest.raises(Trouble, match=r"no resource of kind Pipeline named third"):
         load(path, "third")
 
 
 def test_a_file_that_is_no_yaml_or_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Trouble, match="gone.yaml: No such file"):
+    with pytest.raises(Trouble, match=r"gone.yaml: No such file"):
         load(tmp_path / "gone.yaml")
     (tmp_path / "bad.yaml").write_text("{")
-    with pytest.raises(Trouble, match="bad.yaml: not YAML"):
+    with pytest.raises(Trouble, match=r"bad.yaml: not YAML"):
         load(tmp_path / "bad.yaml")

@@ -36,6 +36,11 @@ def test_trouble_is_its_own_sentence() -> None:
             "java.lang.IllegalStateException: Some data may have been lost because they are not available in Kafka any more",
             "records were",
         ),
+        (
+            "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+            '  File "steps.py", line 3, in score\n    return 1 / 0\nZeroDivisionError: division by zero\n\n\tat a.b(C.scala:1)',
+            "Python raised ZeroDivisionError: division by zero",
+        ),
         ("java.io.IOException: No space left on device", "the disk is full"),
     ],
 )

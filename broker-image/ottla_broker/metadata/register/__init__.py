@@ -39,11 +39,17 @@ class Seen:
     version: str
 
 
+class RegisterError(Exception):
+    """The register cannot be reached, or is not what it should be; a sentence for people."""
+
+
 class Conflict(Exception):
     """Somebody else changed the register first: read again, think again."""
 
 
 class Register(Protocol):
+    """Every call raises RegisterError when the store cannot be reached."""
+
     async def read(self) -> Seen: ...
     async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
         """Writes `new` if the register still is what was seen, and returns it as seen; raises Conflict otherwise."""

@@ -1,0 +1,120 @@
+"""`ottla up` as a process, for tests: files in a folder of the test's own, ports that nobody has, output as it comes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.waiting import eventually
+
+COMMAND = (sys.executable, "-m", "ottla_operator.cli")
+WITHIN_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
+
+
+@dataclass
+class House:
+    """A folder with resources, and the `ottla up` that runs in it."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    process: "subprocess.Popen[str] | None" = None
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> "subprocess.Popen[str]":
+        assert self.process is not None
+        return self.process
+
+    def write(self, *resources: Mapping[str, Any], name: str = "all.yaml") -> Path:
+        path = self.folder / "resources" / name
+        path.parent.mkdir(exist_ok=True)
+        scratch = path.with_suffix(".new")
+        scratch.write_text(yaml.safe_dump_all(resources, sort_keys=False))
+        scratch.replace(path)
+        return path
+
+    def up(self, *options: str, **variables: str) -> None:
+        self.lines = []
+        self.process = subprocess.Popen(
+            [*COMMAND, "up", "resources", *options],
+            cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(**variables),
+        )  # fmt: skip
+        threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
+
+    def says(self, text: str, *, within_s: float = WITHIN_S) -> str:
+        """Waits for a line with this text and gives it back."""
+        return eventually(
+            lambda: next((line for line in list(self.lines) if text in line), ""),
+            within_s=within_s,
+            what=f"{text!r} among {self.lines}",
+        )
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """Asks it to end; its exit code."""
+        self.running.send_signal(number)
+        return self.running.wait(WITHIN_S)
+
+    def broker_pid(self) -> int:
+        found: int = json.loads((self.folder / ".ottla" / "demo" / "1" / "process.json").read_text())["pid"]
+        return found
+
+    def ottla(self, *arguments: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """Another command of ours against its brokers."""
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder, text=True, capture_output=True, input=given, timeout=WITHIN_S, check=False, env=environment(OTTLA_BOOTSTRAP=self.bootstrap),
+        )  # fmt: skip
+
+    @staticmethod
+    def _read(process: "subprocess.Popen[str]", lines: list[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def house(folder: Path) -> Iterator[House]:
+    """Nothing is left running: not `up`, not what it started."""
+    made = House(folder)
+    try:
+        yield made
+    finally:
+        if made.process is not None and made.process.poll() is None:
+            made.process.kill()
+            made.process.wait()
+        for note in (folder / ".ottla").rglob("process.json"):
+            pid = json.loads(note.read_text())["pid"]
+            if alive(pid):
+                os.killpg(pid, signal.SIGKILL)

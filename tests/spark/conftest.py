@@ -1,0 +1,169 @@
+"""A broker for all tests of pipelines, and small means to run them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla_spark import progress, spec
+from ottla_spark.run import Place, run
+from tests.spark.broker import broker
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record as a test reads it."""
+
+    key: str | None
+    value: bytes
+    headers: Mapping[str, str | None]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.value)
+
+
+@dataclass(slots=True)
+class Topics:
+    """Topics of the test's broker: made, filled and read."""
+
+    address: str
+    admin: AdminClient = field(init=False)
+    producer: Producer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": self.address})
+        self.producer = Producer(
+            {"bootstrap.servers": self.address, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+        )
+
+    def make(self, *names: str, partitions: int = 1, **config: str) -> None:
+        wishes = [
+            NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}) for name in names
+        ]
+        for made in self.admin.create_topics(wishes).values():
+            made.result(timeout=30)
+
+    def delete(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(timeout=30)
+
+    def write(self, topic: str, *values: object, key: str | None = None) -> None:
+        """Each value as JSON, or as it is when it is bytes or None."""
+        for value in values:
+            raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            self.producer.produce(topic, raw, key)
+        assert self.producer.flush(30) == 0
+
+    def read(self, topic: str) -> list[Message]:
+        """All records of a topic, up to its end."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": "reader",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        partitions = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        found, ended = [], 0
+        while ended < len(partitions):
+            for message in consumer.consume(1_000, timeout=0.2):
+                if message.error():
+                    ended += 1
+                    continue
+                key, headers = message.key(), message.headers() or []
+                pairs = {name: None if value is None else value.decode() for name, value in headers}
+                found.append(Message(key.decode() if key is not None else None, message.value() or b"", pairs))
+        consumer.close()
+        return found
+
+    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=30)
+        consumer.close()
+        return {at.partition: at.offset for at in found}
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with broker(tmp_path_factory.mktemp("broker")) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def topics(address: str) -> Topics:
+    return Topics(address)
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs pipelines in this process; each test has a folder of its own."""
+
+    topics: Topics
+    folder: Path
+    lines: list[Line] = field(default_factory=list)
+
+    def __call__(
+        self, spec_: Mapping[str, Any], *, name: str = "p", stop_when: Callable[[list[Line]], bool] | None = None
+    ) -> list[Line]:
+        """The lines of the report.
+
+        Without `stop_when`, what is there is read and the pipeline ends; with it, it is stopped when that is so.
+        """
+        settings = {"spark.sql.shuffle.partitions": "2"}
+        trigger = {"availableNow": True} if stop_when is None else {}
+        document = {
+            "apiVersion": spec.API_VERSION,
+            "kind": "Pipeline",
+            "metadata": {"name": name},
+            "spec": {"trigger": trigger, "spark": {"conf": settings}, **spec_},
+        }
+        report = self.folder / "progress.jsonl"
+        report.unlink(missing_ok=True)
+        place = Place(
+            self.topics.address,
+            str(self.folder / "checkpoint"),
+            progress=report,
+            log=self.folder / "spark.log",
+            master="local[2,2]",
+        )
+        asked, ended = threading.Event(), threading.Event()
+        follower = threading.Thread(target=_follow, args=(report, stop_when, asked, ended))
+        follower.start()
+        try:
+            run(spec.of(document, self.folder), place, asked)
+        finally:
+            ended.set()
+            follower.join()
+            self.lines = progress.read(report.read_text().splitlines(keepends=True))
+        return self.lines
+
+
+def _follow(
+    report: Path, stop_when: Callable[[list[Line]], bool] | None, asked: threading.Event, ended: threading.Event
+) -> None:
+    while stop_when is not None and not ended.wait(0.05):
+        if report.exists() and stop_when(progress.read(report.read_text().splitlines(keepends=True))):
+            asked.set()
+            return
+
+
+@pytest.fixture
+def pipeline(topics: Topics, tmp_path: Path) -> Runner:
+    return Runner(topics, tmp_path)
+
+
+def written(lines: list[Line]) -> int:
+    """Rows that were written, by the report's lines."""
+    return sum(line.get("written", 0) for line in lines)

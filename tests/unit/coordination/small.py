@@ -1,0 +1,133 @@
+"""What the handlers of groups and offsets ask of a broker, and a client's way to them: through the codec, in any
+version."""
+
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+from uuid import UUID
+
+from ottla_broker.api.context import Context, Peer
+from ottla_broker.api.table import form_of
+from ottla_broker.connection import refusal
+from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
+from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
+from ottla_broker.security.principal import Principal
+from ottla_broker.wire.codec import (
+    read_front,
+    read_request,
+    read_response,
+    request_class,
+    write_request,
+    write_response,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.shapes import default_of, shape_of
+from tests.sim.virtual_loop import run_virtual
+from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
+DESCRIBE, LIST, INIT_PRODUCER_ID, DELETE, OFFSET_DELETE = 15, 16, 22, 42, 47
+TOPIC = TopicImage("t", UUID(int=7), {p: PartitionRecord(UUID(int=7), p, (1,), (1,), 1) for p in range(2)})
+OFFSETS = TopicImage("__consumer_offsets", UUID(int=8), {0: PartitionRecord(UUID(int=8), 0, (1,), (1,), 1)})
+
+
+class Nobody:
+    """Refuses everything."""
+
+    allows_everything = False
+
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return False
+
+
+class Small:
+    """What the handlers ask of a broker, and a client's way to them: through the codec, in any version."""
+
+    def __init__(self) -> None:
+        self.runtime = virtual_runtime()
+        self.image = Image()
+        for topic in (TOPIC, OFFSETS):
+            self.image.topics[topic.name] = topic
+            self.image.topic_names[topic.id] = topic.name
+        at = {"PLAINTEXT": Endpoint("here", 9092)}
+        self.image.brokers[1] = BrokerImage(1, 1, UUID(int=9), at, None, (), fenced=False)
+        self.groups = GroupCoordinator(
+            self.runtime, GroupSettings(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10), lambda: 1
+        )
+        self.blocks = iter([range(5, 7)])
+        self.producer_ids = ProducerIds(self.allocate)
+        self.authorizer: Authorizer = AllowAll()
+        self.client_id = "me"
+
+    async def allocate(self) -> range:
+        if (block := next(self.blocks, None)) is None:
+            raise KafkaError(ErrorCode.not_controller)
+        return block
+
+    async def auto_create(self, name: str) -> None:
+        raise KafkaError(ErrorCode.invalid_replication_factor, "too few brokers")
+
+    async def ask(self, key: int, version: int, request: Any) -> Any:
+        """The answer to one request, both through the wire's bytes."""
+        frame = bytes(write_request(key, version, 1, "me", request)[4:])
+        header = read_front(frame)
+        form = form_of(key, version)
+        assert form is not None
+        context = Context(cast(Any, self), Peer("10.0.0.1", 1, "PLAINTEXT"), version, self.client_id, self.authorizer)
+        try:
+            response = await form.handle(context, read_request(frame, header, form.request))
+        except KafkaError as reason:
+            response = refusal(form.response, reason)
+        return read_response(bytes(write_response(key, version, 1, response)[4:]), key, version)
+
+    async def named(self, api: int, version: int, /, **fields: Any) -> Any:
+        """The same, with a request made of these fields; plain dictionaries stand for what is nested."""
+        return await self.ask(api, version, made(request_class(api, version), fields))
+
+
+def made(cls: type, fields: dict[str, Any]) -> Any:
+    shapes = {field.name: field for field in shape_of(cls).every}
+    values = {name: getattr(default_of(cls), name) for name in shapes}
+    for name, value in fields.items():
+        if name not in shapes:
+            continue
+        entity = shapes[name].entity
+        values[name] = tuple(made(entity, one) for one in value) if entity is not None and value is not None else value
+    return cls(**values)
+
+
+def scenario(test: Callable[[Small], Awaitable[None]]) -> None:
+    async def main() -> None:
+        broker = Small()
+        await broker.groups.load(0, MemoryJournal())
+        try:
+            await test(broker)
+        finally:
+            broker.groups.close()
+
+    run_virtual(main())
+
+
+def partition(index: int, offset: int = 5, metadata: str | None = "m") -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": offset,
+        "committed_leader_epoch": 3,
+        "committed_metadata": metadata,
+    }
+
+
+def codes(answer: Any) -> list[ErrorCode]:
+    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
+
+
+async def commit(broker: Small, version: int, *partitions: dict[str, Any], **more: Any) -> list[ErrorCode]:
+    """Commits offsets of topic t in group g."""
+    topics = [{"name": "t", "topic_id": TOPIC.id, "partitions": partitions}]
+    fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics} | more
+    fields.setdefault("retention_time", datetime.timedelta(milliseconds=-1))
+    return codes(await broker.named(OFFSET_COMMIT, version, **fields))

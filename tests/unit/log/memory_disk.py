@@ -1,0 +1,133 @@
+"""A disk in memory that can lose power: what was not synced is gone, or there in part, or there as zeros.
+
+What `sync` returned for stays. A file whose directory was not synced since it was made may be gone altogether. Renames and removals are kept in
+order, as journaling file systems keep them.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Held:
+    """One file's content; `durable` is what a crash cannot take."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable: bytes | None = None  # None: not even its name is safe
+        self.named = False  # its directory was synced since it was made
+
+    def after_crash(self, random: Random) -> bytes | None:
+        if not self.named and random.random() < 0.5:
+            return None
+        durable = self.durable or b""
+        now = bytes(self.data)
+        if not now.startswith(durable):
+            return random.choice([durable, now])  # a truncation that may or may not have reached the device
+        kept = random.randint(len(durable), len(now))
+        torn = now[:kept]
+        return torn + bytes(len(now) - kept) if random.random() < 0.3 else torn
+
+
+class MemoryFile:
+    def __init__(self, path: str, held: Held) -> None:
+        self.path = path
+        self._held = held
+
+    def size(self) -> int:
+        return len(self._held.data)
+
+    def read(self, count: int, at: int) -> bytes:
+        return bytes(self._held.data[at : at + count])
+
+    def append(self, buffers: Sequence[Bytes]) -> int:
+        for buffer in buffers:
+            self._held.data += buffer
+        return sum(map(len, buffers))
+
+    def write_at(self, data: Bytes, at: int) -> None:
+        self._held.data[at : at + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        held = self._held
+        del held.data[size:]
+        held.data.extend(bytes(size - len(held.data)))
+
+    def sync(self) -> None:
+        self._held.durable = bytes(self._held.data)
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryLock:
+    def release(self) -> None:
+        pass
+
+
+class MemoryDisk:
+    def __init__(self) -> None:
+        self.files: dict[str, Held] = {}
+
+    def lose_power(self, random: Random) -> None:
+        for path, held in sorted(self.files.items()):
+            left = held.after_crash(random)
+            if left is None:
+                del self.files[path]
+            else:
+                held.data[:] = left
+                held.durable, held.named = left, True
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> MemoryFile:
+        if path not in self.files:
+            if not create:
+                raise FileNotFoundError(2, "No such file or directory", path)
+            self.files[path] = Held()
+        return MemoryFile(path, self.files[path])
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def file_size(self, path: str) -> int:
+        return len(self.files[path].data)
+
+    def modified_ms(self, path: str) -> int:
+        return 0
+
+    def list(self, directory: str) -> list[str]:
+        start = directory.rstrip("/") + "/"
+        return sorted({path[len(start) :].split("/")[0] for path in self.files if path.startswith(start)})
+
+    def make_directory(self, path: str) -> None:
+        pass
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self.files[path].data)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        held = self.files[path] = Held()
+        held.data[:] = data
+        held.durable, held.named = data, True
+
+    def rename(self, old: str, new: str) -> None:
+        for path in [p for p in self.files if p == old or p.startswith(old + "/")]:
+            self.files[new + path[len(old) :]] = self.files.pop(path)
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def remove_tree(self, path: str) -> None:
+        for found in [p for p in self.files if p.startswith(path + "/")]:
+            del self.files[found]
+
+    def sync_directory(self, path: str) -> None:
+        for found, held in self.files.items():
+            if found.rpartition("/")[0] == path:
+                held.named = True
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        return 1 << 40, 1 << 40
+
+    def lock(self, path: str) -> MemoryLock:
+        return MemoryLock()

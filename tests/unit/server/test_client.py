@@ -1,0 +1,115 @@
+"""The client against a server in the same process."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.list_offsets.v11.request import ListOffsetsRequest
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
+from kio.schema.types import BrokerId, GroupId
+from kio.static.primitive import i8, i32
+
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.wire.client import EARLIEST, LATEST, Client, NoBroker, parse_bootstrap, whole
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.records import decode_all
+from tests.unit.api.brokers import SmallBroker, batch, listening, serve
+from tests.unit.server.test_server import on_a_loop
+
+Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+@on_a_loop
+async def test_produce_fetch_and_offsets(broker: SmallBroker) -> None:
+    broker.add_topic("a", 2)
+    server = serve(broker)
+    port = await listening(server)
+    broker.register(port)
+    async with Client.connect(f"127.0.0.1:{port}") as client:
+        assert [await client.produce("a", 1, batch(b"1", b"2")) for _ in range(3)] == [0, 2, 4]
+        found = await client.fetch("a", 1, 3)
+        assert [record.offset for _, record in decode_all(found.records)] == [2, 3, 4, 5]
+        assert (found.high_watermark, found.log_start) == (6, 0)
+        assert await client.offset("a", 1, EARLIEST) == 0
+        assert await client.offset("a", 1, LATEST) == 6
+        assert await client.offset("a", 1, 1_000) == 0
+        assert await client.offset("a", 1, 1_001) == -1
+        with pytest.raises(KafkaError, match="gone") as refused:
+            await client.produce("gone", 0, batch(b"1"))
+        assert refused.value.code is ErrorCode.unknown_topic_or_partition
+        with pytest.raises(KafkaError) as refused:
+            await client.fetch("a", 1, 7)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+        waiting = asyncio.create_task(client.fetch("a", 0, 0, max_wait_s=10))
+        other = Client(parse_bootstrap(f"127.0.0.1:{port}"))
+        await other.produce("a", 0, batch(b"woken"))
+        assert [record.value for _, record in decode_all((await waiting).records)] == [b"woken"]
+        await other.close()
+    await server.close()
+
+
+@on_a_loop
+async def test_answers_come_in_the_version_asked_whatever_was_spoken(broker: SmallBroker) -> None:
+    server = serve(broker)
+    port = await listening(server)
+    broker.register(port)
+    async with Client.connect(f"127.0.0.1:{port}") as client:
+        channel = await client._any()
+        request = OffsetForLeaderEpochRequest(topics=())
+        assert channel.version_for(request) == 4
+        channel.versions[23] = (2, 3)
+        assert channel.version_for(request) == 3
+        assert type(await client.ask(request)).__version__ == 4
+        channel.versions[23] = (5, 9)
+        with pytest.raises(KafkaError, match="speaks it in versions 5 to 9"):
+            await client.ask(request)
+        del channel.versions[12]
+        beat = HeartbeatRequest(group_id=GroupId("g"), generation_id=i32(1), member_id="m")
+        with pytest.raises(KafkaError, match="not at all"):
+            await client.ask(beat)
+        with pytest.raises(KafkaError, match="no broker 77"):
+            await client.ask(request, broker=77)
+    await server.close()
+
+
+@on_a_loop
+async def test_a_lost_connection_is_told_and_made_anew(broker: SmallBroker) -> None:
+    server = serve(broker)
+    port = await listening(server)
+    broker.register(port)
+    ask = ListOffsetsRequest(replica_id=BrokerId(-1), isolation_level=i8(0), topics=(), timeout=NO_THROTTLE)
+    async with Client.connect(f"127.0.0.1:{port}") as client:
+        for connection in tuple(server.connections):
+            connection.close("a test")
+        with pytest.raises(ConnectionError):
+            await client.ask(ask)
+        assert (await client.ask(ask)).topics == ()
+    await server.close()
+
+
+@on_a_loop
+async def test_nobody_there_is_told_by_address(broker: SmallBroker) -> None:
+    server = serve(broker)
+    port = server.bind()["PLAINTEXT"].port
+    await server.close()
+    with pytest.raises(NoBroker, match=f"127.0.0.1:{port}"):
+        async with Client.connect(f"127.0.0.1:{port}", timeout_s=5):
+            pass
+
+
+def test_bootstrap() -> None:
+    assert parse_bootstrap("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+    for bad in ("", "a", "a:b", ":9"):
+        with pytest.raises(ValueError):
+            parse_bootstrap(bad)
+
+
+def test_a_batch_that_was_cut_off_is_left_out() -> None:
+    one, two = batch(b"1"), batch(b"2")
+    assert whole(one + two) == one + two
+    assert whole(one + two[:-1]) == one
+    assert whole(one + two[:20]) == one
+    assert whole(b"") == b""
