@@ -215,7 +215,7 @@ class Simulation:
                 (group, place)
                 for group in self.history.seen
                 for place, end in ends.items()
-                if self.history.committed.get((group, place), -1) < end
+                if self.history.committed.get((group, place), 0) < end
             ]
             if not silent and not behind and all(broker.up for broker in self.cluster):
                 self.trace.say("everybody gets on again")
