@@ -63,6 +63,7 @@ class Broker:
         self.partitions = Partitions(self.image)
         self.directories: list[LogDir] = []
         self.ready = False
+        self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: set[asyncio.Task[None]] = set()
@@ -224,4 +225,10 @@ class Broker:
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (reason := task.exception()) is not None:
+            logger.error("background work ended: %s", reason, exc_info=reason)
+            self.trouble.append(f"background work ended: {reason!r}")
