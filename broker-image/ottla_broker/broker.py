@@ -65,7 +65,7 @@ class Broker:
         self.ready = False
         self._disk: Disk = disk or OsDisk()
         self._register = register
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: dict[asyncio.Task[None], None] = {}
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -119,7 +119,7 @@ class Broker:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
         self.groups.close()
-        for task in self._background:
+        for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         for directory in self.directories:
@@ -218,5 +218,5 @@ class Broker:
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = None
+        task.add_done_callback(self._background.pop)
