@@ -73,7 +73,9 @@ def test_it_does_what_the_operating_system_does(calls: list[tuple[str, str]]) ->
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(DATA.filter(bool), st.just(None)), max_size=20), st.integers(0, 1000))
-def test_power_loss_keeps_all_that_was_synced_and_only_a_beginning_of_the_rest(steps: list[bytes | None], seed: int) -> None:
+def test_power_loss_keeps_all_that_was_synced_and_only_a_beginning_of_the_rest(
+    steps: list[bytes | None], seed: int
+) -> None:
     disk = SimulatedDisk(Random(seed), lambda: 0.0, lambda: 1_000)
     disk.mount("/v")
     file = disk.open("/v/log", create=True)

@@ -75,7 +75,7 @@ def test_nobody_there_refuses_and_a_killed_process_closes() -> None:
         with pytest.raises(ConnectionRefusedError):
             await connect()
         process = await serve(loop)
-        reader, writer = await connect()
+        reader, _writer = await connect()
         process.kill()
         assert await asyncio.wait_for(reader.read(), 1) == b""
         with pytest.raises(ConnectionRefusedError):
