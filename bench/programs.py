@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -79,7 +78,8 @@ def java_produce(bootstrap: str, topic: str, records: int, size: int) -> float:
 @cache
 def load_program() -> str:
     """Compiles `load.c` once a run. RuntimeError that says what is missing."""
-    made = Path(tempfile.mkdtemp(prefix="ottla-bench-")) / "load"
+    made = SOURCE.parent.parent / "build" / "bench-load"
+    made.parent.mkdir(exist_ok=True)
     try:
         run(["cc", "-O2", "-o", str(made), str(SOURCE), "-lrdkafka", "-lpthread"])
     except (RuntimeError, FileNotFoundError) as error:

@@ -8,6 +8,7 @@ restart it on the same ports and folders. Leaving the block kills what still run
 What a broker wrote is kept in `broker.log_text()`; `tests/conftest.py` shows it when a test fails.
 """
 
+import atexit
 import os
 import shutil
 import signal
@@ -262,6 +263,7 @@ def _kafka_command(broker: Broker) -> list[str]:
 def _formatted() -> Path:
     """A folder as `kafka-storage format` leaves it; made once, because each run of it is a JVM's start."""
     place = Path(tempfile.mkdtemp(prefix="ottla-test-format-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     properties = place / "server.properties"
     properties.write_text(
         "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n"

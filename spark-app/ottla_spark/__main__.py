@@ -1,7 +1,7 @@
 """`python -m ottla_spark validate|run|test|jars`: pipelines from their YAML, without an operator.
 
-Exit codes: 0 it ended as it should, 1 it failed or rows differ, 2 the pipeline or the command line is wrong, 3 Java or PySpark
-is missing.
+Exit codes: 0 it ended as it should, 1 it failed or rows differ, 2 the pipeline or the command line is wrong, 3 Java
+or PySpark is missing.
 """
 
 from __future__ import annotations

@@ -12,15 +12,18 @@ an error. Spark also goes on with the shuffle partitions of batch 0 whatever is 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla_spark.session import SHUFFLE_PARTITIONS, STATE_STORE
-from ottla_spark.trouble import Trouble
+from ottla_spark.trouble import Trouble, in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
 
 FACTS: Final = "ottla.json"
 
@@ -105,16 +108,22 @@ class Checkpoint:
         # Between the deletion of the old file and the renaming of the new one, the new one is whole and alone.
         for path in (self._paths(f"{self.location}/{name}"), self._paths(f"{self.location}/.{name}.new")):
             if self._system.exists(path):
-                stream = self._system.open(path)
-                try:
-                    return bytes(stream.readAllBytes()).decode()
-                finally:
-                    stream.close()
+                return self._said(path, partial(self._read, path))
         return None
 
     def write_text(self, name: str, text: str) -> None:
         """Replaces a small file: written beside it, then renamed."""
         path, beside = self._paths(f"{self.location}/{name}"), self._paths(f"{self.location}/.{name}.new")
+        self._said(path, partial(self._replace, path, beside, text))
+
+    def _read(self, path: Any) -> str:
+        stream = self._system.open(path)
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def _replace(self, path: Any, beside: Any, text: str) -> None:
         stream = self._system.create(beside, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -122,4 +131,12 @@ class Checkpoint:
             stream.close()
         self._system.delete(path, False)
         if not self._system.rename(beside, path):
-            raise Trouble(f"cannot write {self.location}/{name}")
+            raise Trouble(f"{path}: cannot be written")
+
+    def _said(self, path: Any, do: Callable[[], _T]) -> _T:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return do()
+        except Py4JJavaError as error:
+            raise Trouble(f"{path}: {in_words(error)}") from error

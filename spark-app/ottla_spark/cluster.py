@@ -122,7 +122,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     def _asked(self, ask: Callable[[], _T], topic: str = "") -> _T:
         """The answer; Java's errors as Trouble."""
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JJavaError
 
         try:
             return ask()

@@ -22,7 +22,7 @@ from ottla_spark.cluster import Cluster
 from ottla_spark.duration import interval, milliseconds
 from ottla_spark.set_aside import SetAside
 from ottla_spark.spec import Pipeline, Sink
-from ottla_spark.trouble import Trouble, in_words
+from ottla_spark.trouble import NotInstalled, Trouble, in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> Non
     report.state("starting")
     scratch = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
     try:
-        _run(pipeline, place, asked_to_stop, report, scratch)
+        _run_in_words(pipeline, place, asked_to_stop, report, scratch)
     except Trouble as trouble:
         report.state("failed", error=str(trouble))
         raise
@@ -72,6 +72,21 @@ def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> Non
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run_in_words(
+    pipeline: Pipeline, place: Place, asked_to_stop: threading.Event, report: progress.Report, scratch: Path
+) -> None:
+    """The same as `_run`, with Spark's errors as Trouble."""
+    try:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+    except ImportError as error:
+        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'") from error
+    try:
+        _run(pipeline, place, asked_to_stop, report, scratch)
+    except (Py4JJavaError, PySparkException) as error:
+        raise Trouble(in_words(error)) from error
 
 
 def _run(

@@ -96,7 +96,9 @@ class SetAside:
             if of.mode == "table":
                 raw[name] = source.table(self._spark, of, self._kafka)
             else:
-                upto = {partition: end for (topic, partition), end in ends.items() if topic == of.topic}
+                # A query may read other sources only: then nothing of this one is new.
+                known = ends if any(topic == of.topic for topic, _ in ends) else self._done
+                upto = {partition: end for (topic, partition), end in known.items() if topic == of.topic}
                 since = {
                     partition: min(end, self._done.get((of.topic, partition), 0)) for partition, end in upto.items()
                 }

@@ -109,7 +109,10 @@ def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame],
 
 
 def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
-    """The delay as Spark writes it. Spark remembers rows as long as it waits for late ones, so dedupe may need it longer."""
+    """The delay as Spark writes it.
+
+    Spark remembers rows as long as it waits for late ones, so dedupe may need it longer.
+    """
     asked = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
     return interval(max(asked, key=milliseconds))
 

@@ -65,8 +65,10 @@ def in_words(error: BaseException | str) -> str:
     for sign, meaning in _MEANINGS:
         if sign in text:
             return meaning
-    if found := _PYTHON_ERROR.search(text):
-        return f"Python raised {found['error'].strip()}"
+    # Spark's own errors pass through Python where a batch is written; only the pipeline's code is of interest.
+    raised = [found["error"].strip() for found in _PYTHON_ERROR.finditer(text)]
+    if own := [error for error in raised if not error.startswith(("pyspark.", "py4j."))]:
+        return f"Python raised {own[-1]}"
     return _plain(_innermost(text)) or type(error).__name__
 
 

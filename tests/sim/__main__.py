@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 import time
+from functools import partial
 
 from tests.sim.scenario import Outcome, run
 
@@ -44,17 +45,13 @@ def summary(outcome: Outcome) -> str:
     )
 
 
-def _run(task: tuple[int, int]) -> Outcome:
-    return run(*task)
-
-
 def many(seeds: range, brokers: int, jobs: int) -> int:
     started = time.monotonic()
     bad = []
     faults: dict[str, int] = {}
     acks, cpu_s = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for outcome in pool.imap_unordered(_run, [(seed, brokers) for seed in seeds]):
+        for outcome in pool.imap_unordered(partial(run, brokers=brokers), seeds):
             acks += outcome.acks
             cpu_s += outcome.cpu_s
             for name, count in outcome.faults.items():

@@ -23,7 +23,7 @@ class Journal(Protocol):
         ...
 
     def read(self) -> Iterator[Buffer]:
-        """All batches from the log's start to its high watermark, whole, in chunks of some size."""
+        """All batches from the log's start to its end, whole, in chunks of some size."""
         ...
 
 

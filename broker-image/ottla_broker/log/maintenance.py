@@ -115,7 +115,7 @@ class Maintenance:
     async def remove_files(self) -> None:
         """Unlinks what retention, compaction and deletion have renamed, when their delay is over."""
         now_ms = self._runtime.now_ms()
-        for one in self.directory.logs.values():
+        for one in list(self.directory.logs.values()):  # topics come and go while files are removed
             if one.retired and (paths := remove_retired(one, now_ms)):
                 await self._runtime.offload(_remove_all, self._disk.remove, paths)
         folders, self.directory.condemned = self.directory.condemned, []

@@ -34,6 +34,10 @@ class OffsetIndex:
             self._saved = len(self._relative)
         return self._relative
 
+    @property
+    def loaded(self) -> bool:
+        return self._relative is not None
+
     def __len__(self) -> int:
         return len(self._load())
 

@@ -1,12 +1,20 @@
 """Open files, at most so many: a broker with thousands of partitions keeps descriptors only for those in use."""
 
+import errno
+import resource
 from collections import OrderedDict
 from contextlib import suppress
 from typing import Final
 
 from ottla_broker.log.disk import Disk, File
 
-DEFAULT_LIMIT: Final = 2_000
+LARGEST_LIMIT: Final = 4_096
+
+
+def affordable() -> int:
+    """Half of the descriptors that this process may have; the others are for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return LARGEST_LIMIT if soft == resource.RLIM_INFINITY else max(min(soft // 2, LARGEST_LIMIT), 16)
 
 
 class OpenFiles:
@@ -18,9 +26,9 @@ class OpenFiles:
 
     __slots__ = ("_open", "disk", "limit")
 
-    def __init__(self, disk: Disk, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, disk: Disk, limit: int | None = None) -> None:
         self.disk = disk
-        self.limit = limit
+        self.limit = affordable() if limit is None else limit
         self._open: OrderedDict[str, File] = OrderedDict()
 
     def get(self, path: str) -> File:
@@ -29,13 +37,20 @@ class OpenFiles:
         if file is not None:
             self._open.move_to_end(path)
             return file
-        return self._keep(path, self.disk.open(path))
+        return self._keep(path, create=False)
 
     def create(self, path: str) -> File:
         """The open file; made empty when there was none."""
-        return self._open.get(path) or self._keep(path, self.disk.open(path, create=True))
+        return self._open.get(path) or self._keep(path, create=True)
 
-    def _keep(self, path: str, file: File) -> File:
+    def _keep(self, path: str, *, create: bool) -> File:
+        try:
+            file = self.disk.open(path, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._open:
+                raise
+            self.close_all()  # connections have taken more than their half
+            file = self.disk.open(path, create=create)
         self._open[path] = file
         if len(self._open) > self.limit:
             self._open.popitem(last=False)[1].close()

@@ -83,7 +83,11 @@ class PartitionLog:
         self.producers = opened.producers
         self.snapshots = opened.snapshots
         self.flush = Flush(self, opened.recovery_point)
-        self.failed = KafkaError(ErrorCode.kafka_storage_error, opened.failed) if opened.failed else None
+        self.failed: KafkaError | None = None
+        for flaw in opened.flaws:
+            log.warning("%s-%d: %s", topic, partition, flaw)
+        if opened.failed is not None:
+            self.fail(KafkaError(ErrorCode.kafka_storage_error, opened.failed))
         self.retired: list[tuple[int, str]] = []  # (when to remove it, ms; path) of files renamed to .deleted
         self.touched = True  # changed since the last checkpoint; set anew by whoever changes anything
         self.truncations = 0

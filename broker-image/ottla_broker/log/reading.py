@@ -25,6 +25,8 @@ def read_files(log: "PartitionLog", offset: int, max_bytes: int, up_to: int, at_
             raise log.corrupt(error, offset) from error
         except OSError as error:
             raise log.io_failed("read", segment.path, error) from error
+        if segment is not log.segments.active:
+            log.storage.reads(segment)
         if data is not None:
             return data
     return b""

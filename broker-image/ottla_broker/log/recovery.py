@@ -153,6 +153,9 @@ class Recovery:
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self.snapshots.keep_only(set(self.segments.bases))
+        for segment in self.segments:
+            if segment is not self.segments.active:
+                segment.unload_indexes()
         self.segments.active.note_unindexed()
         point = end if self.known.clean else min(self.known.recovery_point, end)
         return Opened(

@@ -330,7 +330,10 @@ class Segment:
 
     def unload(self) -> None:
         """Gives memory and descriptors back; what they hold must have been saved."""
-        for index in (self.offsets, self.times, self.transactions):
-            index.unload()
+        self.unload_indexes()
         for path in self.paths:
             self._files.close(path)
+
+    def unload_indexes(self) -> None:
+        for index in (self.offsets, self.times, self.transactions):
+            index.unload()

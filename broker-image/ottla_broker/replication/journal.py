@@ -22,11 +22,15 @@ class PartitionJournal:
         return appended.first_offset
 
     def read(self) -> Iterator[Buffer]:
-        """All committed batches in chunks of about a MiB, from the log's start."""
+        """All batches in chunks of about a MiB, from the log's start to its end.
+
+        Not to the high watermark: a leader that has just begun may know an old one, and what its predecessor acknowledged lies above it.
+        What nobody acknowledged is a commit too, as if it had been a little later.
+        """
         log = self._partition.log
-        offset = log.start
-        while offset < log.high_watermark:
-            data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
+        offset, end = log.start, log.end
+        while offset < end:
+            data = log.read(offset, READ_BYTES, up_to=end)
             if not data:
                 return
             yield data

@@ -6,28 +6,18 @@ from pathlib import Path
 
 from ottla_broker.api.context import Context, Peer
 from ottla_broker.broker import Broker
-from ottla_broker.config import Config
-from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.metadata.topic_plans import NewTopic
-from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
 from ottla_broker.security.principal import Principal
+from tests.unit.running import running
 
 
 @asynccontextmanager
 async def broker(folder: Path, **settings: str) -> AsyncIterator[Broker]:
     """Started, with the topic `t` of two partitions. `settings`: names with underscores for dots."""
-    given = {name.replace("_", "."): value for name, value in settings.items()}
-    config = Config.of({"log.dirs": str(folder / "data"), "broker.rack": "r1", **given})
-    runtime = Runtime()
-    made = Broker(config, FileRegister(str(folder / "register.json"), runtime), runtime=runtime)
-    try:
-        await made.start({"PLAINTEXT": Endpoint("somewhere", 9092)})
+    async with running(folder / "data", disk=None, broker_rack="r1", **settings) as made:
         await made.controller.ensure_topic(NewTopic("t", 2, 1, config={"retention.ms": "5"}))
         yield made
-    finally:
-        await made.stop()
 
 
 def context(of: Broker, version: int, authorizer: Authorizer | None = None) -> Context:

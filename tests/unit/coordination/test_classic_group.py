@@ -125,13 +125,41 @@ def test_who_does_not_rejoin_in_time_is_out() -> None:
     assert list(world.group.members) == [leader.member_id]
 
 
-def test_a_leader_that_does_not_rejoin_loses_its_place() -> None:
-    leader, follower = Client("a", instance="i"), Client("b")
+def test_a_static_leader_that_does_not_rejoin_stays_a_member_and_leads_no_more() -> None:
+    leader, follower = (
+        Client("a", instance="i", session_ms=300_000, rebalance_ms=5_000),
+        Client("b", rebalance_ms=5_000),
+    )
     world = stable(leader, follower)
-    leader.alive = False
-    world.settle(60)
+    world.step(world.start(Client("c", version=3, rebalance_ms=5_000)))
+    world.join(follower)
+    world.advance(5_000)
     assert follower.is_leader
     assert world.group.leader == follower.member_id
+    assert leader.member_id in world.group.members
+
+
+def test_when_the_last_one_waited_for_leaves_the_others_go_on() -> None:
+    first, second = Client("a"), Client("b")
+    world = stable(first, second)
+    world.join(first)
+    assert first.doing == "joining"
+    world.leave(second)
+    assert (first.generation, first.doing) == (2, "sync")
+
+
+def test_who_dies_after_its_join_was_answered_is_out_after_its_session() -> None:
+    first, second = Client("a", version=3), Client("b", version=3)
+    world = World()
+    for client in (first, second):
+        world.step(world.start(client))
+    world.advance(6_000)
+    for _ in range(9):
+        world.advance(1_000)
+        world.beat(first)
+    assert second.member_id in world.group.members
+    world.advance(1_000)
+    assert second.member_id not in world.group.members
 
 
 def test_who_does_not_sync_in_time_is_out() -> None:

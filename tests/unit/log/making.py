@@ -95,8 +95,14 @@ class FailingDisk(OsDisk):
         self.broken: set[str] = set()
         self.synced: list[str] = []
         self.log_bytes_read = 0
+        self.descriptors: int | None = None  # how many files may still be opened before one has to be closed
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "FailingFile":  # type: ignore[override]
+        if self.descriptors is not None:
+            if self.descriptors <= 0:
+                self.descriptors += 1  # as if the caller gave one up
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            self.descriptors -= 1
         return FailingFile(self, super().open(path, create=create, read_only=read_only))
 
     def replace_file(self, path: str, data: bytes) -> None:

@@ -5,7 +5,7 @@ import pytest
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.tail_cache import LARGEST_ARENA, TailBudget, TailCache
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.log.making import Place, batch, lead, offsets, spans
+from tests.unit.log.making import FailingDisk, Place, batch, lead, offsets, spans
 
 
 @pytest.mark.parametrize("cold", [False, True], ids=["tail", "files"])
@@ -136,3 +136,30 @@ def test_the_log_start_bounds_reading(place: Place) -> None:
     with pytest.raises(KafkaError):
         log.read(2, 100, up_to=10)
     assert spans(log.read(3, 1, up_to=10)) == [(2, 3)]
+
+
+def test_descriptors_and_indexes_in_memory_are_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla_broker.log.storage.INDEXES_IN_MEMORY", 5)
+    place.config = LogConfig(segment_bytes=200, index_interval_bytes=1)
+    place.storage.files.limit = 7
+    log = place.create()
+    for _ in range(60):
+        lead(log, batch(2))
+    for _ in range(2):
+        log.forget_tail()
+        assert offsets(log) == list(range(120))
+        assert len(place.storage.files) <= 7
+        assert sum(segment.offsets.loaded for segment in log.segments) <= 6
+
+
+def test_without_descriptors_the_files_give_theirs_up(failing: Place) -> None:
+    disk = failing.disk
+    assert isinstance(disk, FailingDisk)
+    failing.config = LogConfig(segment_bytes=200)
+    log = failing.create()
+    for _ in range(20):
+        lead(log, batch(2))
+    log.forget_tail()
+    disk.descriptors = 0
+    assert offsets(log, max_bytes=1) == list(range(40))
+    assert log.failed is None

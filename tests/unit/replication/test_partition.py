@@ -1,0 +1,121 @@
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.log.disk import OsDisk, OsFile
+from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.replication.partition import ALL_REPLICAS
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.running import running
+
+BATCH = encode_batch([Record(1, None, b"v")])
+
+
+class HeldFile(OsFile):
+    """fsync waits until it is let go, and counts."""
+
+    def __init__(self, path: str, disk: "HeldDisk") -> None:
+        super().__init__(path, os.open(path, os.O_RDWR))
+        self._disk = disk
+
+    def sync(self) -> None:
+        self._disk.gate.wait(20)
+        self._disk.syncs.append(self.path)
+        super().sync()
+
+
+class HeldDisk(OsDisk):
+    """Holds back the fsyncs of topic `t`'s log."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.syncs: list[str] = []
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> OsFile:
+        made = super().open(path, create=create, read_only=read_only)
+        if "/t-0/" not in path or not path.endswith(".log"):
+            return made
+        made.close()
+        return HeldFile(path, self)
+
+
+def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
+    async def run() -> None:
+        disk = HeldDisk()
+        async with running(tmp_path, disk=disk) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            disk.syncs.clear()
+            partition = broker.partitions.leader("t", 0)
+            assert partition.acknowledged(partition.append(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
+            assert partition.readable_end(0) == 1
+            assert disk.syncs == []
+
+    asyncio.run(run())
+
+
+def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(tmp_path: Path) -> None:
+    async def run() -> None:
+        disk = HeldDisk()
+        async with running(tmp_path, disk=disk) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1, config={"flush.messages": "1"}))
+            partition = broker.partitions.leader("t", 0)
+            disk.gate.clear()
+            disk.syncs.clear()
+            waits = [
+                partition.acknowledged(partition.append(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) for _ in range(50)
+            ]
+            await asyncio.sleep(0)
+            assert all(wait is not None for wait in waits)
+            assert partition.readable_end(0) == 0
+            disk.gate.set()
+            await asyncio.gather(*(wait for wait in waits if wait is not None))
+            assert partition.readable_end(0) == 50
+            assert len(disk.syncs) <= 2  # the one that was under way, and one for all that came meanwhile
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(99, ErrorCode.unknown_leader_epoch), (0, None), (-1, None), (-2, ErrorCode.fenced_leader_epoch)],
+)
+def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            if code is None:
+                assert broker.partitions.leader("t", 0, epoch=epoch).leads
+                return
+            with pytest.raises(KafkaError) as caught:
+                broker.partitions.leader("t", 0, epoch=epoch)
+            assert caught.value.code is code
+
+    asyncio.run(run())
+
+
+def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            partition = broker.partitions.leader("t", 0)
+            woken: list[int] = []
+
+            def wake() -> None:
+                woken.append(partition.readable_end(0))
+
+            partition.watch(wake)
+            partition.append(BATCH, acks=1)
+            assert woken == [1]
+            await broker.controller.delete_topic("t")
+            assert len(woken) == 2
+            partition.unwatch(wake)
+            with pytest.raises(KafkaError) as caught:
+                partition.append(BATCH, acks=1)
+            assert caught.value.code is ErrorCode.unknown_topic_or_partition
+
+    asyncio.run(run())

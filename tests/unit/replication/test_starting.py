@@ -1,0 +1,218 @@
+"""What a broker finds when it starts again, and what it makes of folders that the metadata do not know."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.running import records_of, running
+
+BATCH = encode_batch([Record(1, b"k", b"v")])
+
+
+def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: Path) -> None:
+    async def first() -> object:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 2, 1, config={"retention.ms": "77"}))
+            broker.partitions.leader("t", 1).append(BATCH, acks=-1)
+            return broker.cluster_id, broker.image.topics["t"]
+
+    async def second() -> object:
+        async with running(tmp_path) as broker:
+            assert broker.partitions.leader("t", 1).log.config.retention_ms == 77
+            assert records_of(broker, "t", 1) == [b"v"]
+            return broker.cluster_id, broker.image.topics["t"]
+
+    assert asyncio.run(first()) == asyncio.run(second())
+
+
+def test_the_broker_epoch_rises_with_every_start(tmp_path: Path) -> None:
+    async def epoch() -> int:
+        async with running(tmp_path) as broker:
+            return broker.image.brokers[broker.node_id].epoch
+
+    epochs = [asyncio.run(epoch()) for _ in range(3)]
+    assert epochs == sorted(set(epochs))
+
+
+def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: Path) -> None:
+    directory = LogDir.open(
+        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
+    )
+    topic_id = Runtime().new_uuid()
+    for partition in (0, 2):  # a hole in the numbers: only those that are there are taken in
+        directory.create("moved", partition, topic_id, LogConfig()).append_as_leader(BATCH, leader_epoch=4, now_ms=1)
+    asyncio.run(directory.close())
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            topic = broker.image.topics["moved"]
+            assert topic.id == topic_id
+            assert sorted(topic.partitions) == [0, 2]
+            assert (
+                topic.partitions[0].leader_epoch == 5
+            )  # no client takes this leader for the one that wrote the folder
+            assert records_of(broker, "moved", 2) == [b"v"]
+
+    asyncio.run(run())
+
+
+def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner leaves segments that do not meet; after a kill nothing but the topic's settings tells that from a loss."""
+    directory = LogDir.open(
+        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
+    )
+    log = directory.create("kept", 0, Runtime().new_uuid(), LogConfig())
+    log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
+    log.roll()
+    log.append_as_follower(encode_batch([Record(2, b"k", b"w")], base_offset=10, leader_epoch=0), leader_epoch=0)
+    asyncio.run(directory.close())
+    for file in tmp_path.glob("kept-0/00000000000000000001.*"):
+        file.rename(file.with_name(file.name.replace("01.", "10.")))
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "kept", 0) == [b"v"]
+            assert broker.partitions.leader("kept", 0).log.end == 11
+
+    asyncio.run(run())
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    asyncio.run(run())
+
+
+def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: Path) -> None:
+    async def start_once() -> None:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+
+    async def with_a_stranger() -> None:
+        async with running(tmp_path) as broker:
+            assert sorted(broker.image.topics) == ["t"]
+
+    asyncio.run(start_once())
+    shutil.copytree(tmp_path / "t-0", tmp_path / "stranger-0")
+    asyncio.run(with_a_stranger())
+    (stray,) = tmp_path.glob("stranger-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size == len(BATCH)
+
+
+def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it(tmp_path: Path) -> None:
+    async def make(keep: Path | None) -> None:
+        async with running(tmp_path) as broker:
+            if keep:
+                await broker.controller.delete_topic("t")
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            if not keep:
+                broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+
+    async def look() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "t", 0) == []
+
+    asyncio.run(make(None))
+    old = tmp_path.parent / "old"
+    shutil.copytree(tmp_path / "t-0", old)
+    asyncio.run(make(old))
+    shutil.rmtree(tmp_path / "t-0")
+    shutil.copytree(old, tmp_path / "t-0")  # as after a restore from a backup
+    asyncio.run(look())
+    assert list(tmp_path.glob("t-0.*-stray"))
+
+
+def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            old = await broker.controller.create_topic(NewTopic("t", 1, 1))
+            await broker.controller.delete_topic("t")
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            with pytest.raises(KafkaError) as caught:
+                broker.partitions.leader("t", 0, topic_id=old)
+            assert caught.value.code is ErrorCode.inconsistent_topic_id
+            with pytest.raises(KafkaError) as caught:
+                broker.partitions.name_of(old)
+            assert caught.value.code is ErrorCode.unknown_topic_id
+
+    asyncio.run(run())
+
+
+def test_a_metadata_log_of_something_else_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path):
+            pass
+
+    asyncio.run(run())
+    directory = LogDir.open(
+        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
+    )
+    directory.logs["__cluster_metadata", 0].append_as_leader(BATCH, leader_epoch=9, now_ms=1, from_client=False)
+    asyncio.run(directory.close())
+    with pytest.raises(KafkaError, match="not a metadata record that this version knows"):
+        asyncio.run(run())
+
+
+def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise KafkaError(ErrorCode.kafka_storage_error, "the disk is full")
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            with monkeypatch.context() as patch:
+                patch.setattr(MetadataLog, "commit", refuse)
+                with pytest.raises(KafkaError, match="the disk is full"):
+                    await broker.controller.create_topic(NewTopic("t", 1, 1))
+            assert broker.image.topics == {}
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            assert "t" in broker.image.topics
+
+    asyncio.run(run())
+
+
+def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Path) -> None:
+    """Else the next start would believe a tail that nobody has looked at."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+
+    asyncio.run(run())
+    marker = tmp_path / ".kafka_cleanshutdown"
+    points = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert "t 0 1" in points
+    register = tmp_path / "register.json"
+    kept = register.read_text()
+    register.write_text(wiped(kept))
+    for was_clean in (True, False):
+        if not was_clean:
+            marker.unlink()
+        with pytest.raises(KafkaError, match="will not lead"):
+            asyncio.run(run())
+        assert marker.exists() is was_clean
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
+    register.write_text(kept)
+
+    async def look() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "t", 0) == [b"v"]
+
+    asyncio.run(look())
+
+
+def wiped(register: str) -> str:
+    """The register of a cluster whose metadata lie on another directory."""
+    value = json.loads(register)
+    value["isr"][0]["directory"] = "00000000-0000-4000-8000-000000000000"
+    return json.dumps(value)

@@ -1,0 +1,32 @@
+"""A whole broker without sockets, for tests of what it keeps."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import Config
+from ottla_broker.log.disk import Disk
+from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.register.file import FileRegister
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.records import decode_all
+
+
+@asynccontextmanager
+async def running(folder: Path, *, disk: Disk | None = None, **settings: str) -> AsyncIterator[Broker]:
+    config = Config.of({"log.dirs": str(folder), **{key.replace("_", "."): value for key, value in settings.items()}})
+    runtime = Runtime()
+    broker = Broker(config, FileRegister(str(folder / "register.json"), runtime), runtime=runtime, disk=disk)
+    try:
+        await broker.start({"PLAINTEXT": Endpoint("somewhere", 9092)})
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def records_of(broker: Broker, topic: str, partition: int) -> list[bytes | None]:
+    """The values of everything that a reader may see."""
+    found = broker.partitions.leader(topic, partition)
+    end = found.readable_end(0)
+    return [record.value for _, record in decode_all(found.log.read(found.log.start, 1 << 20, up_to=end))]
