@@ -4,8 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 FILES ?= examples/flights
 AGAINST ?= ottla
+SEEDS ?= 100
+FIRST ?= 1
 
-.PHONY: up test check unit clients spark bench kcat clean
+.PHONY: up test check unit clients sim spark bench kcat clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +36,9 @@ unit: $(VENV)/.installed-test
 
 clients: $(VENV)/.installed-test kcat ## real clients; AGAINST=kafka runs the same tests against Apache Kafka
 	$(BIN)/pytest tests/clients --against $(AGAINST)
+
+sim: $(VENV)/.installed-test ## SEEDS simulated runs from FIRST on, on all cores; one again: .venv/bin/python -m tests.sim SEED
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 
 spark: $(VENV)/.installed-test
 	$(BIN)/pytest tests/spark

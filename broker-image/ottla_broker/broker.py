@@ -66,7 +66,7 @@ class Broker:
         self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
         self._disk: Disk = disk or OsDisk()
         self._register = register
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -124,7 +124,7 @@ class Broker:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
         self.groups.close()
-        for task in self._background:
+        for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         for directory in self.directories:
@@ -224,11 +224,11 @@ class Broker:
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
+        self._background[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
+        del self._background[task]
         if not task.cancelled() and (reason := task.exception()) is not None:
             logger.error("background work ended: %s", reason, exc_info=reason)
             self.trouble.append(f"background work ended: {reason!r}")

@@ -111,13 +111,13 @@ class Server:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.requests = Pool(self.limits.requests_bytes)
         self.responses = Pool(self.limits.responses_bytes)
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in their order, so that a run can be repeated
         self._take_port = take_port or take_port_of_machine
         self._per_ip: Counter[str] = Counter()
         self.listening: list[Listener] = []
         self._bound: list[tuple[str, socket.socket]] = []
         self._listeners: list[asyncio.Server] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._hot = self._hot_handlers()
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
@@ -198,13 +198,13 @@ class Server:
                 self.refused += 1
                 logger.warning("turned a connection of %s away: %d are open, and so is %s", host, there, setting.name)
                 return False
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_ip[host] += 1
         return True
 
     def leave(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.remove(connection)
+            del self.connections[connection]
             host = connection.peer.host
             self._per_ip[host] -= 1
             if not self._per_ip[host]:
@@ -221,8 +221,8 @@ class Server:
         """Runs a handler to its end, even if its connection goes away meanwhile: what it began may matter to
         others."""
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def room(self) -> int:

@@ -24,12 +24,14 @@ from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.records import Record, decode_all, encode_batch
 
 KEYS = {api.name: api.key for api in DECLARED}
-ANSWERS_WITHIN_S = 20.0
+ANSWERS_WITHIN_S = 5.0
 START_MS = 1_700_000_000_000
 # Fields whose value is the broker's own affair: all that counts is whether there is one.
 OWN = frozenset({"cluster_id", "log_dir", "port", "producer_id", "session_id", "total_bytes", "usable_bytes"})
-SAID = frozenset({"error_message", "batch_index_error_message", "documentation"})
-DROPPED = frozenset({"throttle_time"})
+SAID = frozenset({"batch_index_error_message", "documentation"})
+DROPPED = frozenset({"throttle_time", "error_message"})  # Kafka often has no words where we do, and "" or null for none
+NONE: tuple[Any, ...] = (-1, None, "")
+NO_SESSION: tuple[Any, ...] = (0, None)
 NAMES = ("name", "topic", "group_id", "resource_name")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -58,6 +60,8 @@ class Talk:
         self.answers[case] = None
         try:
             answer = await self._exchange(KEYS[self.api], self.version, fields, on)
+        except TimeoutError as reason:
+            raise AssertionError(f"{self.api} {self.version}, {case}: no answer") from reason
         except ConnectionError:
             self.answers[case] = "the connection is closed"
             return None
@@ -166,7 +170,7 @@ class Talk:
             value = _UUID.sub("<uuid>", value.replace(self._prefix, ""))
         if isinstance(value, timedelta):
             value = value // timedelta(milliseconds=1)
-        if isinstance(value, UUID) or (field in OWN and value not in (-1, 0, None, "")):
+        if isinstance(value, UUID) or (field in OWN and value not in (NO_SESSION if field == "session_id" else NONE)):
             return f"<{field}>"
         if isinstance(value, datetime):
             return "<time>"
@@ -178,8 +182,17 @@ class Talk:
 
 
 def records_in(data: bytes) -> Json:
-    """Offsets and values of what was fetched; headers' fields that a leader sets."""
-    return [f"{record.offset} at epoch {header.leader_epoch}: {record.value!r}" for header, record in decode_all(data)]
+    """What was fetched: offset, leader's epoch and value (long ones cut) of each record, and bytes of a batch that is
+    not whole."""
+    whole, at = 0, 0
+    while at + 12 <= len(data):
+        at += 12 + int.from_bytes(data[at + 8 : at + 12])
+        whole = at if at <= len(data) else whole
+    found = [
+        f"{record.offset} at epoch {header.leader_epoch}: {(record.value or b'')[:9]!r}"
+        for header, record in decode_all(data[:whole])
+    ]
+    return [*found, f"{len(data) - whole} bytes more"] if whole < len(data) else found
 
 
 def batch(*values: bytes | None, at_ms: int = START_MS, key: bytes | None = b"k", **header: Any) -> bytes:

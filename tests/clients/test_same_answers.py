@@ -20,9 +20,12 @@ from ottla_broker.wire.codec import request_class
 from tests.brokers import Broker
 from tests.clients.asking import KEYS, NAMES, Json, Talk
 from tests.clients.conftest import NewBroker
-from tests.clients.questions import QUESTIONS
+from tests.clients.group_questions import GROUP_QUESTIONS
+from tests.clients.record_questions import RECORD_QUESTIONS
+from tests.clients.topic_questions import TOPIC_QUESTIONS
 
 RECORDED = Path(__file__).with_name("kafka-4.1-answers.json")
+QUESTIONS = {each.__name__: each for each in (*TOPIC_QUESTIONS, *RECORD_QUESTIONS, *GROUP_QUESTIONS)}
 NOTHING = "nothing"
 RUN = "run"
 
@@ -156,14 +159,18 @@ def by_version(runs: dict[str, Json]) -> dict[int, Json]:
 def unequal(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
     """Each place that differs: its path and both values. Entries of lists go by what names them."""
     if isinstance(wanted, list) and isinstance(got, list):
-        wanted, got = ({label(each, at): each for at, each in enumerate(entries)} for entries in (wanted, got))
+        wanted, got = named(wanted), named(got)
     if isinstance(wanted, dict) and isinstance(got, dict):
         for name in wanted | got:
-            yield from unequal(wanted.get(name, NOTHING), got.get(name, NOTHING), f"{path}.{name}")
+            yield from unequal(wanted.get(name, NOTHING), got.get(name, NOTHING), path + (name if name.startswith("[") else f".{name}"))
     elif wanted != got or type(wanted) is not type(got):
         yield path, wanted, got
 
 
-def label(entry: Json, at: int) -> str:
-    named = isinstance(entry, dict) and next((entry[name] for name in NAMES if entry.get(name)), None)
-    return f"[{named or at}]"
+def named(entries: list[Json]) -> dict[str, Json]:
+    """By what names an entry, so that one missing does not shift the rest; by its place without a name."""
+    found: dict[str, Json] = {}
+    for at, entry in enumerate(entries):
+        name = next((entry[field] for field in NAMES if entry.get(field)), at) if isinstance(entry, dict) else at
+        found[f"[{name}]" if f"[{name}]" not in found else f"[{name} {at}]"] = entry
+    return found

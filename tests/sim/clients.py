@@ -132,7 +132,14 @@ class Producer(SimulatedClient):
     sequence numbers; others give it up, and it may be there or not."""
 
     def __init__(
-        self, world: World, process: Process, random: Random, places: Sequence[Place], pause_s: float, *, idempotent: bool
+        self,
+        world: World,
+        process: Process,
+        random: Random,
+        places: Sequence[Place],
+        pause_s: float,
+        *,
+        idempotent: bool,
     ) -> None:
         super().__init__(world, process, random)
         self._places = places
@@ -332,7 +339,9 @@ class Member(SimulatedClient):
                 history.consumed(self._group, place, record.offset, record.value or b"")
                 count += 1
                 if record.offset >= fetched.high_watermark:
-                    self.problem(f"read {place} offset {record.offset} above the high watermark {fetched.high_watermark}")
+                    self.problem(
+                        f"read {place} offset {record.offset} above the high watermark {fetched.high_watermark}"
+                    )
             if record.offset + 1 == header.next_offset:
                 positions[place] = max(positions[place], header.next_offset)
         return count

@@ -76,12 +76,11 @@ class SimulatedBroker:
         runtime = Runtime(
             now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
         )
-        broker = Broker(
-            config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
-        )
+        broker = Broker(config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk)
         self.broker = broker
         self.server = server = Server(
-            broker, take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port)  # type: ignore[arg-type,return-value]
+            broker,
+            take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
         )
         try:
             reached = server.bind()

@@ -32,7 +32,9 @@ class History:
     acks: list[Ack] = field(default_factory=list)
     sent: dict[bytes, str] = field(default_factory=dict)  # value → producer; whether or not it was acknowledged
     once: set[str] = field(default_factory=set)  # producers whose records may be there once only, and in order
-    seen: dict[str, dict[Place, dict[int, bytes]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(dict)))
+    seen: dict[str, dict[Place, dict[int, bytes]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(dict))
+    )
     commits: list[Commit] = field(default_factory=list)
     committed: dict[tuple[str, Place], int] = field(default_factory=dict)  # the largest acknowledged
     high_watermarks: dict[Place, int] = field(default_factory=dict)  # the largest told

@@ -180,7 +180,12 @@ class Network:
         return listening
 
     def serve(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int | None, *, sock: "Listening | None"
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None,
+        port: int | None,
+        *,
+        sock: "Listening | None",
     ) -> "VirtualServer":
         if sock is None:
             assert host is not None

@@ -162,4 +162,3 @@ def _make_task(loop: asyncio.AbstractEventLoop, work: Any, context: Any = None) 
     if process is not None:
         process.began(task)
     return task
-

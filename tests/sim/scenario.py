@@ -79,7 +79,9 @@ class Plan:
         return cls(seed, brokers, settings, synced, random.choice((1, 2, 3)), random.uniform(*FAULTS_FOR_S))
 
 
-def run(seed: int, brokers: int = 1, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING) -> Outcome:
+def run(
+    seed: int, brokers: int = 1, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
     """Runs one seed. `tell`: where to put each line of the trace as it comes; `level`: what of the brokers' own logs is in it."""
     started = time.process_time()
     plan = Plan.of(seed, brokers)
@@ -165,8 +167,7 @@ class Simulation:
             if task.done() and (error := task.exception()) is not None:
                 broken.append(f"a client failed: {error!r}")
         broken += [f"a client does not end: {task}" for task in late]
-        if not broken:
-            broken += await self._checked()
+        broken += await self._checked()
         return broken + [problem for problem in self.history.problems if problem not in broken]
 
     def _clients(self) -> list[Any]:
@@ -230,7 +231,9 @@ class Simulation:
         return sum(1 for ack in self.history.acks if self.history.sent[ack.values[0]] == producer)
 
     async def _checked(self) -> list[str]:
-        reader = SimulatedClient(World(self.cluster.bootstrap, self.history, self.trace), Process(self.loop, "reader"), self.random)
+        reader = SimulatedClient(
+            World(self.cluster.bootstrap, self.history, self.trace), Process(self.loop, "reader"), self.random
+        )
         task = reader.process.run(self._read_everything(reader))
         if not await self._within(60, task, "read everything"):
             return ["the contents cannot be read"]

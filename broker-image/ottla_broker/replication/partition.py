@@ -41,7 +41,7 @@ class Partition:
         self.traffic = Traffic()
         self._me = me
         self._now_ms = now_ms
-        self._watchers: set[Callable[[], None]] = set()
+        self._watchers: dict[Callable[[], None], None] = {}  # in their order, so that a run can be repeated
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waits = 0
         self._syncing: asyncio.Task[None] | None = None
@@ -108,10 +108,10 @@ class Partition:
 
     def watch(self, callback: Callable[[], None]) -> None:
         """`callback` is called when readable records may have come or leadership has changed, until unwatched."""
-        self._watchers.add(callback)
+        self._watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
-        self._watchers.discard(callback)
+        self._watchers.pop(callback, None)
 
     def retire(self, code: ErrorCode) -> None:
         """The replica leaves this broker: whoever waits is told why."""

@@ -1,0 +1,120 @@
+"""Rules of the broker, each switched off on purpose: what the checks are worth is whether they notice.
+
+`BROKEN` gives, by name, what to patch for a run. The patches exist only here.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla_broker.coordination.journal import Writes
+from ottla_broker.log import log_dir, recovery
+from ottla_broker.log.flush import Flush
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.batch import batches
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.records import Record
+from tests.sim.scenario import TOPIC
+
+LATE_S = 0.2
+
+
+@contextmanager
+def acks_before_the_sync() -> Iterator[None]:
+    """With flush.messages=1 an ack does not wait for the device (rule 17)."""
+    with patch.object(Partition, "_acks_are_synced", property(lambda partition: False)):
+        yield
+
+
+@contextmanager
+def no_duplicate_detection() -> Iterator[None]:
+    """A batch that is sent again is appended again (rule 8)."""
+    with patch.object(ProducerStates, "check", lambda *_, **__: None):
+        yield
+
+
+@contextmanager
+def producers_forgotten_by_a_restart() -> Iterator[None]:
+    """Sequences do not survive a restart (rule 8)."""
+    with patch.object(recovery, "rebuild_producers", lambda *_: ProducerStates()):
+        yield
+
+
+@contextmanager
+def recovery_drops_the_last_batch() -> Iterator[None]:
+    """A batch that is whole and was flushed is cut off after a crash."""
+    whole = recovery.open_log
+
+    def open_log(*arguments: Any) -> PartitionLog:
+        log = whole(*arguments)
+        if log.topic == TOPIC and not arguments[-1].clean and log.end > log.start:
+            log.truncate_to(log.end - 1)
+        return log
+
+    with patch.object(log_dir, "open_log", open_log):
+        yield
+
+
+@contextmanager
+def commits_acknowledged_before_they_are_written() -> Iterator[None]:
+    """The coordinator answers first and writes a little later (rule 10)."""
+    properly = Writes.write
+
+    def write(
+        writes: Writes, records: Sequence[Record], *, apply: Callable[[], None] | None = None
+    ) -> "asyncio.Future[ErrorCode]":
+        loop = asyncio.get_running_loop()
+        if apply is not None:
+            apply()
+        done: asyncio.Future[ErrorCode] = loop.create_future()
+        done.set_result(ErrorCode.none)
+        loop.call_later(LATE_S, properly, writes, records)
+        return done
+
+    with patch.object(Writes, "write", write):
+        yield
+
+
+@contextmanager
+def coordinators_load_up_to_the_high_watermark() -> Iterator[None]:
+    """What the leader has above an old high watermark is not loaded (rule 10)."""
+
+    def read(journal: PartitionJournal) -> Iterator[Any]:
+        log = journal._partition.log
+        offset = log.start
+        while offset < log.high_watermark:
+            data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
+            if not data:
+                return
+            yield data
+            for _, header in batches(data):
+                offset = header.next_offset
+
+    with patch.object(PartitionJournal, "read", read):
+        yield
+
+
+@contextmanager
+def new_folders_are_not_synced() -> Iterator[None]:
+    """The name of a new partition's folder is left to chance."""
+    with patch.object(Flush, "_directories", lambda flush: (flush._log.directory,)):
+        yield
+
+
+BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    rule.__name__.replace("_", " "): rule
+    for rule in (
+        acks_before_the_sync,
+        no_duplicate_detection,
+        producers_forgotten_by_a_restart,
+        recovery_drops_the_last_batch,
+        commits_acknowledged_before_they_are_written,
+        coordinators_load_up_to_the_high_watermark,
+        new_folders_are_not_synced,
+    )
+}

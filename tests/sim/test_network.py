@@ -1,0 +1,134 @@
+"""What programs notice of the simulated network: asyncio's own streams and the broker's channel run on it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.sim.network import Network
+from tests.sim.processes import Process, SimulatedLoop
+
+
+def on_a_network(main: Callable[[SimulatedLoop, Network], Coroutine[Any, Any, None]], seed: int = 1) -> None:
+    loop = SimulatedLoop()
+    loop.run_until_complete(main(loop, Network(loop, Random(seed))))
+
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[attr-defined]
+
+
+async def serve(loop: SimulatedLoop, host: str = "server") -> Process:
+    process = Process(loop, host)
+
+    async def serving() -> None:
+        await loop.create_server(Echo, host, 1)
+
+    await process.run(serving())
+    return process
+
+
+async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.create_connection(lambda: protocol, "server", 1)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bytes_arrive_in_order_however_they_are_cut(seed: int) -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        await serve(loop)
+        reader, writer = await connect()
+        sent = Random(seed).randbytes(2_000_000)
+        for at in range(0, len(sent), 77_777):
+            writer.write(sent[at : at + 77_777])
+        assert await reader.readexactly(len(sent)) == sent
+
+    on_a_network(main, seed)
+
+
+def test_who_writes_to_a_reader_that_does_not_read_is_paused() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        process = await serve(loop)
+        process.stop()
+        reader, writer = await connect()
+        writer.write(bytes(1 << 20))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(writer.drain(), 10)
+        process.go_on()
+        await asyncio.wait_for(writer.drain(), 10)
+        assert len(await reader.readexactly(1 << 20)) == 1 << 20
+
+    on_a_network(main)
+
+
+def test_nobody_there_refuses_and_a_killed_process_closes() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            await connect()
+        process = await serve(loop)
+        reader, _writer = await connect()
+        process.kill()
+        assert await asyncio.wait_for(reader.read(), 1) == b""
+        with pytest.raises(ConnectionRefusedError):
+            await connect()
+
+    on_a_network(main)
+
+
+def test_a_cut_hangs_both_sides_and_what_was_sent_comes_when_it_is_mended() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        await serve(loop)
+        reader, writer = await connect()
+        network.cut("director", "server")
+        writer.write(b"hello")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(5), 60)
+        network.mend("director", "server")
+        assert await asyncio.wait_for(reader.readexactly(5), 1) == b"hello"
+
+    on_a_network(main)
+
+
+def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        process = await serve(loop)
+        reader, writer = await connect()
+        network.lose_power("server")
+        process.kill()
+        writer.write(b"hello")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(5), 60)
+        network.power_up("server")
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(5), 1)
+
+    on_a_network(main)
+
+
+def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        done = []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(1)
+            finally:
+                done.append("cleaned up")
+
+        process = Process(loop, "somewhere")
+        process.run(work())
+        await asyncio.sleep(0.5)
+        process.kill()
+        await asyncio.sleep(10)
+        assert done == []
+
+    on_a_network(main)

@@ -1,0 +1,59 @@
+"""A fixed set of seeds keeps every promise, a seed is always the same run, and the checks notice what is broken on purpose."""
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from tests.sim.broken_rules import BROKEN
+from tests.sim.scenario import Outcome, run
+
+SEEDS = range(1, 31)
+
+
+def run_broken(rule: str, seed: int) -> Outcome:
+    with BROKEN[rule]():
+        return run(seed)
+
+
+def pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
+
+
+def test_a_fixed_set_of_seeds_keeps_every_promise() -> None:
+    with pool() as workers:
+        outcomes = list(workers.map(run, SEEDS))
+    broken = {
+        f"seed {outcome.seed} (python -m tests.sim {outcome.seed})": outcome.broken
+        for outcome in outcomes
+        if outcome.broken
+    }
+    assert not broken
+    happened = {name for outcome in outcomes for name in outcome.faults}
+    assert happened == {
+        "crash",
+        "power loss",
+        "clean restart",
+        "pause",
+        "slow disk",
+        "full disk",
+        "clock jump",
+        "cut client",
+    }
+    assert sum(outcome.acks for outcome in outcomes) > 10_000
+
+
+def test_a_seed_is_always_the_same_run() -> None:
+    """In another process, whose hashes of strings and addresses of objects are others."""
+    seed = 2
+    with pool() as workers:
+        elsewhere = workers.submit(run, seed).result()
+    here = run(seed)
+    assert here.lines == elsewhere.lines
+    assert here.digest == elsewhere.digest
+
+
+@pytest.mark.parametrize(("rule", "seed"), [])
+def test_a_broken_rule_is_noticed(rule: str, seed: int) -> None:
+    assert run_broken(rule, seed).broken
