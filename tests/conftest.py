@@ -14,6 +14,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="ottla",
         help="the broker that tests/clients run against. A test that fails against Apache Kafka is a wrong test.",
     )
+    parser.addoption(
+        "--record-answers",
+        action="store_true",
+        help="tests/clients/test_same_answers.py writes down what Apache Kafka answers (with --against kafka).",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -110,15 +110,11 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
 
 def register_of(config: Config, runtime: Runtime) -> Register:
     store, _, where = config.register.partition(":")
-    if store == "file":
-        return FileRegister(where, runtime)
     if store == "etcd":
         from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
 
         return EtcdRegister(where)
-    raise StartError(
-        f"register={config.register}: the store {store!r} is not served; allowed: file:PATH, etcd:http://HOST:PORT/KEY"
-    )
+    return FileRegister(where, runtime)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,10 @@ class Broker:
         self.partitions = Partitions(self.image)
         self.directories: list[LogDir] = []
         self.ready = False
+        self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
         self._disk: Disk = disk or OsDisk()
         self._register = register
-        self._background: dict[asyncio.Task[None], None] = {}
+        self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -83,13 +84,14 @@ class Broker:
 
         Raises KafkaError or LogDirError with a sentence for people when it cannot.
         """
-        self._open_directories()
+        self._attach_directories()
         self._care = LogCare(self.directories, self.config)
         metadata = await self._lead_metadata()
         metadata.replay()
         first_start = self.image.end == 0
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self._configure_broker()
+        self._load_directories(first_start=first_start)
         if not first_start:
             self._hosting.set_strays_aside()
         self._follow_everything()
@@ -113,6 +115,9 @@ class Broker:
         if orphans := self._hosting.orphans():
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt(self.node_id, orphans)
+            for partition in self.partitions:
+                if partition.topic in orphans:
+                    await partition.log.flush.checkpoint()  # ours from here on: no later recovery looks below
         self._hosting.set_strays_aside()
 
     async def stop(self) -> None:
@@ -157,21 +162,22 @@ class Broker:
         """A replication factor that was not asked for by name gives way to a cluster that is smaller."""
         return max(1, min(factor, len(self.image.alive_brokers())))
 
-    def _open_directories(self) -> None:
+    def _attach_directories(self) -> None:
         for path in self.config.log_dirs:
             self.directories.append(
-                LogDir.open(
-                    path,
-                    disk=self._disk,
-                    runtime=self.runtime,
-                    node_id=self.node_id,
-                    cluster_id=None,
-                    config_of=lambda topic: self.config.log_config({}),
-                )
+                LogDir.attach(path, disk=self._disk, runtime=self.runtime, node_id=self.node_id, cluster_id=None)
             )
+
+    def _load_directories(self, *, first_start: bool) -> None:
+        """After the metadata are known: a log's recovery depends on its topic's settings. What a first start finds was written by somebody
+        else, and may have the holes that compaction leaves."""
+        foreign = {"cleanup.policy": "compact"} if first_start else {}
+        for directory in self.directories:
+            directory.load(lambda topic: self.config.log_config(foreign | self.image.topic_config(topic)))
 
     async def _lead_metadata(self) -> MetadataLog:
         home = self.directories[0]
+        home.load(lambda _: self.config.log_config({}), only=METADATA_TOPIC)
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self.config.log_config({}))
@@ -219,4 +225,10 @@ class Broker:
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background[task] = None
-        task.add_done_callback(self._background.pop)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._background[task]
+        if not task.cancelled() and (reason := task.exception()) is not None:
+            logger.error("background work ended: %s", reason, exc_info=reason)
+            self.trouble.append(f"background work ended: {reason!r}")

@@ -73,12 +73,18 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
     config = ctx.broker.config
     match kind:
         case ConfigResource.TOPIC:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "a topic's name is needed: topics have no common configs")
             must_be_topic(ctx, name)
             config.check_topic(changes, current(ctx, kind, name))
         case ConfigResource.BROKER:
             if name:
+                must_be_this_broker(ctx, name)
                 name = str(broker_id(name))
-            config.check_broker(changes, everywhere=name == "")
+            try:
+                config.check_broker(changes, everywhere=name == "")
+            except KafkaError as reason:  # Kafka's clients know INVALID_CONFIG from topics only
+                raise KafkaError(ErrorCode.invalid_request, reason.message) from reason
         case ConfigResource.BROKER_LOGGER:
             must_be_this_broker(ctx, name)
             if found := loggers.problems(changes):

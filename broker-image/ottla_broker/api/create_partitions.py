@@ -1,11 +1,14 @@
 """CreatePartitions (37), versions 0–3.
 
 - Grows each topic to a count of partitions, placed by the controller or as the request says; never shrinks.
-- Each topic on its own; answered when the metadata log has it on disk.
+- Each topic on its own (one that is named twice: INVALID_REQUEST, answered once); answered when the metadata log has it on disk.
 """
+
+from collections import Counter
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kio.schema.types import TopicName
 
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
@@ -15,9 +18,23 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def create_partitions(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    repeated = [name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1]
     return CreatePartitionsResponse(
         throttle_time=NO_THROTTLE,
-        results=tuple([await grow(ctx, topic, validate_only=request.validate_only) for topic in request.topics]),
+        results=(
+            *(twice(name) for name in repeated),
+            *[
+                await grow(ctx, topic, validate_only=request.validate_only)
+                for topic in request.topics
+                if topic.name not in repeated
+            ],
+        ),
+    )
+
+
+def twice(name: TopicName) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=ErrorCode.invalid_request, error_message="the topic stands twice in the request"
     )
 
 

@@ -2,7 +2,8 @@
 
 - Creates each topic on its own: one that is refused does not stop the others. Answered when the metadata log has it on disk.
 - −1 partitions or replication factor mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
-- Configs are checked against the table of settings before anything is made; a name twice in one request is INVALID_REQUEST for both.
+- Configs are checked against the table of settings before anything is made; a name twice in one request is
+  INVALID_REQUEST, answered once.
 - v5 tells the topic's settings as they now are; v7 its id.
 """
 
@@ -19,6 +20,7 @@ from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -27,12 +29,15 @@ DEFAULT = -1
 
 
 async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    repeated = {name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1}
-    results = []
+    repeated = [name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1]
+    results = [
+        refused(name, KafkaError(ErrorCode.invalid_request, f"topic {name!r} stands twice in the request"))
+        for name in repeated
+    ]
     for topic in request.topics:
+        if topic.name in repeated:
+            continue
         try:
-            if topic.name in repeated:
-                raise KafkaError(ErrorCode.invalid_request, f"topic {topic.name!r} stands twice in the request")
             results.append(await create(ctx, topic, validate_only=request.validate_only))
         except KafkaError as reason:
             results.append(refused(topic.name, reason))
@@ -42,11 +47,15 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTop
 async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
     if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
+    if topic.name == METADATA_TOPIC:
+        raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")
+    if nothing := [entry.name for entry in topic.configs if entry.value is None]:
+        raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
     ctx.broker.config.check_topic(config)
     wish = wanted(ctx, topic, config)
     topic_id = await ctx.broker.controller.create_topic(wish, validate_only=validate_only)
-    return created(ctx, wish, None if validate_only else topic_id)
+    return created(ctx, wish, topic_id)
 
 
 def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
@@ -72,7 +81,7 @@ def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTo
     )
 
 
-def created(ctx: Context, topic: NewTopic, topic_id: UUID | None) -> CreatableTopicResult:
+def created(ctx: Context, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=TopicName(topic.name),
         topic_id=topic_id,
@@ -95,7 +104,7 @@ def created(ctx: Context, topic: NewTopic, topic_id: UUID | None) -> CreatableTo
 
 def refused(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, topic_id=None, error_code=reason.code, error_message=reason.message, configs=None
+        name=name, topic_id=None, error_code=reason.code, error_message=reason.message, configs=()
     )
 
 

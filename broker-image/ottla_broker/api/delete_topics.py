@@ -2,8 +2,11 @@
 
 - Deletes each topic on its own; answered when the metadata log has it on disk. Files go in the background.
 - From 6 a topic may be named by id, so that a re-created one of the same name is not taken for it (rule 13).
+- A topic that is named twice is INVALID_REQUEST (answered once) and stays, as is one with both name and id or neither.
 - `delete.topic.enable=false` refuses with TOPIC_DELETION_DISABLED.
 """
+
+from collections import Counter
 
 from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as ByName
 from kio.schema.delete_topics.v5.response import DeletableTopicResult as NameResult
@@ -22,8 +25,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 async def by_name(ctx: Context, request: ByName) -> ByNameResponse:
     results = []
-    for name in request.topic_names:
-        reason = await delete(ctx, name)
+    times = Counter(request.topic_names)
+    for name in times:
+        reason = twice() if times[name] > 1 else await delete(ctx, name)
         results.append(
             NameResult(
                 name=name,
@@ -35,13 +39,36 @@ async def by_name(ctx: Context, request: ByName) -> ByNameResponse:
 
 
 async def by_name_or_id(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    times = Counter(name_of(ctx, topic) or topic for topic in request.topics)
+    ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
+    named = {name_of(ctx, topic) or topic: topic for topic in ids_last}  # of two for one topic, that which has an id
     return DeleteTopicsResponse(
-        throttle_time=NO_THROTTLE, responses=tuple([await one(ctx, topic) for topic in request.topics])
+        throttle_time=NO_THROTTLE,
+        responses=tuple([await one(ctx, topic, again=times[key] > 1) for key, topic in named.items()]),
     )
 
 
-async def one(ctx: Context, topic: DeleteTopicState) -> DeletableTopicResult:
+def name_of(ctx: Context, topic: DeleteTopicState) -> str | None:
+    if topic.name is not None or topic.topic_id is None:
+        return topic.name
+    found = ctx.broker.image.topic_by_id(topic.topic_id)
+    return None if found is None else found.name
+
+
+def twice() -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, "the topic stands twice in the request")
+
+
+async def one(ctx: Context, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
     name = topic.name
+    if again or (name is None) == (topic.topic_id is None):
+        known_as = None if (called := name_of(ctx, topic)) is None else TopicName(called)
+        wrong = (
+            twice() if again else KafkaError(ErrorCode.invalid_request, "give a topic's name or its id, and not both")
+        )
+        return DeletableTopicResult(
+            name=known_as, topic_id=topic.topic_id, error_code=wrong.code, error_message=wrong.message
+        )
     if name is None:
         found = ctx.broker.image.topic_by_id(topic.topic_id) if topic.topic_id else None
         if found is None:

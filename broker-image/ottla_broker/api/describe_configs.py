@@ -67,6 +67,8 @@ def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
         case ConfigResource.BROKER_LOGGER:
             must_be_this_broker(ctx, name)
             return loggers.describe()
+        case ConfigResource.GROUP if name == "":
+            raise KafkaError(ErrorCode.invalid_request, "a group's name is needed")
         case _:
             return []
 

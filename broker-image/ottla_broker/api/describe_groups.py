@@ -38,7 +38,7 @@ def describe(ctx: Context, group_id: GroupId, operations_too: bool) -> Described
             raise KafkaError(ErrorCode.group_authorization_failed)
         group = ctx.broker.groups.describe(group_id)
     except KafkaError as reason:
-        return undescribed(ctx, group_id, reason)
+        return undescribed(ctx, group_id, reason, operations_too)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -50,12 +50,14 @@ def describe(ctx: Context, group_id: GroupId, operations_too: bool) -> Described
     )
 
 
-def undescribed(ctx: Context, group_id: GroupId, reason: KafkaError) -> DescribedGroup:
-    code, message, state = reason.code, reason.message, ""
+def undescribed(ctx: Context, group_id: GroupId, reason: KafkaError, operations_too: bool) -> DescribedGroup:
+    code, message, state, operations = reason.code, reason.message, "", NOT_ASKED
     if code is ErrorCode.group_id_not_found:
         state = GroupState.dead
         if ctx.version < NOT_FOUND_SINCE:
             code, message = ErrorCode.none, None
+            if operations_too:
+                operations = ctx.authorized_operations(Resource.group(group_id))
     return DescribedGroup(
         error_code=code,
         error_message=message,
@@ -64,6 +66,7 @@ def undescribed(ctx: Context, group_id: GroupId, reason: KafkaError) -> Describe
         protocol_type="",
         protocol_data="",
         members=(),
+        authorized_operations=cast(i32, operations),
     )
 
 

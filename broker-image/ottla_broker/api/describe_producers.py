@@ -20,6 +20,7 @@ from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.producer_state import Producer
+from ottla_broker.metadata.topic_names import check_topic_name
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -40,6 +41,7 @@ def one(ctx: Context, topic: str, index: i32) -> PartitionResponse:
     try:
         if not ctx.may(Operation.read, Resource.topic(topic)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
+        check_topic_name(topic)
         producers = ctx.broker.partitions.leader(topic, index).log.producers.describe()
     except KafkaError as reason:
         return PartitionResponse(

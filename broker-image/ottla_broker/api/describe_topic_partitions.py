@@ -2,6 +2,7 @@
 
 - Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, in order; no topics named means all.
 - A page ends after the smaller of the request's limit and `max.request.partition.size.limit` partitions; the cursor names where the next one starts.
+- A cursor must name one of the topics that are asked for: INVALID_REQUEST for all of them otherwise.
 """
 
 from collections.abc import Iterator
@@ -24,8 +25,11 @@ from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+from ottla_broker.metadata.topic_names import is_topic_name
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode
+
+NOT_TOLD = i32(-(2**31))
 
 
 async def describe_topic_partitions(
@@ -33,16 +37,22 @@ async def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     asked = sorted({topic.name for topic in request.topics} or visible(ctx))
     start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
+    if request.topics and start != ("", 0) and (start[0] not in asked or start[1] < 0):
+        return DescribeTopicPartitionsResponse(
+            throttle_time=NO_THROTTLE,
+            topics=tuple(refused(ctx, name, ErrorCode.invalid_request) for name in asked),
+            next_cursor=None,
+        )
     pages: list[DescribeTopicPartitionsResponseTopic] = []
     cursor = None
     left = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
     for name, topic, wanted in from_cursor(ctx, asked, start):
         if isinstance(topic, ErrorCode):
-            pages.append(refused(name, topic))
+            pages.append(refused(ctx, name, topic))
             continue
         if len(wanted) > left:
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(wanted[left]))
-        if left and wanted:
+        if left:
             pages.append(describe(ctx, topic, wanted[:left]))
         if cursor is not None:
             break
@@ -64,6 +74,8 @@ def from_cursor(
         topic = ctx.broker.image.topics.get(name)
         if not ctx.may(Operation.describe, Resource.topic(name)):
             yield name, ErrorCode.topic_authorization_failed, []
+        elif not is_topic_name(name):
+            yield name, ErrorCode.invalid_topic_exception, []
         elif topic is None:
             yield name, ErrorCode.unknown_topic_or_partition, []
         else:
@@ -82,8 +94,15 @@ def describe(ctx: Context, topic: TopicImage, partitions: list[int]) -> Describe
     )
 
 
-def refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=TopicName(name), topic_id=None, partitions=())
+def refused(ctx: Context, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    operations = (
+        NOT_TOLD
+        if code in (ErrorCode.topic_authorization_failed, ErrorCode.invalid_request)
+        else cast(i32, ctx.authorized_operations(Resource.topic(name)))
+    )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=TopicName(name), topic_id=None, partitions=(), topic_authorized_operations=operations
+    )
 
 
 def partition(state: PartitionRecord, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:

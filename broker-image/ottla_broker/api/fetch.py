@@ -128,12 +128,14 @@ class Fetch:
     def _read_partition(self, partition: "Partition", wanted: FetchPartition, left: int, *, first: bool) -> Fetched:
         log, offset = partition.log, wanted.offset
         isolation, replica = self.request.isolation, self.request.replica
+        if replica >= 0 and replica not in partition.state.replicas:
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"broker {replica} has no replica of the partition")
+        if not log.start <= offset <= log.end or wanted.last_fetched_epoch > log.epochs.latest():
+            raise KafkaError(ErrorCode.offset_out_of_range)
         end = partition.readable_end(isolation, replica)
         self.partitions.append(partition)
         fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
-        if not log.start <= offset <= log.end:
-            fetched.error = ErrorCode.offset_out_of_range
-        elif offset < end and (left > 0 or first):
+        if offset < end and (left > 0 or first):
             most = min(left, wanted.max_bytes)
             fetched.records = log.read(offset, most, up_to=end, at_least_one=first)
             self._sizes.append((partition, len(fetched.records)))

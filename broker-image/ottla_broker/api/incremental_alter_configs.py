@@ -4,6 +4,7 @@
 - A list that was not set yet is appended to and subtracted from as its default stands; what is there already is not added twice.
 - Each resource on its own, checked whole before anything of it is changed; answered when the metadata log has it on disk. Levels of this
   broker's loggers (KIP-412) are set in its memory.
+- Removing what is no setting at all changes nothing, as in Kafka: scripts clean up what older versions had.
 - A resource or a setting twice in one request is INVALID_REQUEST, as is a missing value.
 - v1 is flexible.
 """
@@ -70,6 +71,11 @@ async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: 
         if config.name in changes:
             raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
         changes[config.name] = value(ctx, kind, name, config)
+    if (
+        settings := {ConfigResource.TOPIC: TOPIC_SETTINGS, ConfigResource.BROKER: BROKER_SETTINGS}.get(kind)
+    ) is not None:
+        for unknown in [key for key, text in changes.items() if text is None and key not in settings]:
+            del changes[unknown]
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
 

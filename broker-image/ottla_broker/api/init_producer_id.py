@@ -8,6 +8,7 @@ without a
 both the Java client
   and librdkafka take as final here; anything else the latter repeats until its user's patience ends.
   (FindCoordinator, which such a producer asks before, has the sentence that says why.)
+- An empty transactional id, and an id without its epoch or the reverse, are INVALID_REQUEST.
 - v3 id and epoch of the producer (KIP-360); v6 two-phase commit (KIP-939, ignored).
 """
 
@@ -25,10 +26,13 @@ from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+NONE = -1
 log = logging.getLogger(__name__)
 
 
 async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return answer(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         return answer(ErrorCode.transactional_id_authorization_failed)
     if not ctx.may(Operation.idempotent_write, Resource.cluster()):

@@ -17,7 +17,7 @@ from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode
 
-CLASSIC = "Classic"
+CLASSIC = "classic"
 
 
 async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -36,7 +36,7 @@ async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsRes
             )
             for group in ctx.broker.groups.groups()
             if (not states or group.state.lower() in states)
-            and (not types or CLASSIC.lower() in types)
+            and (not types or CLASSIC in types)
             and (sees_all or ctx.may(Operation.describe, Resource.group(group.id)))
         ),
     )

@@ -7,9 +7,10 @@
 - v4 checks leader epochs and tells that of the offset.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
-from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.list_offsets.v11.response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -38,11 +39,25 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsets
         topics=tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=tuple(one(ctx, topic.name, request, wanted) for wanted in topic.partitions),
+                partitions=answered(ctx, topic, request),
             )
             for topic in request.topics
         ),
     )
+
+
+def answered(
+    ctx: Context, topic: ListOffsetsTopic, request: ListOffsetsRequest
+) -> tuple[ListOffsetsPartitionResponse, ...]:
+    """One answer for each partition. Clients find answers by partition: what is asked twice cannot be told apart."""
+    times = Counter(wanted.partition_index for wanted in topic.partitions)
+    found = {
+        wanted.partition_index: one(ctx, topic.name, request, wanted)
+        if times[wanted.partition_index] == 1
+        else ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.invalid_request)
+        for wanted in topic.partitions
+    }
+    return tuple(found.values())
 
 
 def one(

@@ -2,10 +2,11 @@
 
 - Says which brokers there are, who is the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
 - Topics may be asked for by name or (from 10) by id; null (in version 0 an empty list) means all that the asker may describe.
+- A topic that is named twice, or once and its id too, is answered once.
 - A topic that does not exist is created when the request and `auto.create.topics.enable` both allow it, as Kafka does; the answer then
   already holds it.
 - A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
-- v1 controller, racks, internal; v5 offline replicas; v7 leader epochs; v8 authorized operations; v10 ids; v12 lookup by id; v13 an error for
+- v1 controller, racks, internal; v5 offline replicas; v7 leader epochs; v8 authorized operations; v10 ids; v12 lookup by id (INVALID_REQUEST before); v13 an error for
   the whole. Versions 8–10 also tell what the asker may
   do with the cluster; later ones leave that to DescribeCluster.
 """
@@ -36,15 +37,19 @@ from ottla_broker.wire.conversion import convert
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NOT_ASKED = i32(-(2**31))
+BY_ID_SINCE = 12
 
 
 async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    if ctx.version < BY_ID_SINCE and any(wanted.name is None or wanted.topic_id for wanted in request.topics or ()):
+        return too_early(request)
     image = ctx.broker.image
     if wants_all(ctx.version, request.topics):
         visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
         found = [describe(ctx, topic, request) for topic in visible]
     else:
-        found = [await one(ctx, wanted, request) for wanted in request.topics or ()]
+        asked = [await one(ctx, wanted, request) for wanted in dict.fromkeys(request.topics or ())]
+        found = list({topic.name or topic.topic_id: topic for topic in asked}.values())
     brokers = [(broker, broker.endpoints.get(ctx.peer.listener)) for broker in image.alive_brokers()]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
@@ -57,6 +62,18 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         controller_id=BrokerId(image.controller_id),
         topics=tuple(found),
         error_code=ErrorCode.none,
+    )
+
+
+def too_early(request: MetadataRequest) -> MetadataResponse:
+    """Ids are in the request from version 10 on, but may be used from 12 on only (KIP-516)."""
+    return MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=(),
+        topics=tuple(
+            refused(wanted.name or "", wanted.topic_id, ErrorCode.invalid_request) for wanted in request.topics or ()
+        ),
+        error_code=ErrorCode.invalid_request,
     )
 
 

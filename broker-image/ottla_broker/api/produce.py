@@ -6,8 +6,9 @@
   after the request's timeout (the records stay). With acks=0 an error closes the connection: there is no answer to
   put it in.
 - Internal topics are refused with INVALID_TOPIC_EXCEPTION: their records are a coordinator's memory.
+- Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a coordinator that could end them.
 - Versions 0–2 are advertised for librdkafka's sake (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
-- v10 tells who leads instead (KIP-951), v13 names topics by id; transactions come with their coordinator.
+- v10 tells who leads instead (KIP-951), v13 names topics by id.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from uuid import UUID
 from ottla_broker.api.context import Buffers, Context, HangUp, Reply
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import Produced, ProduceRequest, read_produce, write_produce
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 OLDEST = 3
 NO_ANSWER = 0
+ZSTD_SINCE = 7  # KIP-110
+ATTRIBUTES_AT = 22  # in a batch's header, the low byte of the two
 ADMIN_CLIENT = "__admin_client"  # the client id by which Kafka's tools may write to internal topics
 Topics = list[tuple[str | UUID, list[Produced]]]
 Waiting = list[tuple[Produced, Awaitable[None]]]
@@ -72,6 +76,8 @@ def append(
         partition = find(context, topic, index)
         if not records:
             raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
+        if len(records) > ATTRIBUTES_AT:
+            check_attributes(records[ATTRIBUTES_AT], context.version)
         appended = partition.append(records, acks=acks)
         wait = partition.acknowledged(appended, acks) if acks == -1 else None
     except KafkaError as reason:
@@ -80,6 +86,15 @@ def append(
     if wait is not None:
         waiting.append((produced, wait))
     return produced
+
+
+def check_attributes(attributes: int, version: int) -> None:
+    """What a batch may not be, by the low byte of its attributes. An open transaction would hide all that follows it
+    from committed readers, and nobody is there yet who could end it."""
+    if attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not served yet")
+    if version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.zstd:
+        raise KafkaError(ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_SINCE} of Produce")
 
 
 def find(context: Context, topic: str | UUID, index: int) -> "Partition":

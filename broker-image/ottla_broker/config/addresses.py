@@ -98,8 +98,6 @@ def parse_register(text: str) -> str:
     match store:
         case "file" if where:
             return text
-        case "kubernetes" if where.count("/") == 1 and all(where.split("/")):
-            return text
         case "etcd" if where.startswith(("http://", "https://")) and where.split("://", 1)[1].partition("/")[2]:
             return text
     raise ValueError
@@ -124,7 +122,7 @@ def http_address() -> Kind[HttpAddress]:
 
 
 def register_address() -> Kind[str]:
-    return parsed(parse_register, "file:/path, kubernetes:namespace/name or etcd:http://host:port/key")
+    return parsed(parse_register, "file:/path or etcd:http://host:port/key")
 
 
 def throttled_replica(entry: str) -> bool:

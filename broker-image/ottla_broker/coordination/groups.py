@@ -207,13 +207,13 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> ClassicGroup:
         """GROUP_ID_NOT_FOUND."""
-        if (group := self._named(group_id).groups.get(group_id)) is None:
+        if (group := self._shard(group_id).groups.get(group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
         return group
 
     async def delete_group(self, group_id: str) -> None:
         """With its offsets. GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        await self._named(group_id).delete_group(group_id)
+        await self._shard(group_id).delete_group(group_id)
 
     # -- expiry ------------------------------------------------------------------------------------
 

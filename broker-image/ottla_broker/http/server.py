@@ -86,4 +86,4 @@ def not_ready(broker: Broker) -> list[str]:
     reasons += [
         f"log directory {one.path} failed: {one.failed}" for one in broker.directories if one.failed is not None
     ]
-    return reasons
+    return reasons + broker.trouble

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla_broker.log import names
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.producer_snapshot import encode_snapshot
+from ottla_broker.log.segment import CorruptSegment
 
 if TYPE_CHECKING:
     from ottla_broker.log.partition_log import PartitionLog
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to bring to the device. `contents`: small files to write whole first. `directories`: where names are new; `names`: how often
-    there had been new ones."""
+    """What to bring to the device. `end`: of the log; `recorded`: of its last batch, lower where truncation has left the end in a hole (a
+    recovery point there would protect bytes that are not its own). `contents`: small files to write whole first. `directories`: where names
+    are new; `names`: how often there had been new ones."""
 
     end: int
+    recorded: int
     truncations: int
     paths: tuple[str, ...]
     contents: tuple[tuple[str, bytes], ...]
@@ -98,9 +101,9 @@ class Flush:
         work = self._everything()
         await self._run(work)
         if work.truncations == self._log.truncations:
-            self.recovery_point = max(self.recovery_point, work.end)
+            self.recovery_point = max(self.recovery_point, work.recorded)
             log = self._log
-            log.snapshots.note(work.end)
+            log.snapshots.note(work.recorded)
             log.snapshots.keep_only(set(log.segments.bases))
             log.touched = True
 
@@ -122,7 +125,7 @@ class Flush:
         paths = tuple(segment.path for segment in log.segments.since(self.flushed))
         if directories:
             paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
-        return Work(log.end, log.truncations, paths, (), directories, self.new_names)
+        return Work(log.end, log.end, log.truncations, paths, (), directories, self.new_names)
 
     def _everything(self) -> Work:
         log = self._log
@@ -132,13 +135,19 @@ class Flush:
                 segment.save_indexes()
             except OSError as error:
                 raise log.io_failed("write of an index", segment.path, error) from error
-        contents = [(log.snapshots.path(log.end), encode_snapshot(log.producers))]
+        try:
+            recorded = log.segments.active.next_offset()
+        except CorruptSegment as error:
+            raise log.corrupt(error, log.end) from error
+        except OSError as error:
+            raise log.io_failed("read", log.segments.active.path, error) from error
+        contents = [(log.snapshots.path(recorded), encode_snapshot(log.producers))]
         if log.epochs.dirty:
             contents.append((log.epochs.path, log.epochs.encode()))
             log.epochs.dirty = False
         paths = tuple(path for segment in segments for path in segment.paths)
         paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
-        return Work(log.end, log.truncations, paths, tuple(contents), self._directories(), self.new_names)
+        return Work(log.end, recorded, log.truncations, paths, tuple(contents), self._directories(), self.new_names)
 
     def _directories(self) -> tuple[str, ...]:
         """A new file is safe when the folder that names it was synced, and a new folder when the one above was."""

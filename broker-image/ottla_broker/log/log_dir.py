@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -39,6 +41,28 @@ class LogDirError(Exception):
     """The directory cannot be used; the message says what is wrong and with which file."""
 
 
+Offsets = dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The checkpoints as they were when the directory was attached, until everything is loaded."""
+
+    points: Offsets = field(default_factory=dict)
+    starts: Offsets = field(default_factory=dict)
+    watermarks: Offsets = field(default_factory=dict)
+
+
+@contextmanager
+def _told_as_log_dir_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LogDirError(f"log.dirs: {error.filename or path}: {error.strerror or error}") from error
+    except (ValueError, LogDirError) as error:
+        raise LogDirError(f"log.dirs: {error}") from error
+
+
 class LogDir:
     """Open one with `LogDir.open`. `failed`: why the whole directory is offline; None while it works."""
 
@@ -62,6 +86,8 @@ class LogDir:
         self._lock = lock
         self._written: dict[str, bytes] = {}
         self._closed = False
+        self._left = _Left()  # what the checkpoints say of partitions that are not loaded yet
+        self._loaded = False
 
     @classmethod
     def open(
@@ -74,50 +100,69 @@ class LogDir:
         cluster_id: str | None,
         config_of: Callable[[str], LogConfig],
     ) -> "LogDir":
-        """Opens (or makes) the directory and all partitions in it; partitions that cannot be served are there with `failed` set.
-
-        `config_of`: a topic's name → its log's settings. LogDirError: not writable, locked, of another node or cluster, unreadable files.
-        """
-        path = path.rstrip("/") or "/"
-        lock: Lock | None = None
-        try:
-            disk.make_directory(path)
-            lock = disk.lock(f"{path}/{names.LOCK}")
-            storage = Storage(disk, runtime)
-            opened = cls(path, storage, lock, *_identity(storage, path, node_id, cluster_id))
-            opened._load(config_of)
-        except LockHeld as error:
-            raise LogDirError(f"log.dirs: {path} is in use: {error}") from None
-        except OSError as error:
-            if lock is not None:
-                lock.release()
-            raise LogDirError(f"log.dirs: {error.filename or path}: {error.strerror or error}") from error
-        except (ValueError, LogDirError) as error:
-            if lock is not None:
-                lock.release()
-            raise LogDirError(f"log.dirs: {error}") from error
+        """Attaches the directory and loads all partitions in it. LogDirError as there."""
+        opened = cls.attach(path, disk=disk, runtime=runtime, node_id=node_id, cluster_id=cluster_id)
+        opened.load(config_of)
         return opened
 
-    def _load(self, config_of: Callable[[str], LogConfig]) -> None:
+    @classmethod
+    def attach(cls, path: str, *, disk: Disk, runtime: Runtime, node_id: int, cluster_id: str | None) -> "LogDir":
+        """Opens (or makes) the directory itself: lock, identity, what the last stop left behind. Partitions come with `load`.
+
+        LogDirError: not writable, locked, of another node or cluster, unreadable files.
+        """
+        path = path.rstrip("/") or "/"
+        with _told_as_log_dir_error(path):
+            disk.make_directory(path)
+            try:
+                lock = disk.lock(f"{path}/{names.LOCK}")
+            except LockHeld as error:
+                raise LogDirError(f"{path} is in use: {error}") from None
+            try:
+                storage = Storage(disk, runtime)
+                attached = cls(path, storage, lock, *_identity(storage, path, node_id, cluster_id))
+                attached._read_what_was_left()
+            except BaseException:
+                lock.release()
+                raise
+        return attached
+
+    def load(self, config_of: Callable[[str], LogConfig], only: str | None = None) -> None:
+        """Opens the partitions that are not open yet, of one topic or of all; those that cannot be served are there with `failed` set.
+
+        `config_of`: a topic's name → its log's settings, which recovery needs to know. LogDirError: the directory cannot be read.
+        """
+        with _told_as_log_dir_error(self.path):
+            for folder in self.storage.disk.list(self.path):
+                key = names.partition_of(folder)
+                if key is not None and key not in self.logs and only in (None, key[0]):
+                    self.logs[key] = self._opened(key, folder, config_of(key[0]))
+            self.storage.files.close_all()  # most partitions may not be used for long
+            if any(one.recovery_point < self._left.points.get(key, 0) for key, one in self.logs.items()):
+                self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
+            if only is None:
+                self._loaded = True
+                self._left = _Left()
+
+    def _opened(self, key: tuple[str, int], folder: str, config: LogConfig) -> PartitionLog:
+        known = Known(self.was_clean, self._left.points.get(key, 0), self._left.starts.get(key, 0))
+        opened = open_log(self.storage, f"{self.path}/{folder}", *key, config, known)
+        opened.advance_high_watermark(self._left.watermarks.get(key, 0))
+        return opened
+
+    def _read_what_was_left(self) -> None:
         disk = self.storage.disk
         marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
         if disk.exists(marker):
             self.was_clean = True
             self.previous_broker_epoch = decode_clean_shutdown(disk.read_file(marker))
             disk.remove(marker)
-        points = read_offsets(disk, f"{self.path}/{names.RECOVERY_POINTS}")
-        starts = read_offsets(disk, f"{self.path}/{names.LOG_STARTS}")
-        watermarks = read_offsets(disk, f"{self.path}/{names.HIGH_WATERMARKS}")
-        for folder in disk.list(self.path):
-            if folder.endswith(names.DELETE_FOLDER):
-                self.condemned.append(f"{self.path}/{folder}")
-            elif (key := names.partition_of(folder)) is not None:
-                known = Known(self.was_clean, points.get(key, 0), starts.get(key, 0))
-                opened = open_log(self.storage, f"{self.path}/{folder}", *key, config_of(key[0]), known)
-                opened.advance_high_watermark(watermarks.get(key, 0))
-                self.logs[key] = opened
-        if any(one.recovery_point < points.get(key, 0) for key, one in self.logs.items()):
-            self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
+        self._left = _Left(
+            points=read_offsets(disk, f"{self.path}/{names.RECOVERY_POINTS}"),
+            starts=read_offsets(disk, f"{self.path}/{names.LOG_STARTS}"),
+            watermarks=read_offsets(disk, f"{self.path}/{names.HIGH_WATERMARKS}"),
+        )
+        self.condemned += [f"{self.path}/{f}" for f in disk.list(self.path) if f.endswith(names.DELETE_FOLDER)]
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Names the cluster in `meta.properties`, once. LogDirError when it names another."""
@@ -220,16 +265,15 @@ class LogDir:
                 self._written[name] = data
 
     def _checkpoint(self, name: str) -> bytes:
+        logs = self.logs.items()
         match name:
             case names.RECOVERY_POINTS:
-                return encode_offsets({key: one.recovery_point for key, one in self.logs.items()})
+                return encode_offsets(self._left.points | {key: one.recovery_point for key, one in logs})
             case names.HIGH_WATERMARKS:
-                return encode_offsets({key: one.high_watermark for key, one in self.logs.items()})
+                return encode_offsets(self._left.watermarks | {key: one.high_watermark for key, one in logs})
             case _:
-                logs = self.logs.items()
-                return encode_offsets(
-                    {key: one.start for key, one in logs if one.failed is not None or one.start > one.segments[0].base}
-                )
+                raised = {k: one.start for k, one in logs if one.failed or one.start > one.segments[0].base}
+                return encode_offsets(self._left.starts | raised)
 
     def _write_now(self, *wanted: str) -> None:
         """On the protocol's thread, where the next step must not come before it. OSError."""
@@ -239,11 +283,12 @@ class LogDir:
             self._written[name] = data
 
     async def close(self) -> None:
-        """Brings everything to the device and leaves the marker of a clean stop, unless something failed."""
+        """Brings everything to the device and leaves the marker of a clean stop, unless something failed, or a start was given up before
+        what an unclean stop had left was looked at."""
         if self._closed:
             return
         self._closed = True
-        clean = self.failed is None
+        clean = self.failed is None and (self._loaded or self.was_clean)
         gate = asyncio.Semaphore(_CLOSING_TOGETHER)
 
         async def close_one(one: PartitionLog) -> bool:

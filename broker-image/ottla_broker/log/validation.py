@@ -49,23 +49,25 @@ class Appended:
 
 
 def fields_at(data: Buffer, at: int, end: int) -> Fields:
-    """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE."""
+    """The header at `at` of a batch that fits below `end`. KafkaError: INVALID_RECORD when no whole batch is there (as
+    with the short messages of the formats of old), CORRUPT_MESSAGE."""
     if end - at < HEADER_SIZE:
         raise KafkaError(
-            ErrorCode.corrupt_message, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
+            ErrorCode.invalid_record, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
         )
     fields: Fields = HEADER.unpack_from(data, at)
     if not _SMALLEST_LENGTH <= fields[1] <= end - at - LENGTH_END:
-        raise KafkaError(ErrorCode.corrupt_message, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
+        code = ErrorCode.corrupt_message if 0 <= fields[1] < _SMALLEST_LENGTH else ErrorCode.invalid_record
+        raise KafkaError(code, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
     return fields
 
 
 def check_crc(data: Buffer, at: int, fields: Fields) -> None:
-    """Magic first, as the CRC's place depends on it. KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT, CORRUPT_MESSAGE."""
+    """Magic first, as the CRC's place depends on it. KafkaError: INVALID_RECORD for the formats of old, CORRUPT_MESSAGE."""
     magic = fields[3]
     if magic != MAGIC:
         if magic in (0, 1):
-            raise KafkaError(ErrorCode.unsupported_for_message_format, f"message format {magic}; only {MAGIC} is taken")
+            raise KafkaError(ErrorCode.invalid_record, f"message format {magic}; only {MAGIC} is taken")
         raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic}; only {MAGIC} is known")
     computed = crc32c(memoryview(data)[at + CRC_START : at + fields[1] + LENGTH_END])
     if computed != fields[4]:
@@ -84,7 +86,9 @@ def check_size(fields: Fields, config: LogConfig) -> None:
 
 def check_from_client(fields: Fields, config: LogConfig, now_ms: int) -> None:
     """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
-    _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
+    first, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
+    if first != 0:
+        raise KafkaError(ErrorCode.invalid_record, f"offsets from {first} on; a producer's batch counts from 0")
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
     if attributes & CONTROL:

@@ -27,6 +27,15 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"topic name {name[:LONGEST]!r}: {problem}")
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether a topic could have this name."""
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
 def colliding_name(name: str, existing: Iterable[str]) -> str | None:
     """The topic that would share `name`'s metric names ('.' and '_' are one character there), if there is one."""
     plain = name.replace(".", "_")

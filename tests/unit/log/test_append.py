@@ -63,7 +63,7 @@ def test_what_was_appended_is_told(place: Place) -> None:
 @pytest.mark.parametrize(
     ("at", "form", "value", "code"),
     [
-        (16, ">b", 1, ErrorCode.unsupported_for_message_format),
+        (16, ">b", 1, ErrorCode.invalid_record),  # the formats of old
         (16, ">b", 3, ErrorCode.corrupt_message),
         (23, ">i", 4, ErrorCode.invalid_record),  # last offset delta ≠ count - 1
         (57, ">i", 0, ErrorCode.invalid_record),
@@ -74,7 +74,7 @@ def test_what_was_appended_is_told(place: Place) -> None:
         (43, ">q", 5, ErrorCode.invalid_record),  # a producer id without a sequence
         (21, ">h", 0x10, ErrorCode.invalid_record),  # transactional without a producer id
         (8, ">i", 10, ErrorCode.corrupt_message),
-        (8, ">i", 10_000, ErrorCode.corrupt_message),
+        (8, ">i", 10_000, ErrorCode.invalid_record),
     ],
 )
 def test_a_bad_header_is_refused(place: Place, at: int, form: str, value: int, code: ErrorCode) -> None:
@@ -88,8 +88,8 @@ def test_a_wrong_crc_is_refused(place: Place) -> None:
 
 
 def test_cut_off_bytes_are_refused(place: Place) -> None:
-    assert refusal(place, batch(1)[:-1]) is ErrorCode.corrupt_message
-    assert refusal(place, b"") is ErrorCode.corrupt_message
+    assert refusal(place, batch(1)[:-1]) is ErrorCode.invalid_record
+    assert refusal(place, b"") is ErrorCode.invalid_record
     assert refusal(place, batch(1) + b"\0") is ErrorCode.invalid_record
 
 

@@ -154,6 +154,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.log.recovery_point < self.written_point:
             self.write_recovery_point()
         assert self.log.end > max((kept.last for kept in self.model if kept.last < flushed), default=-1)
+        self.model = [kept for kept in self.model if kept.last >= self.log.segments[0].base]
         self.log.advance_high_watermark(high_watermark)
 
     @rule()

@@ -1,6 +1,8 @@
 """Opening after a crash: torn tails, wrong indexes, leftovers, corruption that must not be cut off."""
 
+import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -237,3 +239,30 @@ def test_unreadable_files_take_one_partition_offline_not_the_broker(failing: Pla
     (Path(failing.directory) / names.LEADER_EPOCHS).write_text("7\nnonsense\n")
     failing.disk.broken = set()  # type: ignore[attr-defined]
     assert "leader-epoch-checkpoint" in str(failing.reopen().failed)
+
+
+def test_an_end_in_a_hole_protects_nothing_behind_it(place: Place) -> None:
+    """Truncation may leave the end between batches; a recovery point there would take a torn tail for lost records."""
+    log = place.create()
+    log.append_as_follower(batch(1, base_offset=0, epoch=0) + batch(1, base_offset=10, epoch=0), leader_epoch=0)
+    log.truncate_to(5)
+    asyncio.run(log.flush.checkpoint())
+    assert (log.end, log.recovery_point) == (5, 1)
+    lead(log, batch(1))
+    path = files(place, ".log")[0]
+    os.truncate(path, path.stat().st_size - 1)
+    again = place.reopen(Known(recovery_point=log.recovery_point))
+    assert (again.end, again.failed) == (1, None)
+
+
+def test_a_gap_between_segments_ends_the_log_unless_compaction_makes_gaps(place: Place) -> None:
+    """After a loss of power a closed segment may be shorter than it was, while the next one is there."""
+    log = filled(place)
+    bases = list(log.segments.bases)
+    os.truncate(log.segments[1].path, 0)
+    for index in (log.segments[1].offsets.path, log.segments[1].times.path):
+        os.truncate(index, 0)
+    copy = Place(place.directory.replace("topic-0", "copy-0"), LogConfig(cleanup_compact=True))
+    shutil.copytree(place.directory, copy.directory)
+    assert place.reopen().end == bases[1]
+    assert copy.reopen().end == log.end

@@ -1,6 +1,7 @@
 """What a broker finds when it starts again, and what it makes of folders that the metadata do not know."""
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
@@ -63,6 +64,31 @@ def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: 
             )  # no client takes this leader for the one that wrote the folder
             assert records_of(broker, "moved", 2) == [b"v"]
 
+    asyncio.run(run())
+
+
+def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner leaves segments that do not meet; after a kill nothing but the topic's settings tells that from a loss."""
+    directory = LogDir.open(
+        str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
+    )
+    log = directory.create("kept", 0, Runtime().new_uuid(), LogConfig())
+    log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
+    log.roll()
+    log.append_as_follower(encode_batch([Record(2, b"k", b"w")], base_offset=10, leader_epoch=0), leader_epoch=0)
+    asyncio.run(directory.close())
+    for file in tmp_path.glob("kept-0/00000000000000000001.*"):
+        file.rename(file.with_name(file.name.replace("01.", "10.")))
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "kept", 0) == [b"v"]
+            assert broker.partitions.leader("kept", 0).log.end == 11
+
+    asyncio.run(run())
+    (tmp_path / ".kafka_cleanshutdown").unlink()
     asyncio.run(run())
 
 
@@ -152,3 +178,41 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
             assert "t" in broker.image.topics
 
     asyncio.run(run())
+
+
+def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Path) -> None:
+    """Else the next start would believe a tail that nobody has looked at."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+
+    asyncio.run(run())
+    marker = tmp_path / ".kafka_cleanshutdown"
+    points = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert "t 0 1" in points
+    register = tmp_path / "register.json"
+    kept = register.read_text()
+    register.write_text(wiped(kept))
+    for was_clean in (True, False):
+        if not was_clean:
+            marker.unlink()
+        with pytest.raises(KafkaError, match="will not lead"):
+            asyncio.run(run())
+        assert marker.exists() is was_clean
+        assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
+    register.write_text(kept)
+
+    async def look() -> None:
+        async with running(tmp_path) as broker:
+            assert records_of(broker, "t", 0) == [b"v"]
+
+    asyncio.run(look())
+
+
+def wiped(register: str) -> str:
+    """The register of a cluster whose metadata lie on another directory."""
+    value = json.loads(register)
+    value["isr"][0]["directory"] = "00000000-0000-4000-8000-000000000000"
+    return json.dumps(value)

@@ -1,0 +1,43 @@
+"""Spark's settings before the first batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla_spark.session import ROCKSDB, STATE_STORE, settings
+
+OPTIONS = "spark.driver.extraJavaOptions"
+PATH = "spark.driver.extraClassPath"
+
+
+def made(folder: Path, conf: dict[str, str] | None = None, master: str | None = None) -> dict[str, str]:
+    return settings(conf or {}, master=master, jars=[Path("/jars/a.jar")], scratch=folder, log=folder / "spark.log")
+
+
+def test_what_the_checkpoint_fixes_is_chosen_and_times_are_utc(tmp_path: Path) -> None:
+    found = made(tmp_path)
+    assert found[STATE_STORE] == ROCKSDB
+    assert found["spark.sql.session.timeZone"] == "UTC"
+    assert found["spark.master"] == "local[*,4]"
+    assert found[PATH] == "/jars/a.jar"
+
+
+def test_the_pipelines_own_settings_win_and_add(tmp_path: Path) -> None:
+    found = made(tmp_path, {OPTIONS: "-XX:TieredStopAtLevel=4", PATH: "/b.jar", "spark.ui.enabled": "true"})
+    assert found[OPTIONS].split()[0] == "-XX:TieredStopAtLevel=1"
+    assert found[OPTIONS].endswith(" -XX:TieredStopAtLevel=4"), "the last one counts"
+    assert found[PATH] == "/jars/a.jar:/b.jar"
+    assert found["spark.ui.enabled"] == "true"
+
+
+def test_a_cluster_keeps_its_own_address_and_compiler(tmp_path: Path) -> None:
+    found = made(tmp_path, master="k8s://cluster")
+    assert "spark.driver.host" not in found
+    assert "Tiered" not in found[OPTIONS]
+
+
+def test_sparks_log_is_a_file_that_does_not_grow_for_ever(tmp_path: Path) -> None:
+    made(tmp_path)
+    text = (tmp_path / "log4j2.properties").read_text()
+    assert f"fileName = {tmp_path}/spark.log" in text
+    assert "size = 10MB" in text
