@@ -222,6 +222,8 @@ class Simulation:
         ends = dict(self.history.high_watermarks)
         while self.loop.time() < deadline:
             await asyncio.sleep(0.5)
+            if self.history.problems:
+                return []  # it is lost already
             silent = [name for name, count in acks.items() if self._count(name) <= count]
             behind = [
                 (group, place)
