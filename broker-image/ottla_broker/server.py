@@ -147,7 +147,8 @@ class Server:
             try:
                 sock = self._take_port(listener, config)
             except OSError as error:
-                why = os.strerror(error.errno) if error.errno else str(error)
+                # The resolver has error numbers of its own, below 0.
+                why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
                 raise ListenError(f"cannot listen on {listener}: {why.lower()}") from error
             self._bound.append((listener.name, sock))
             taken: int = sock.getsockname()[1]

@@ -188,6 +188,23 @@ def test_a_port_in_use_is_one_line_and_healed_by_itself(home: House) -> None:
     assert home.stop() == 0
 
 
+def test_another_clusters_broker_on_the_port_is_left_alone(home: House, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with house(tmp_path / "other") as other:
+        other.port = home.port
+        other.write(cluster(other), topic("theirs"))
+        other.up()
+        other.says("topic theirs made")
+        home.write(cluster(home), topic("ours"))
+        home.up()
+        home.says(f"broker demo-1: port {home.port} is in use")
+        assert other.stop() == 0
+        home.says("topic ours made")
+        data = other.folder / ".ottla" / "demo" / "1" / "data"
+        assert [path.name for path in data.glob("*-0") if path.name in ("ours-0", "theirs-0")] == ["theirs-0"]
+        assert home.stop() == 0
+
+
 def test_a_bad_setting_is_named_with_its_line(home: House) -> None:
     home.write(cluster(home, config={"num.partitons": 3}))
     home.up()

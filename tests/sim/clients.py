@@ -172,20 +172,20 @@ class Producer(SimulatedClient):
 
     async def _fill(self, place: Place) -> None:
         sequence = 0
+        pending: tuple[bytes, ...] | None = None
 
         async def one_batch(client: Client) -> bool:
             nonlocal sequence, pending
             if pending is None:
                 await asyncio.sleep(self.random.expovariate(1 / self._pause_s))
                 pending = self._values(place)
-            values, taken = pending, pending
+            values = pending
             if not self._idempotent:
                 pending = None
             await self._send(client, place, values, sequence)
-            sequence, pending = sequence + len(taken), None
+            sequence, pending = sequence + len(values), None
             return False
 
-        pending: tuple[bytes, ...] | None = None
         await self.until_done(f"produce to {place[0]}-{place[1]}", one_batch)
 
     def _values(self, place: Place) -> tuple[bytes, ...]:
@@ -291,7 +291,7 @@ class Member(SimulatedClient):
                 raise KafkaError(joined.error_code, "JoinGroup")
             break
         self._id = joined.member_id
-        assignments = ()
+        assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if joined.leader == self._id:
             members = sorted(member.member_id for member in joined.members)
             assignments = tuple(

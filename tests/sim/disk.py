@@ -183,7 +183,7 @@ class SimulatedDisk:
 
     def __init__(self, random: Random, now_s: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self.full = False
-        self.sync_s: Callable[[], float] = lambda: random.uniform(0.0002, 0.004)
+        self.sync_s: Callable[[], float]
         self.locks: set[str] = set()
         self.syncs = 0
         self.capacity_bytes = 1 << 40
@@ -192,9 +192,13 @@ class SimulatedDisk:
         self._now_ms = now_ms
         self._root = _Directory()
         self._syncing: list[tuple[float, _File | _Directory, int]] = []  # (when it is done, what, how far)
+        self.set_sync_s(0.0002, 0.004)
         self._ahead_s: float | None = None  # how long the offloaded call has been running
 
     # --- the world's hand
+
+    def set_sync_s(self, least: float, most: float) -> None:
+        self.sync_s = lambda: self._random.uniform(least, most)
 
     def process_died(self) -> None:
         self.locks.clear()

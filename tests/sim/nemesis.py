@@ -8,6 +8,7 @@ from random import Random
 from tests.sim.cluster import Cluster, SimulatedBroker
 
 CLOCK_JUMP_MS = 600_000
+BETWEEN_FAULTS_S = 2.5  # on average
 SLOW_SYNC_S = (0.05, 1.5)
 
 Fault = Callable[[], Awaitable[None]]
@@ -45,9 +46,11 @@ class Nemesis:
     async def run(self, until_s: float) -> None:
         """Breaks things until the loop's time is `until_s`, and returns when all of it is mended."""
         loop = asyncio.get_running_loop()
+        pause_s = self.random.choice((0.3, BETWEEN_FAULTS_S))  # sometimes while everything is still new
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await asyncio.sleep(self.random.expovariate(1 / 3.0))
+                await asyncio.sleep(self.random.expovariate(1 / pause_s))
+                pause_s = BETWEEN_FAULTS_S
                 if loop.time() >= until_s:
                     return
                 tasks.create_task(self._strike())
@@ -114,6 +117,8 @@ class Nemesis:
         self._say(f"makes the disk of {broker.host} slow")
         broker.disk.sync_s = lambda: random.uniform(*SLOW_SYNC_S)
         await self._some_time(1, 10)
+        if self.random.randrange(2) and broker.runs:  # with much that is not on the device yet
+            await (self._power_loss if self._allowed.power_loss else self._crash)(broker)
         self._say(f"the disk of {broker.host} is as it was")
         broker.disk.sync_s = usual
 

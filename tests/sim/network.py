@@ -244,6 +244,15 @@ class VirtualServer(asyncio.AbstractServer):
         for listening in self.sockets:
             listening.close()
 
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def start_serving(self) -> None:
+        """It does from the beginning."""
+
+    async def serve_forever(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
     async def wait_closed(self) -> None:
         return None
 

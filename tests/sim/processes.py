@@ -86,7 +86,7 @@ class _Handle(asyncio.Handle):
     def _run(self) -> None:
         process = self._context.get(_process)  # type: ignore[attr-defined]
         if process is None or (process.alive and not process.stopped):
-            super()._run()  # type: ignore[misc]
+            super()._run()
         else:
             process.hold(self)
 
@@ -97,7 +97,7 @@ class _TimerHandle(asyncio.TimerHandle):
     def _run(self) -> None:
         process = self._context.get(_process)  # type: ignore[attr-defined]
         if process is None or (process.alive and not process.stopped):
-            super()._run()  # type: ignore[misc]
+            super()._run()
         else:
             process.hold(self)
 
@@ -121,7 +121,9 @@ class SimulatedLoop(VirtualLoop):
         self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         timer = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]
@@ -140,10 +142,10 @@ class SimulatedLoop(VirtualLoop):
         self.call_later(took_s, _settle, future, outcome)
         return future
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         return await self.network.connect(protocol_factory, host, port)
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **named: Any) -> Any:  # type: ignore[override]
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **named: Any) -> Any:
         return self.network.serve(protocol_factory, host, port, sock=named.get("sock"))
 
 

@@ -28,6 +28,7 @@ TOPIC = "events"
 GROUPS = ("readers", "others")
 CONVERGES_WITHIN_S = 120.0
 FAULTS_FOR_S = (15.0, 45.0)
+SYNC_S = (0.004, 0.02, 0.1)
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Plan:
     synced: bool = False
     partitions: int = 1
     faults_for_s: float = 20.0
+    sync_s: float = 0.004  # the longest that one fsync takes
 
     @classmethod
     def of(cls, seed: int, brokers: int) -> "Plan":
@@ -76,7 +78,15 @@ class Plan:
         }
         if synced:
             settings["log.flush.interval.messages"] = "1"
-        return cls(seed, brokers, settings, synced, random.choice((1, 2, 3)), random.uniform(*FAULTS_FOR_S))
+        return cls(
+            seed,
+            brokers,
+            settings,
+            synced,
+            random.choice((1, 2, 3)),
+            random.uniform(*FAULTS_FOR_S),
+            random.choice(SYNC_S),
+        )
 
 
 def run(
@@ -148,6 +158,7 @@ class Simulation:
         trace.say(f"seed {plan.seed}: {plan}")
         self.world = World(self.cluster.bootstrap, self.history, trace)
         for broker in self.cluster:
+            broker.disk.set_sync_s(0.0002, plan.sync_s)
             broker.start()
         setting_up = self._client(Admin, "admin-0", replicas=min(3, plan.brokers))
         if not await self._within(60, setting_up.process.run(setting_up.create(TOPIC, plan.partitions)), "set up"):

@@ -10,6 +10,7 @@ Looking for brokers, leaders and coordinators is repeated, with pauses, until th
 
 import asyncio
 import datetime
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -193,7 +194,7 @@ class Client:
             try:
                 return await self._channel(address)
             except OSError as error:
-                failures.append(f"{address[0]}:{address[1]}: {error.strerror or error}")
+                failures.append(f"{address[0]}:{address[1]}: {in_words(error)}")
         raise NoBroker(f"no broker answers: {'; '.join(failures)}")
 
     async def _channel(self, address: tuple[str, int]) -> Channel:
@@ -305,3 +306,10 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     if not found:
         raise ValueError("no host:port given")
     return found
+
+
+def in_words(error: OSError) -> str:
+    """What the system says of an error: asyncio's own text names the call and the address as Python writes it."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()  # the resolver has error numbers of its own, below 0

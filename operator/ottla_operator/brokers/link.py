@@ -42,7 +42,8 @@ class Link:
 def checked(code: ErrorCode | int, message: str | None, about: str, *, allow: Collection[ErrorCode] = ()) -> None:
     """KafkaError with a sentence for people unless the code is none or one of `allow`."""
     if code and (found := ErrorCode(code)) not in allow:
-        raise KafkaError(found, f"{about}: {message or spoken(found)}")
+        why = message or spoken(found)
+        raise KafkaError(found, why if why.startswith(about) else f"{about}: {why}")
 
 
 def spoken(code: ErrorCode) -> str:

@@ -81,8 +81,7 @@ class ClusterRun:
 
     async def stop(self) -> bool:
         """Pipelines first, then brokers, those together. Whether all ended by themselves."""
-        for load in self._loads:
-            load.stop()
+        await asyncio.gather(*(load.stop() for load in self._loads))
         clean = await asyncio.gather(*(run.stop() for run, _ in self._pipelines.values()))
         clean += await asyncio.gather(*(keeper.stop() for _, keeper, _ in self._brokers.values()))
         return all(clean)
@@ -94,16 +93,23 @@ class ClusterRun:
             keeper.kill()
 
     async def _first_ready(self) -> None:
-        waits = [asyncio.create_task(keeper.ready.wait()) for _, keeper, _ in self._brokers.values()]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for it in waits:
-            it.cancel()
+        await self._one_ready()
         self.board.first("first broker ready")
+
+    async def _one_ready(self) -> str:
+        """Waits for a broker of ours that serves; the addresses of all that do. Another cluster may have our port: nothing of ours must go there."""
+        waits = [asyncio.create_task(keeper.ready.wait()) for _, keeper, _ in self._brokers.values()]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for it in waits:
+                it.cancel()
+        return ",".join(plan.address for plan, keeper, _ in self._brokers.values() if keeper.ready.is_set())
 
     async def _with_brokers(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             try:
-                async with connected(self.bootstrap) as link:
+                async with connected(await self._one_ready()) as link:
                     self._link = link
                     keeping = tasks.create_task(self._topics.keep(link))
                     tasks.create_task(self._topics.count(link))

@@ -1,7 +1,8 @@
 """The load: a `load.py` beside the YAML prints records as JSON lines, and `ottla produce --lines - --resume` puts them into the topics.
 
 A load that was broken off goes on exactly where it ended, because its lines come in the same order every time and each partition knows
-how many it has. A load that is done is remembered, with the script's hash and the ids of the topics, and not run again.
+how many it has. A load that is done is remembered, with the script's hash and the ids of the topics, and not run again: not for a topic that is described
+later either, because counting a partition's records tells nothing once partitions were added.
 """
 
 import asyncio
@@ -12,13 +13,15 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ottla_operator.local.board import Board, LoadRow, State
 
 SCRIPT = "load.py"
 NICE = 10
+GRACE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class Load:
     bootstrap: str
     board: Board
     _group: int | None = None
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def row(self) -> LoadRow:
@@ -38,11 +42,14 @@ class Load:
     async def run(self, ids: Mapping[str, str]) -> None:
         """Loads, unless it is done already."""
         mark = {"script": hashlib.sha256(self.script.read_bytes()).hexdigest(), "topics": dict(sorted(ids.items()))}
-        if self._done() == mark:
+        if is_loaded(self._done(), mark):
             self.row.state, self.row.note = State.finished, "was loaded before"
             return
         self.row.state = State.running
-        code, last = await self._pipe()
+        try:
+            code, last = await self._pipe()
+        finally:
+            self._over.set()
         if code == 0:
             self.row.state, self.row.note = State.finished, last
             self._marker.write_text(json.dumps(mark))
@@ -51,12 +58,19 @@ class Load:
             self.row.state, self.row.note = State.failed, last or f"ended with exit code {code}"
             self.board.say(f"{self.script}: {self.row.note}", "bad")
 
-    def stop(self) -> None:
-        """Breaks the load off; the next one goes on from there."""
+    async def stop(self) -> None:
+        """Breaks the load off and returns when it is gone; the next one goes on from there."""
         group, self._group = self._group, None
-        if group is not None:
+        if group is not None and not self._over.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGTERM)
+            try:
+                async with asyncio.timeout(GRACE_S):
+                    await self._over.wait()
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+                await self._over.wait()
 
     @property
     def _marker(self) -> Path:
@@ -102,3 +116,11 @@ class Load:
             if line := raw.decode(errors="replace").strip():
                 last = self.row.note = line
         return last
+
+
+def is_loaded(done: object, wanted: Mapping[str, Any]) -> bool:
+    """Whether the load that `done` remembers is the one that is wanted: the same script, and no topic made anew since."""
+    if not isinstance(done, dict) or done.get("script") != wanted["script"]:
+        return False
+    before, now = done.get("topics", {}), wanted["topics"]
+    return all(before[topic] == now[topic] for topic in before.keys() & now.keys())

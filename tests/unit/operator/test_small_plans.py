@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers.assignment import assigned
 from ottla_operator.brokers.cluster import ailments
+from ottla_operator.brokers.link import checked
 from ottla_operator.brokers.partitioner import murmur2, partition_of
 from ottla_operator.brokers.topics import Partition, Topic
 from ottla_operator.cli.positions import Position, position
+from ottla_operator.local.loading import is_loaded
 from ottla_operator.plan.restart import EARNED_AFTER_S, Failures
 from ottla_operator.resources.common import duration_ms, quantity, setting_text
 
@@ -123,3 +126,37 @@ def test_what_is_wrong_with_partitions() -> None:
     alone = Partition(2, -1, 0, (1, 2), (1,), (1,))
     found = ailments([Topic("t", None, False, (well, lagging, alone))])
     assert [(it.partition, it.what) for it in found] == [(1, "under-replicated"), (2, "offline")]
+
+
+@pytest.mark.parametrize(
+    ("script", "topics", "loaded"),
+    [
+        ("1", {"a": "id-a", "b": "id-b"}, True),
+        ("2", {"a": "id-a", "b": "id-b"}, False),
+        ("1", {"a": "id-a"}, True),
+        ("1", {"a": "id-a", "b": "id-b", "described-later": "id-c"}, True),
+        ("1", {"a": "made-anew", "b": "id-b"}, False),
+    ],
+)
+def test_a_load_is_done_once_for_a_script_and_its_topics(script: str, topics: dict[str, str], loaded: bool) -> None:
+    done = {"script": "1", "topics": {"a": "id-a", "b": "id-b"}}
+    assert is_loaded(done, {"script": script, "topics": topics}) is loaded
+
+
+@pytest.mark.parametrize("unreadable", [None, [], "x", {}])
+def test_a_load_that_nothing_remembers_is_not_done(unreadable: object) -> None:
+    assert not is_loaded(unreadable, {"script": "1", "topics": {}})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("already exists", "topic 'a': already exists"),
+        ("topic 'a' already exists", "topic 'a' already exists"),
+        (None, "topic 'a': topic already exists"),
+    ],
+)
+def test_what_a_refusal_is_about_is_said_once(said: str | None, told: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        checked(ErrorCode.topic_already_exists, said, "topic 'a'")
+    assert str(refused.value) == told

@@ -1,6 +1,7 @@
 """The client against a server in the same process."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -113,3 +114,15 @@ def test_a_batch_that_was_cut_off_is_left_out() -> None:
     assert whole(one + two[:-1]) == one
     assert whole(one + two[:20]) == one
     assert whole(b"") == b""
+
+
+def test_nobody_there_is_said_in_words() -> None:
+    async def ask() -> None:
+        with socket.socket() as closed:  # bound, and nobody listens
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+            with pytest.raises(NoBroker, match=rf"^no broker answers: 127\.0\.0\.1:{port}: connection refused$"):
+                async with Client.connect(f"127.0.0.1:{port}", timeout_s=0.2) as client:
+                    await client.metadata(())
+
+    asyncio.run(ask())

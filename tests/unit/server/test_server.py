@@ -303,6 +303,13 @@ async def test_a_port_in_use_is_named(broker: SmallBroker) -> None:
 
 
 @on_a_loop
+async def test_a_host_that_does_not_exist_is_said_in_words(broker: SmallBroker) -> None:
+    wrong = SmallBroker(Path(broker.config.log_dirs[0]), listeners="PLAINTEXT://256.1.1.1:0")
+    with pytest.raises(ListenError, match=r"PLAINTEXT://256\.1\.1\.1:0: (?!unknown error)[a-z ]+$"):
+        serve(wrong).bind()
+
+
+@on_a_loop
 async def test_closing_closes_every_connection(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = serve(broker)
