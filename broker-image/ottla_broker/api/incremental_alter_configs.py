@@ -26,7 +26,7 @@ from ottla_broker.api.config_resources import ConfigResource, change, current, m
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla_broker.config.kinds import ConfigType, split_list
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -63,12 +63,6 @@ async def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
-SETTINGS: dict[int, dict[str, Setting[object]]] = {
-    ConfigResource.TOPIC: TOPIC_SETTINGS,
-    ConfigResource.BROKER: BROKER_SETTINGS,
-}
-
-
 async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
     must_may(ctx, Operation.alter_configs, kind, name)
@@ -77,9 +71,9 @@ async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: 
         if config.name in changes:
             raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
         changes[config.name] = value(ctx, kind, name, config)
-    if (settings := SETTINGS.get(kind)) is not None:
-        for unknown in [key for key, text in changes.items() if text is None and key not in settings]:
-            del changes[unknown]
+    if kind in (ConfigResource.TOPIC, ConfigResource.BROKER):
+        settings = TOPIC_SETTINGS if kind == ConfigResource.TOPIC else BROKER_SETTINGS
+        changes = {key: text for key, text in changes.items() if text is not None or key in settings}
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
 
