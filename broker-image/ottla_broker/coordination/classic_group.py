@@ -7,7 +7,7 @@ States and the way between them (KIP-62, KIP-134, KIP-345):
     PreparingRebalance   everybody joined, or time is up              → CompletingRebalance, or Empty if nobody is left
     CompletingRebalance  the leader's assignment is stored            → Stable
     the last two         a member joins, leaves, dies or changes      → PreparingRebalance
-    any                  the group is deleted or moves to elsewhere   → Dead
+    any                  the group is deleted or moves elsewhere      → Dead
 
 Invariants: `leader` is a member whenever there are members; `joining` counts the members whose JoinGroup waits;
 `supported` counts, per protocol, the members that support it; a static instance id maps to exactly one member. What

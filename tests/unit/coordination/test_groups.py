@@ -1,16 +1,13 @@
 """The coordinator as a whole on virtual time: waiting, writing, loading, moving away, forgetting."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from uuid import UUID
 
 import pytest
 
 from ottla_broker.coordination.classic_group import GroupState
-from ottla_broker.coordination.effects import JoinRequest, JoinResult, Leaving, SyncRequest, SyncResult
+from ottla_broker.coordination.effects import JoinRequest, Leaving, SyncRequest
 from ottla_broker.coordination.groups import GroupCoordinator
 from ottla_broker.coordination.offsets_topic import partition_of
-from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     GroupMetadataKey,
@@ -23,78 +20,17 @@ from ottla_broker.coordination.records import (
 )
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, decode_all, encode_batch, end_transaction_marker
+from ottla_broker.wire.records import Record, encode_batch, end_transaction_marker
 from tests.sim.virtual_loop import run_virtual
 from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
-
-TOPIC_ID = UUID(int=77)
-SUBSCRIBED_TO_T = bytes.fromhex("000000000001000174")
-
-
-class Broker:
-    """A coordinator with one partition, which a test can take away and give back."""
-
-    def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.journal = MemoryJournal()
-        self.settings = settings or GroupSettings(offsets_retention_minutes=10)
-        self.groups = GroupCoordinator(virtual_runtime(), self.settings, lambda: 1)
-
-    async def start(self) -> "Broker":
-        await self.groups.load(0, self.journal)
-        return self
-
-    async def restart(self) -> None:
-        self.groups.close()
-        self.groups = GroupCoordinator(virtual_runtime(2), self.settings, lambda: 1)
-        await self.start()
-
-    def records(self) -> list[Record]:
-        return [record for _, record in decode_all(bytes(self.journal.log))]
-
-
-def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupSettings | None = None) -> None:
-    async def main() -> None:
-        broker = await Broker(settings).start()
-        try:
-            await test(broker)
-        finally:
-            broker.groups.close()
-
-    run_virtual(main())
-
-
-def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequest:
-    return JoinRequest(
-        member_id,
-        None,
-        "client",
-        "/h",
-        60_000,
-        10_000,
-        "consumer",
-        (("range", metadata),),
-        needs_member_id=False,
-        **more,  # type: ignore[arg-type]
-    )
-
-
-async def member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
-    """The only member of a stable group."""
-    joined = await groups.join(group, wish(metadata=metadata))
-    request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
-    synced = await groups.sync(group, request)
-    assert synced == SyncResult(protocol_type="consumer", protocol_name="range", assignment=b"mine")
-    return joined
-
-
-async def refused(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as reason:
-        await call
-    return reason.value.code
-
-
-def commits(offset: int = 5, topic: str = "t", at: int = 0) -> dict[tuple[str, int], OffsetCommit]:
-    return {(topic, at): OffsetCommit(offset, 1, "", 0, topic_id=TOPIC_ID)}
+from tests.unit.coordination.one_partition import (
+    Broker,
+    commits,
+    member,
+    refused,
+    scenario,
+    wish,
+)
 
 
 def test_a_group_lives_through_a_restart() -> None:
@@ -303,17 +239,6 @@ def test_groups_without_a_name_and_members_without_a_group() -> None:
     scenario(test)
 
 
-def test_a_group_that_nobody_came_back_to_leaves_nothing_behind() -> None:
-    async def test(broker: Broker) -> None:
-        request = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", (("range", b""),))
-        assert (await broker.groups.join("g", request)).error is ErrorCode.member_id_required
-        await asyncio.sleep(10.1)
-        assert broker.groups.groups() == []
-        assert broker.journal.end == 0
-
-    scenario(test)
-
-
 def test_an_idle_group_has_one_timer_and_an_empty_one_none() -> None:
     async def test(broker: Broker) -> None:
         joined = await member(broker.groups)
@@ -325,108 +250,6 @@ def test_an_idle_group_has_one_timer_and_an_empty_one_none() -> None:
         await broker.groups.leave("g", [Leaving(joined.member_id)])
         await asyncio.sleep(60)
         assert not shard._timers
-
-    scenario(test)
-
-
-def test_a_deleted_group_is_gone_with_its_offsets_for_good() -> None:
-    async def test(broker: Broker) -> None:
-        joined = await member(broker.groups)
-        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits())
-        assert await refused(broker.groups.delete_group("g")) is ErrorCode.non_empty_group
-        assert await refused(broker.groups.delete_group("h")) is ErrorCode.group_id_not_found
-        await broker.groups.leave("g", [Leaving(joined.member_id)])
-        await broker.groups.delete_group("g")
-        assert broker.groups.groups() == []
-        await broker.restart()
-        assert broker.groups.groups() == []
-        assert broker.groups.offsets("g") == {}
-
-    scenario(test)
-
-
-def test_a_deletion_waits_for_commits_that_are_on_their_way() -> None:
-    async def test(broker: Broker) -> None:
-        await broker.groups.commit("g", "", None, -1, commits(1))
-        broker.journal.delay_s = 1.0
-        late = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(2, at=1)))
-        await asyncio.sleep(0.1)
-        await broker.groups.delete_group("g")
-        await late
-        await broker.restart()
-        assert broker.groups.offsets("g") == {}
-
-    scenario(test)
-
-
-def test_a_group_whose_deletion_failed_is_still_there() -> None:
-    async def test(broker: Broker) -> None:
-        await broker.groups.commit("g", "", None, -1, commits(1))
-        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
-        assert await refused(broker.groups.delete_group("g")) is ErrorCode.coordinator_not_available
-        assert broker.groups.describe("g").state is GroupState.empty
-        assert broker.groups.offsets("g")["t"][0].offset == 1
-
-    scenario(test)
-
-
-def test_offsets_of_topics_that_are_read_cannot_be_deleted() -> None:
-    async def test(broker: Broker) -> None:
-        joined = await member(broker.groups, metadata=SUBSCRIBED_TO_T)
-        both = commits(1) | commits(2, topic="u")
-        await broker.groups.commit("g", joined.member_id, None, joined.generation, both)
-        codes = await broker.groups.delete_offsets("g", [("t", 0), ("u", 0), ("u", 9)])
-        assert codes == [ErrorCode.group_subscribed_to_topic, ErrorCode.none, ErrorCode.none]
-        assert list(broker.groups.offsets("g")) == ["t"]
-
-    scenario(test)
-
-
-def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay() -> None:
-    async def test(broker: Broker) -> None:
-        await broker.groups.commit("g", "", None, -1, commits(1))
-        newer = {("t", 1): OffsetCommit(3, 1, "", 0, topic_id=UUID(int=78))}
-        await broker.groups.commit("g", "", None, -1, newer)
-        await broker.groups.topics_deleted({"t": TOPIC_ID})
-        await broker.restart()
-        assert list(broker.groups.offsets("g")["t"]) == [1]
-
-    scenario(test)
-
-
-def test_offsets_expire_after_the_last_member_left_and_not_before() -> None:
-    """KIP-211."""
-
-    async def test(broker: Broker) -> None:
-        joined = await member(broker.groups, metadata=SUBSCRIBED_TO_T)
-        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits(1) | commits(2, topic="u"))
-        for _ in range(7 * 60):
-            await asyncio.sleep(3)
-            broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
-        assert list(broker.groups.offsets("g")) == ["t"], (
-            "the group does not read u, so its offsets expire from the commit on"
-        )
-        await broker.groups.leave("g", [Leaving(joined.member_id)])
-        await asyncio.sleep(9 * 60)
-        assert list(broker.groups.offsets("g")) == ["t"]
-        await asyncio.sleep(12 * 60)
-        assert broker.groups.groups() == []
-        await broker.restart()
-        assert broker.groups.groups() == []
-
-    scenario(test)
-
-
-def test_offsets_of_somebody_who_never_joined_expire_from_their_commit_on() -> None:
-    async def test(broker: Broker) -> None:
-        start = broker.groups._runtime.now_ms()
-        await broker.groups.commit("g", "", None, -1, {("t", 0): OffsetCommit(1, 1, "", start)})
-        kept = OffsetCommit(1, 1, "", start, expire_ms=start + 3_600_000)
-        await broker.groups.commit("g", "", None, -1, {("t", 1): kept})
-        await asyncio.sleep(21 * 60)
-        assert list(broker.groups.offsets("g")["t"]) == [1], "this one brought its own retention"
-        await asyncio.sleep(50 * 60)
-        assert broker.groups.groups() == []
 
     scenario(test)
 
@@ -494,37 +317,3 @@ def test_a_group_larger_than_a_lowered_limit_rebalances_after_loading() -> None:
         assert broker.groups.describe("g").state is GroupState.preparing
 
     scenario(test)
-
-
-def test_producer_ids_never_repeat_and_blocks_are_asked_for_once() -> None:
-    async def main() -> None:
-        asked: list[range] = []
-
-        async def allocate() -> range:
-            await asyncio.sleep(1)
-            asked.append(range(len(asked) * 10, len(asked) * 10 + 10))
-            return asked[-1]
-
-        ids = ProducerIds(allocate)
-        given = await asyncio.gather(*(ids.next() for _ in range(25)))
-        assert sorted(given) == list(range(25))
-        assert len(asked) == 3
-
-    run_virtual(main())
-
-
-def test_producer_ids_are_asked_for_again_after_a_failure() -> None:
-    async def main() -> None:
-        answers: list[range | KafkaError] = [KafkaError(ErrorCode.not_controller), range(1000, 2000)]
-
-        async def allocate() -> range:
-            answer = answers.pop(0)
-            if isinstance(answer, KafkaError):
-                raise answer
-            return answer
-
-        ids = ProducerIds(allocate)
-        assert await refused(ids.next()) is ErrorCode.not_controller
-        assert await ids.next() == 1000
-
-    run_virtual(main())

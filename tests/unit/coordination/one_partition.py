@@ -1,0 +1,86 @@
+"""A coordinator with one partition on virtual time, and what most tests do with it."""
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest, SyncResult
+from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.records import (
+    OffsetCommit,
+)
+from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, decode_all
+from tests.sim.virtual_loop import run_virtual
+from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
+
+TOPIC_ID = UUID(int=77)
+SUBSCRIBED_TO_T = bytes.fromhex("000000000001000174")
+
+
+class Broker:
+    """A coordinator with one partition, which a test can take away and give back."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.journal = MemoryJournal()
+        self.settings = settings or GroupSettings(offsets_retention_minutes=10)
+        self.groups = GroupCoordinator(virtual_runtime(), self.settings, lambda: 1)
+
+    async def start(self) -> "Broker":
+        await self.groups.load(0, self.journal)
+        return self
+
+    async def restart(self) -> None:
+        self.groups.close()
+        self.groups = GroupCoordinator(virtual_runtime(2), self.settings, lambda: 1)
+        await self.start()
+
+    def records(self) -> list[Record]:
+        return [record for _, record in decode_all(bytes(self.journal.log))]
+
+
+def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupSettings | None = None) -> None:
+    async def main() -> None:
+        broker = await Broker(settings).start()
+        try:
+            await test(broker)
+        finally:
+            broker.groups.close()
+
+    run_virtual(main())
+
+
+def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequest:
+    return JoinRequest(
+        member_id,
+        None,
+        "client",
+        "/h",
+        60_000,
+        10_000,
+        "consumer",
+        (("range", metadata),),
+        needs_member_id=False,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
+    """The only member of a stable group."""
+    joined = await groups.join(group, wish(metadata=metadata))
+    request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
+    synced = await groups.sync(group, request)
+    assert synced == SyncResult(protocol_type="consumer", protocol_name="range", assignment=b"mine")
+    return joined
+
+
+async def refused(call: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as reason:
+        await call
+    return reason.value.code
+
+
+def commits(offset: int = 5, topic: str = "t", at: int = 0) -> dict[tuple[str, int], OffsetCommit]:
+    return {(topic, at): OffsetCommit(offset, 1, "", 0, topic_id=TOPIC_ID)}
