@@ -71,11 +71,9 @@ async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: 
         if config.name in changes:
             raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
         changes[config.name] = value(ctx, kind, name, config)
-    if (
-        settings := {ConfigResource.TOPIC: TOPIC_SETTINGS, ConfigResource.BROKER: BROKER_SETTINGS}.get(kind)
-    ) is not None:
-        for unknown in [key for key, text in changes.items() if text is None and key not in settings]:
-            del changes[unknown]
+    if kind in (ConfigResource.TOPIC, ConfigResource.BROKER):
+        settings = TOPIC_SETTINGS if kind == ConfigResource.TOPIC else BROKER_SETTINGS
+        changes = {key: text for key, text in changes.items() if text is not None or key in settings}
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
 
