@@ -247,6 +247,8 @@ class SimulatedDisk:
     def write(self, file: _File, at: int, data: bytes, path: str) -> None:
         if self.full and at + len(data) > len(file.content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if not data:
+            return
         file.write(at, data)
         file.modified_ms = self._now_ms()
 

@@ -122,8 +122,9 @@ class OsFile:
             view, at = view[done:], at + done
 
     def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        self._write_rest(bytes(data), at)
-        self._size = max(self._size, at + len(data))
+        if len(data):
+            self._write_rest(bytes(data), at)
+            self._size = max(self._size, at + len(data))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
