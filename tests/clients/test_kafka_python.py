@@ -77,18 +77,18 @@ def test_a_group_shares_commits_and_is_reset(broker: Broker, admin: KafkaAdminCl
     first, second = KafkaConsumer(name, **settings), KafkaConsumer(name, **settings)
 
     def shared() -> bool:
-        first.poll(50)
-        second.poll(50)
+        first.poll(500)
+        second.poll(500)
         return len(first.assignment()) == len(second.assignment()) == 2
 
-    eventually(shared, within_s=30)
+    eventually(shared, within_s=60)
     assert first.assignment().isdisjoint(second.assignment())
     described = admin.describe_groups([name])[name]
     assert described["group_state"] == "Stable"
     assert len(described["members"]) == 2
     assert name in [group["group_id"] for group in admin.list_groups()]
     second.close()
-    eventually(lambda: (first.poll(50), len(first.assignment()) == 4)[1], within_s=30)
+    eventually(lambda: (first.poll(500), len(first.assignment()) == 4)[1], within_s=60)
     first.commit({TopicPartition(name, 0): OffsetAndMetadata(17, "seventeen", -1)})
     assert first.committed(TopicPartition(name, 0)) == 17
     first.close()
