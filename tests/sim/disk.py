@@ -21,39 +21,35 @@ CALL_S = 0.00005  # what any offloaded call takes beside its syncs
 
 
 class _File:
-    """Content, and what of it is durable: `writes` are (position, bytes), or (size, None) for a truncation."""
+    """Content, and what of it is durable: `writes` are (when, position, bytes), or (when, size, None) for a truncation."""
 
-    __slots__ = ("content", "durable", "gone", "modified_ms", "writes")
+    __slots__ = ("content", "durable", "modified_ms", "writes")
 
     def __init__(self, now_ms: int) -> None:
         self.content = bytearray()
         self.durable = bytearray()
-        self.writes: list[tuple[int, bytes | None]] = []
-        self.gone = 0  # writes that have left the list at its front
+        self.writes: list[tuple[float, int, bytes | None]] = []
         self.modified_ms = now_ms
 
-    @property
-    def written(self) -> int:
-        return self.gone + len(self.writes)
-
-    def write(self, at: int, data: bytes | None) -> None:
+    def write(self, when_s: float, at: int, data: bytes | None) -> None:
         _apply(self.content, at, data)
-        self.writes.append((at, data))
+        self.writes.append((when_s, at, data))
 
-    def durable_through(self, written: int) -> None:
-        count = written - self.gone
-        if count > 0:
-            for at, data in self.writes[:count]:
+    def durable_as_of(self, when_s: float) -> None:
+        for when, at, data in self.writes:
+            if when <= when_s:
                 _apply(self.durable, at, data)
-            del self.writes[:count]
-            self.gone += count
+        self.writes = [one for one in self.writes if one[0] > when_s]
 
-    def lose_power(self, random: Random) -> int:
+    def lose_power(self, random: Random, now_s: float) -> int:
         """Bytes lost."""
         before = len(self.content)
-        self.durable_through(self.gone + _some(random, len(self.writes)))
-        if self.writes and random.randrange(2):
-            at, data = self.writes[0]
+        happened = [(at, data) for when, at, data in self.writes if when <= now_s]
+        kept = _some(random, len(happened))
+        for at, data in happened[:kept]:
+            _apply(self.durable, at, data)
+        if kept < len(happened) and random.randrange(2):
+            at, data = happened[kept]
             if data:
                 _apply(self.durable, at, data[: random.randrange(len(data) + 1)])
         self.writes.clear()
@@ -79,44 +75,39 @@ def _some(random: Random, count: int) -> int:
 
 
 class _Directory:
-    """Names, and which of them are durable: `changes` are (name, node or None when it was removed, old name of a rename)."""
+    """Names, and which of them are durable: `changes` are (when, name, node or None when it was removed, old name of a rename)."""
 
-    __slots__ = ("changes", "durable", "gone", "names")
+    __slots__ = ("changes", "durable", "names")
 
     def __init__(self) -> None:
         self.names: dict[str, _Node] = {}
         self.durable: dict[str, _Node] = {}
-        self.changes: list[tuple[str, _Node | None, str | None]] = []
-        self.gone = 0
+        self.changes: list[tuple[float, str, _Node | None, str | None]] = []
 
-    @property
-    def changed(self) -> int:
-        return self.gone + len(self.changes)
-
-    def change(self, name: str, node: "_Node | None", old: str | None = None) -> None:
+    def change(self, when_s: float, name: str, node: "_Node | None", old: str | None = None) -> None:
         _rename(self.names, name, node, old)
-        self.changes.append((name, node, old))
+        self.changes.append((when_s, name, node, old))
 
-    def durable_through(self, changed: int) -> None:
-        count = changed - self.gone
-        if count > 0:
-            for name, node, old in self.changes[:count]:
+    def durable_as_of(self, when_s: float) -> None:
+        for when, name, node, old in self.changes:
+            if when <= when_s:
                 _rename(self.durable, name, node, old)
-            del self.changes[:count]
-            self.gone += count
+        self.changes = [one for one in self.changes if one[0] > when_s]
 
-    def lose_power(self, random: Random) -> list[str]:
+    def lose_power(self, random: Random, now_s: float) -> list[str]:
         """What was lost, in words."""
         before = set(self.names)
-        self.durable_through(self.gone + _some(random, len(self.changes)))
+        happened = [one for one in self.changes if one[0] <= now_s]
+        for _, name, node, old in happened[: _some(random, len(happened))]:
+            _rename(self.durable, name, node, old)
         self.changes.clear()
         self.names = dict(self.durable)
         lost = [f"the name {name}" for name in sorted(before - set(self.names))]
         for name in sorted(self.names):
             node = self.names[name]
             if isinstance(node, _Directory):
-                lost += [f"{name}: {what}" for what in node.lose_power(random)]
-            elif count := node.lose_power(random):
+                lost += [f"{name}: {what}" for what in node.lose_power(random, now_s)]
+            elif count := node.lose_power(random, now_s):
                 lost.append(f"{name}: {count} bytes")
         return lost
 
@@ -159,7 +150,7 @@ class SimulatedFile:
 
     def truncate(self, size: int) -> None:
         if size != len(self._file.content):
-            self._file.write(size, None)
+            self._file.write(self._disk.when_s(), size, None)
 
     def sync(self) -> None:
         self._disk.sync(self._file)
@@ -191,7 +182,7 @@ class SimulatedDisk:
         self._now_s = now_s
         self._now_ms = now_ms
         self._root = _Directory()
-        self._syncing: list[tuple[float, _File | _Directory, int]] = []  # (when it is done, what, how far)
+        self._syncing: list[tuple[float, _File | _Directory, float]] = []  # (when it is done, what, as of when)
         self.set_sync_s(0.0002, 0.004)
         self._ahead_s: float | None = None  # how long the offloaded call has been running
 
@@ -207,11 +198,9 @@ class SimulatedDisk:
         """Keeps what was synced and a random part of what was not. What was lost, in words."""
         self.locks.clear()
         now_s = self._now_s()
-        for when, node, until in sorted(self._syncing, key=lambda one: one[0]):
-            if when <= now_s:
-                node.durable_through(until)
+        self._settle()
         self._syncing.clear()
-        return self._root.lose_power(self._random)
+        return self._root.lose_power(self._random, now_s)
 
     def wipe(self) -> None:
         self._root = _Directory()
@@ -222,13 +211,13 @@ class SimulatedDisk:
         self.make_directory(path)
         node = self._root
         for name in _parts(path):
-            node.durable_through(node.changed)
+            node.durable_as_of(self._now_s())
             node = cast(_Directory, node.names[name])
 
     def corrupt(self, path: str, at: int) -> None:
         """Turns one byte over, in the cache and on the device."""
         file = self._file(path)
-        file.durable_through(file.written)
+        file.durable_as_of(self._now_s())
         for content in (file.content, file.durable):
             content[at] ^= 0xFF
 
@@ -249,24 +238,29 @@ class SimulatedDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if not data:
             return
-        file.write(at, data)
+        file.write(self.when_s(), at, data)
         file.modified_ms = self._now_ms()
+
+    def when_s(self) -> float:
+        """The time at which what is done now is done: an offloaded call runs on while the loop's time stands."""
+        return self._now_s() + (self._ahead_s or 0.0)
 
     def sync(self, node: _File | _Directory) -> None:
         self.syncs += 1
-        until = node.written if isinstance(node, _File) else node.changed
         if self._ahead_s is None:
-            node.durable_through(until)
+            node.durable_as_of(self._now_s())
             return
+        begun_s = self.when_s()
         self._ahead_s += self.sync_s()
-        self._syncing.append((self._now_s() + self._ahead_s, node, until))
+        self._syncing.append((self.when_s(), node, begun_s))
         if len(self._syncing) > 256:
             self._settle()
 
     def _settle(self) -> None:
+        """What syncs have brought to the device by now."""
         now_s = self._now_s()
-        for _, node, until in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
-            node.durable_through(until)
+        for _, node, begun_s in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
+            node.durable_as_of(begun_s)
         self._syncing = [one for one in self._syncing if one[0] > now_s]
 
     # --- paths
@@ -304,7 +298,7 @@ class SimulatedDisk:
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
         if create and not read_only and self._find(path) is None:
             parent, name = self._parent(path)
-            parent.change(name, _File(self._now_ms()))
+            parent.change(self.when_s(), name, _File(self._now_ms()))
         return SimulatedFile(self, path, self._file(path))
 
     def exists(self, path: str) -> bool:
@@ -325,7 +319,7 @@ class SimulatedDisk:
             found = node.names.get(name)
             if found is None:
                 found = _Directory()
-                node.change(name, found)
+                node.change(self.when_s(), name, found)
             elif not isinstance(found, _Directory):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             node = found
@@ -349,18 +343,18 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         assert source is target, "nobody here renames from one directory into another"
         if old_name != new_name:
-            source.change(new_name, source.names[old_name], old_name)
+            source.change(self.when_s(), new_name, source.names[old_name], old_name)
 
     def remove(self, path: str) -> None:
         if self._find(path) is not None:
             self._file(path)
             parent, name = self._parent(path)
-            parent.change(name, None)
+            parent.change(self.when_s(), name, None)
 
     def remove_tree(self, path: str) -> None:
         if isinstance(self._find(path), _Directory):
             parent, name = self._parent(path)
-            parent.change(name, None)
+            parent.change(self.when_s(), name, None)
 
     def sync_directory(self, path: str) -> None:
         self.sync(self._directory(path))
