@@ -7,12 +7,10 @@
 - v2 is flexible.
 """
 
-from collections import Counter
-
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from ottla_broker.api.config_resources import ConfigResource, change, current, must_may
+from ottla_broker.api.config_resources import ConfigResource, change, current, each, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -21,25 +19,21 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        code, message = ErrorCode.none, None
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise KafkaError(ErrorCode.invalid_request, "the resource stands twice in the request")
-            await replace(ctx, resource, validate_only=request.validate_only)
-        except KafkaError as reason:
-            code, message = reason.code, reason.message
-        responses.append(
+    outcomes = await each(
+        request.resources, lambda resource: replace(ctx, resource, validate_only=request.validate_only)
+    )
+    return AlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
             AlterConfigsResourceResponse(
                 error_code=code,
                 error_message=message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+            for resource, code, message in outcomes
+        ),
+    )
 
 
 async def replace(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:

@@ -1,7 +1,9 @@
 """The kinds of resource that have configs, and what must hold before one is described or altered."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
+from typing import Protocol, TypeVar
 
 from ottla_broker.api.context import Context
 from ottla_broker.config import loggers
@@ -100,3 +102,29 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
         case ConfigResource.CLIENT_METRICS if changes:
             raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected yet")
     await ctx.broker.controller.alter_configs(kind, name, changes, validate_only=validate_only)
+
+
+class Named(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Named)
+
+
+async def each(resources: Sequence[R], do: Callable[[R], Awaitable[None]]) -> list[tuple[R, ErrorCode, str | None]]:
+    """What came of each resource, in the request's order; one that stands twice is refused both times."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    outcomes: list[tuple[R, ErrorCode, str | None]] = []
+    for resource in resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "the resource stands twice in the request")
+            await do(resource)
+        except KafkaError as reason:
+            outcomes.append((resource, reason.code, reason.message))
+        else:
+            outcomes.append((resource, ErrorCode.none, None))
+    return outcomes

@@ -9,7 +9,6 @@
 - v1 is flexible.
 """
 
-from collections import Counter
 from enum import IntEnum
 
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -22,7 +21,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.config_resources import ConfigResource, change, current, must_may
+from ottla_broker.api.config_resources import ConfigResource, change, current, each, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -42,25 +41,19 @@ class Change(IntEnum):
 async def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        code, message = ErrorCode.none, None
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise KafkaError(ErrorCode.invalid_request, "the resource stands twice in the request")
-            await alter(ctx, resource, validate_only=request.validate_only)
-        except KafkaError as reason:
-            code, message = reason.code, reason.message
-        responses.append(
+    outcomes = await each(request.resources, lambda resource: alter(ctx, resource, validate_only=request.validate_only))
+    return IncrementalAlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
             AlterConfigsResourceResponse(
                 error_code=code,
                 error_message=message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+            for resource, code, message in outcomes
+        ),
+    )
 
 
 async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:

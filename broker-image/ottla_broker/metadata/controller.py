@@ -19,7 +19,7 @@ from ottla_broker.metadata.records import (
     RegisterBroker,
     TopicRecord,
 )
-from ottla_broker.metadata.topic_plans import NewTopic, creation, existing, growth, removal
+from ottla_broker.metadata.topic_plans import NewTopic, creation, growth, removal
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -111,6 +111,3 @@ class Controller:
                 ]
             if records:
                 await self._log.commit(records)
-
-    def topic(self, name: str) -> UUID:
-        return existing(self._image, name).id
