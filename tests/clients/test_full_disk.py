@@ -12,6 +12,7 @@ from tests.brokers import Broker
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import START_MS, Message
+from tests.jars import unavailable
 from tests.waiting import eventually
 
 LARGE = os.urandom(100_000)
@@ -21,7 +22,7 @@ LARGE = os.urandom(100_000)
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder whose `data` is a disk of 64 MB of its own."""
     if os.geteuid() != 0:
-        pytest.skip("only root may mount a disk of its own")
+        unavailable("only root may mount a disk of its own")
     place = tmp_path / "data"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "ottla-test", str(place)], check=True)
