@@ -25,6 +25,7 @@ from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.broker_control import Heartbeat
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.leadership import take_lead
@@ -95,15 +96,17 @@ class Broker:
         if not first_start:
             self._hosting.set_strays_aside()
         self._follow_everything()
-        epoch = await self.controller.register_broker(
+        epoch = await self.controller.brokers.register(
             RegisterBroker(
                 self.node_id,
                 self.runtime.new_uuid(),
                 dict(endpoints),
                 rack=self.config(BROKER_RACK),
                 directories=tuple(directory.directory_id for directory in self.directories),
-            )
+            ),
+            min(directory.previous_broker_epoch for directory in self.directories),
         )
+        await self.controller.brokers.heartbeat(Heartbeat(self.node_id, epoch, self.image.end))
         if first_start:
             await self._take_in_orphans()
         for directory in self.directories:
@@ -188,7 +191,7 @@ class Broker:
         self.image.controller_id = value.leader
         log.epochs.assign(value.epoch, log.end)
         metadata = MetadataLog(log, self.image, self.runtime, value.epoch, self._follow)
-        self.controller = Controller(self.image, metadata, self.runtime)
+        self.controller = Controller(self.image, metadata, self.runtime, self.config, self.node_id)
         return metadata
 
     def _follow(self, changes: Changes) -> None:

@@ -56,8 +56,13 @@ DECLARED: Final = (
     Served(42, "delete_groups", 0, 2),
     Served(44, "incremental_alter_configs", 0, 1),
     Served(47, "offset_delete", 0, 0),
+    Served(56, "alter_partition", 2, 3),
     Served(60, "describe_cluster", 0, 2),
     Served(61, "describe_producers", 0, 0),
+    Served(62, "broker_registration", 0, 4),
+    Served(63, "broker_heartbeat", 0, 2),
+    Served(64, "unregister_broker", 0, 0),
+    Served(67, "allocate_producer_ids", 0, 0),
     Served(74, "list_config_resources", 0, 1),
     Served(75, "describe_topic_partitions", 0, 0),
 )
