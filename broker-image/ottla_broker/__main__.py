@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -116,6 +117,11 @@ def register_of(config: Config, runtime: Runtime) -> Register:
         from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
 
         return EtcdRegister(where)
+    if store == "kubernetes":
+        from ottla_broker.metadata.register.api_server import ApiServer
+        from ottla_broker.metadata.register.kubernetes import KubernetesRegister
+
+        return KubernetesRegister(where, ApiServer.found(os.environ))
     return FileRegister(where, runtime)
 
 
