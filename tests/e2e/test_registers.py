@@ -101,6 +101,24 @@ def test_of_many_at_once_each_epoch_is_given_once(connect: Connect) -> None:
     assert sorted(asyncio.run(run())) == list(range(1, 9))
 
 
+def test_a_watch_returns_when_another_has_written(connect: Connect) -> None:
+    async def run() -> None:
+        mine, other = connect(), connect()
+        empty = await mine.read()
+        for value in (founded("c", YOU, 0), founded("c", ME, 1)):
+            watching = asyncio.create_task(mine.watch(await mine.read(), 30))
+            await asyncio.sleep(0.2)
+            assert not watching.done()
+            written = await other.swap(await other.read(), value)
+            assert await asyncio.wait_for(watching, 5) == written
+        assert await mine.watch(empty, 30) == written  # it was another already
+        assert await mine.watch(written, 0.1) == written  # time was over
+        await mine.close()
+        await other.close()
+
+    asyncio.run(run())
+
+
 def test_a_store_that_is_away_is_told_in_a_sentence() -> None:
     async def run() -> None:
         register = EtcdRegister(f"http://127.0.0.1:{free_port()}/key")
