@@ -69,7 +69,6 @@ class KubernetesRegister:
         return self._seen(answer)
 
     async def watch(self, seen: Seen, timeout_s: float) -> Seen:
-        """Returns the register as soon as it is newer than `seen`; `seen` itself when that does not happen in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -81,7 +80,7 @@ class KubernetesRegister:
                     if _newer(lease["metadata"]["resourceVersion"], seen.version):
                         return Seen(None, NOT_THERE) if event["type"] == "DELETED" else self._seen(lease)
         except TimeoutError:
-            return seen
+            return await self.read()
 
     async def close(self) -> None:
         self._close_stream()
@@ -164,7 +163,7 @@ class KubernetesRegister:
         text = (metadata.get("annotations") or {}).get(ANNOTATION)
         try:
             value = msgspec.json.decode(text, type=RegisterValue) if text else None
-        except msgspec.DecodeError as error:
+        except msgspec.MsgspecError as error:
             raise RegisterError(
                 f"the annotation {ANNOTATION} of Lease {self._where} is no register: {error}"
             ) from error
