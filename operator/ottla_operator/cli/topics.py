@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, offsets, topics
+from ottla_operator.brokers import cluster, log_dirs, offsets, topics
 from ottla_operator.brokers.link import Link, connected
 from ottla_operator.cli.exits import run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output, pairs
@@ -45,7 +45,8 @@ def list_(
             ]
             ends = await offsets.offsets(link, found, offsets.LATEST)
             starts = await offsets.offsets(link, found, offsets.EARLIEST)
-            sizes = await offsets.sizes(link, [it.id for it in (await cluster.describe(link)).brokers])
+            brokers = [it.id for it in (await cluster.describe(link)).brokers]
+            sizes = log_dirs.topic_sizes(await log_dirs.replica_sizes(link, brokers))
             return [
                 {
                     "name": it.name,
