@@ -60,11 +60,11 @@ async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
     starts = await offsets.offsets(link, [topic], offsets.EARLIEST)
     settings = (await topics.settings(link, [name]))[name]
     elr = await replicas.eligible(link, name)
-    moving = await _ongoing(link)
+    moving = await ongoing(link)
     brokers = [it.id for it in (await cluster.describe(link)).brokers]
     sizes = await log_dirs.replica_sizes(link, brokers, [(name, it.index) for it in topic.partitions])
     nobody = replicas.Eligible((), ())
-    ailing = {it.partition: it.what for it in cluster.ailments([topic])}
+    ailing = {it.partition: it.what for it in cluster.ailments([topic], moving)}
     return {
         "name": topic.name,
         "id": str(topic.id) if topic.id else None,
@@ -82,7 +82,7 @@ async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
                 "offline": list(it.offline),
                 "adding": list(move.adding) if (move := moving.get((name, it.index))) else [],
                 "removing": list(move.removing) if move else [],
-                "underReplicated": len(it.isr) < len(it.replicas),
+                "underReplicated": ailing.get(it.index) == cluster.UNDER_REPLICATED,
                 "start": starts.get((name, it.index)),
                 "end": ends.get((name, it.index)),
                 "bytes": sum(found.get((name, it.index), 0) for found in sizes.values()),
@@ -129,7 +129,8 @@ async def _cluster(link: Link) -> dict[str, Any]:
     lead = await cluster.lead(link)
     every = await topics.all_topics(link)
     sizes = await log_dirs.replica_sizes(link, [it.id for it in found.brokers if not it.fenced])
-    ailing = cluster.ailments(every)
+    moving = await ongoing(link)
+    ailing = cluster.ailments(every, moving)
     partitions = [it for topic in every for it in topic.partitions]
     return {
         "id": found.id,
@@ -137,9 +138,9 @@ async def _cluster(link: Link) -> dict[str, Any]:
         "controllerEpoch": lead.epoch if lead else None,
         "topics": len(every),
         "partitions": len(partitions),
-        "underReplicated": sum(it.what != "offline" for it in ailing),
-        "offline": sum(it.what == "offline" for it in ailing),
-        "moving": len(await _ongoing(link)),
+        "underReplicated": sum(it.what == cluster.UNDER_REPLICATED for it in ailing),
+        "offline": sum(it.what == cluster.OFFLINE for it in ailing),
+        "moving": len(moving),
         "brokers": [
             {
                 "id": it.id,
@@ -157,7 +158,7 @@ async def _cluster(link: Link) -> dict[str, Any]:
     }
 
 
-async def _ongoing(link: Link) -> dict[offsets.Place, reassignments.Ongoing]:
+async def ongoing(link: Link) -> dict[offsets.Place, reassignments.Ongoing]:
     try:
         return await reassignments.ongoing(link)
     except KafkaError as error:

@@ -23,7 +23,7 @@ def elect(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC[:PARTITION]]…", help="Topics, or single partitions: orders, orders:3.", show_default=False
+            metavar="TOPIC[:PARTITION]…", help="Topics, or single partitions: orders, orders:3.", show_default=False
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All topics, those of the brokers too.")] = False,

@@ -39,7 +39,7 @@ have everything. --watch alone shows what is moving now."""
 
 def reassign(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]…", help="Names of topics.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TOPIC…", help="Names of topics.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All topics, those of the brokers too.")] = False,
     to: Annotated[str | None, typer.Option(metavar="ID,…", help="The brokers that are to hold all replicas.")] = None,
