@@ -17,6 +17,7 @@ class RegisterStore:
         self._random = random
         self._cut: set[str] = set()
         self._mended = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def cut(self, host: str) -> None:
         self._cut.add(host)
@@ -28,6 +29,16 @@ class RegisterStore:
 
     def seen(self) -> Seen:
         return Seen(self.value, str(self.version))
+
+    def write(self, value: RegisterValue | None) -> None:
+        self.value = value
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def changed(self) -> None:
+        """Returns at the next change."""
+        await self._changed.wait()
 
     async def reach(self, host: str) -> None:
         await asyncio.sleep(self._random.uniform(*self.latency_s))
@@ -53,12 +64,21 @@ class SimulatedRegister:
         store = self._store
         if seen.version != str(store.version):
             raise Conflict("another broker was first")
-        store.value = new
-        store.version += 1
+        store.write(new)
         store.history.append((asyncio.get_running_loop().time(), self._host, new))
         done = store.seen()
         await store.reach(self._host)  # a broker may die before it hears that it was written
         return done
+
+    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+        await self._store.reach(self._host)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._store.seen().version == seen.version:
+                    await self._store.changed()
+        except TimeoutError:
+            pass
+        return await self.read()
 
     async def close(self) -> None:
         return None
