@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -25,8 +26,8 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import HTTP_LISTENER, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register import Register, RegisterError
-from ottla_broker.metadata.register.file import FileRegister
+from ottla_broker.metadata.register import RegisterError
+from ottla_broker.metadata.register.stores import connect
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
@@ -72,7 +73,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
     runtime = Runtime()
-    broker = Broker(config, register_of(config, runtime), runtime=runtime)
+    broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
     server = Server(broker)
     http: HttpServer | None = None
     stop = asyncio.Event()
@@ -108,15 +109,6 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
     except OSError as error:
         raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
     return http
-
-
-def register_of(config: Config, runtime: Runtime) -> Register:
-    store, _, where = config.register.partition(":")
-    if store == "etcd":
-        from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
-
-        return EtcdRegister(where)
-    return FileRegister(where, runtime)
 
 
 if __name__ == "__main__":

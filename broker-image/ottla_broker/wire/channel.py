@@ -66,6 +66,11 @@ class Channel(asyncio.BufferedProtocol):
     def usable(self) -> bool:
         return self._broken is None
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether somebody gave up an answer that has not come. All later answers stand behind it."""
+        return any(waiter.cancelled() for _, waiter in self._waiting)
+
     def version_for(self, request: Any) -> int:
         """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
         key, wanted = int(request.__api_key__), int(request.__version__)
