@@ -18,6 +18,7 @@ from ottla_broker.api.context import Buffers, Context, HangUp, Peer
 from ottla_broker.api.form import Form
 from ottla_broker.api.table import FETCH, PRODUCE, form_of
 from ottla_broker.metrics import API_KEYS
+from ottla_broker.vigil import LARGEST_REQUEST, Rhythm
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SMALL, FrameReader
@@ -50,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
         self._last_written = 0
+        self._rhythm = Rhythm()
         self.active_at = 0.0
         self.stuck_since = 0.0  # when unsent bytes last became fewer
 
@@ -83,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self.active_at = self._server.now()
+        if self._server.vigil is not None:
+            self._server.vigil.asked(self._rhythm)
         try:
             for frame in self._frames.received(count):
                 self._take(frame)
@@ -171,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(reply, pipelined=key == PRODUCE)
             elif reply is not None:
                 self._answer(reply)
+                if key == PRODUCE and len(frame) <= LARGEST_REQUEST and self.idle and self._server.vigil is not None:
+                    self._server.vigil.answered(self._rhythm)
             return
         form = form_of(key, version)
         if form is not None:
