@@ -106,8 +106,7 @@ class SimulatedClient:
             self.world.trace.say(f"{doing}: {type(reason).__name__} {reason}")
 
     def problem(self, what: str) -> None:
-        self.world.history.problems.append(f"{self.name}: {what}")
-        self.world.trace.say(f"PROBLEM: {what}")
+        self.world.history.problem(f"{self.name}: {what}")
 
     async def until_done(
         self,

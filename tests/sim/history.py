@@ -1,7 +1,7 @@
 """What clients were told, and when: the material of the checks."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -67,6 +67,11 @@ class History:
     topics: dict[str, TopicFate] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)  # what a client saw and must not see
     retries: int = 0
+    tell: Callable[[str], None] = lambda _: None  # hears of problems when they are found
+
+    def problem(self, what: str) -> None:
+        self.problems.append(what)
+        self.tell(f"PROBLEM: {what}")
 
     def acked(self, ack: Ack) -> None:
         self.acks.append(ack)
@@ -75,7 +80,7 @@ class History:
     def consumed(self, group: str, place: Place, offset: int, value: bytes) -> None:
         before = self.seen[group][place].setdefault(offset, value)
         if before != value:
-            self.problems.append(f"{group} read {value!r} at {place} offset {offset}, where it had read {before!r}")
+            self.problem(f"{group} read {value!r} at {place} offset {offset}, where it had read {before!r}")
 
     def high_watermark(self, place: Place, epoch: int) -> int:
         """The largest that anybody was told by leaders of this epoch or an older one."""
@@ -86,7 +91,7 @@ class History:
         """`known_when_asked`: what `high_watermark` was when the question was sent. Leaders of an older epoch that do not know yet that they
         lead no more may tell less than newer ones have told; a client that has heard of the newer epoch does not ask them."""
         if offset < known_when_asked:
-            self.problems.append(
+            self.problem(
                 f"the high watermark of {place} went back from {known_when_asked} to {offset} in epoch {epoch}"
             )
         told = self.high_watermarks.setdefault(place, {})
@@ -97,7 +102,7 @@ class History:
 
     def told_committed(self, group: str, place: Place, offset: int, known_when_asked: int) -> None:
         if offset < known_when_asked:
-            self.problems.append(f"{group}'s commit of {place} went back from {known_when_asked} to {offset}")
+            self.problem(f"{group}'s commit of {place} went back from {known_when_asked} to {offset}")
 
     def acked_commit(self, commit: Commit) -> None:
         self.commits.append(commit)

@@ -27,6 +27,7 @@ from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Commit, Place
 from tests.sim.processes import Process
 
+HEARTBEAT_S = 0.5
 GROWTH_LOOK_S = 3.0  # how often the group's leader looks for new partitions
 
 
@@ -50,7 +51,7 @@ class Member(SimulatedClient):
             generation, mine = await self._join(client)
             positions = {place: max(offset, 0) for place, offset in (await self._positions(client, mine)).items()}
             unsaid = 0
-            look_at = self.loop.time() + GROWTH_LOOK_S
+            beat_at, look_at = 0.0, self.loop.time() + GROWTH_LOOK_S
             while not self.stopping:
                 for place in positions:
                     unsaid += await self._read(client, place, positions)
@@ -59,6 +60,9 @@ class Member(SimulatedClient):
                     unsaid = 0
                 if not positions:
                     await asyncio.sleep(0.5)
+                if self.loop.time() < beat_at:
+                    continue
+                beat_at = self.loop.time() + HEARTBEAT_S
                 if (code := await self._heartbeat(client, generation)) is not ErrorCode.none:
                     if code is ErrorCode.rebalance_in_progress:
                         if unsaid:

@@ -108,7 +108,7 @@ class Simulation:
         self.trace = trace
         self.random = Random(plan.seed ^ 0x0771A)
         self.cluster = Cluster(loop, Random(self.random.getrandbits(64)), plan.brokers, plan.settings, trace)
-        self.history = History()
+        self.history = History(tell=trace.say)
         self.world = World(self.cluster.addresses, self.history, trace)
         self.faults: dict[str, int] = {}
 
