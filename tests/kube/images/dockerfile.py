@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KNOWN = ("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD", "EXPOSE", "LABEL")
 
 
@@ -60,7 +61,7 @@ def read(path: Path) -> dict[str, Stage]:
 
 
 def _from(base: str, name: str, stages: dict[str, Stage]) -> Stage:
-    made = Stage(name, base)
+    made = Stage(name, base, environment={"PATH": PATH})
     if (parent := stages.get(base)) is not None:
         made.environment = dict(parent.environment)
         made.user, made.workdir = parent.user, parent.workdir

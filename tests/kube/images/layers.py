@@ -5,6 +5,7 @@ and changes root. Every step runs in mount and process namespaces of its own, wh
 """
 
 import hashlib
+import inspect
 import os
 import shlex
 import shutil
@@ -15,9 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tests.kube.images.dockerfile import NotUnderstood, Stage, Step
+from tests.kube.images.dockerfile import PATH, NotUnderstood, Stage, Step
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")  # the machine's, which may have one that its way out needs
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -31,15 +31,14 @@ class BuildFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """`layers`: folders, lowest first. `base`: how many of them are not the Dockerfile's own."""
+    """`layers`: folders, lowest first."""
 
     stage: Stage
     layers: tuple[Path, ...]
-    base: int
 
-    def size(self) -> int:
-        """Bytes of the files in the Dockerfile's own layers."""
-        return sum(size_of(layer) for layer in self.layers[self.base :])
+    def digest(self) -> str:
+        """Of all that is in it."""
+        return hashlib.sha256(repr((self.layers[-1].name, self.stage)).encode()).hexdigest()[:16]
 
 
 class Builder:
@@ -54,15 +53,14 @@ class Builder:
     def build(self, stages: Mapping[str, Stage], name: str) -> Built:
         stage = stages[name]
         if stage.base in stages:
-            below = self.build(stages, stage.base)
-            layers, base = below.layers, below.base
+            layers = self.build(stages, stage.base).layers
         elif (make := self._bases.get(stage.base)) is not None:
-            layers, base = (self._layer(stage.base, make),), 1
+            layers = (self._layer(stage.base + _source(make), make),)
         else:
             raise NotUnderstood(f"FROM {stage.base}: known are {', '.join([*self._bases, *stages])}")
         for step in stage.steps:
             layers = (*layers, self._step(step, layers, stages))
-        return Built(stage, layers, base)
+        return Built(stage, layers)
 
     def _step(self, step: Step, below: tuple[Path, ...], stages: Mapping[str, Stage]) -> Path:
         ingredients = [*(layer.name for layer in below), step.instruction, step.text, step.workdir]
@@ -70,6 +68,7 @@ class Builder:
             ingredients += [f"{key}={value}" for key, value in step.environment.items()]
             return self._layer("\0".join(ingredients), lambda diff: self._run(step, below, diff))
         *sources, target = shlex.split(step.text)
+        target = f"{PurePosixPath(step.workdir) / target}{'/' if target.endswith('/') else ''}"
         if sources[0].startswith("--from="):
             other = self.build(stages, sources.pop(0).removeprefix("--from=")).layers
             ingredients += [layer.name for layer in other]
@@ -92,12 +91,14 @@ class Builder:
         return layer
 
     def _run(self, step: Step, below: tuple[Path, ...], diff: Path) -> None:
-        environment = {"PATH": PATH, "HOME": "/root"} | step.environment
+        environment = {"HOME": "/root"} | step.environment
         environment |= {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         if AUTHORITIES.exists():
             environment |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), "/run/authorities.crt")
         script = [*_mounted(below, diff, "root"), *_furnished("root")]
-        script.append(f"exec chroot root /bin/sh -ec {shlex.quote(f'cd {shlex.quote(step.workdir)}; {step.text}')}")
+        script.append(
+            f"exec chroot root /bin/sh -ec {shlex.quote(f'mkdir -p {step.workdir}; cd {step.workdir}; {step.text}')}"
+        )
         _in_namespaces(script, diff.parent, environment, f"RUN {step.text}")
 
     def _files(self, sources: list[str], target: str) -> Iterator[tuple[str, Path]]:
@@ -117,6 +118,13 @@ class Builder:
         return any(path.parts[0] == name for name in self._ignored[0]) or any(
             PurePosixPath(part).match(pattern) for part in path.parts for pattern in self._ignored[1]
         )
+
+
+def _source(make: Base) -> str:
+    """Of the file it is in: another recipe makes another layer."""
+    module = inspect.getmodule(make)
+    assert module is not None
+    return inspect.getsource(module)
 
 
 def _ignored(path: Path) -> tuple[list[str], list[str]]:
