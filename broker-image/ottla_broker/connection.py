@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
-from ottla_broker.api.context import Buffers, Context, HangUp, Peer
+from ottla_broker.api.context import Buffers, Context, HangUp, Peer, Waiting
 from ottla_broker.api.form import Form
 from ottla_broker.api.table import FETCH, PRODUCE, form_of
 from ottla_broker.metrics import API_KEYS
@@ -120,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
             self._queue.append(frame)
             self._queued_bytes += len(frame)
             self._consider_reading()
+            if self.peer.follower and isinstance(self._working, Waiting):
+                self._working.hurry()  # a follower that asks for more waits no longer for what it asked before
         elif not self._closed:
             self._serve(frame)
 
@@ -154,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         try:
             header = read_front(frame)
-            if header.api_key == FETCH and self._server.responses.full:
+            if header.api_key == FETCH and self._server.responses.full and not self.peer.follower:
                 self._starve(frame)
                 return
             self._start(frame, header)
