@@ -74,13 +74,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
     runtime = Runtime()
-<<<<<<< HEAD
     broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
-    server = Server(broker)
-=======
-    broker = Broker(config, register_of(config, runtime), runtime=runtime)
     server = Server(broker, vigil=vigil_of(config))
->>>>>>> bench-lines
     http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -117,8 +112,6 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
     return http
 
 
-<<<<<<< HEAD
-=======
 def vigil_of(config: Config) -> vigil.Vigil | None:
     patience_us = config(PRODUCE_SPIN_MAX_US)
     if not patience_us or not vigil.affordable():
@@ -126,15 +119,5 @@ def vigil_of(config: Config) -> vigil.Vigil | None:
     return vigil.Vigil(asyncio.get_running_loop().call_soon, patience_us)
 
 
-def register_of(config: Config, runtime: Runtime) -> Register:
-    store, _, where = config.register.partition(":")
-    if store == "etcd":
-        from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
-
-        return EtcdRegister(where)
-    return FileRegister(where, runtime)
-
-
->>>>>>> bench-lines
 if __name__ == "__main__":
     sys.exit(main())
