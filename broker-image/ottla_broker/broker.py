@@ -1,34 +1,37 @@
 """A broker put together: its log directories, its metadata, its partitions and coordinators, and the order in which they come and go.
 
-Start: log directories → register → metadata log → image → registration → partitions → coordinators. Stop is the reverse. Sockets are
-not here: `server` serves a broker that has started.
+Start: log directories → the metadata log's quorum → image → partitions → registration → coordinators. Stop is the reverse. Sockets are
+not here: `server` serves other brokers from before the start, which needs their answers, and clients when the broker is ready.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
-from uuid import UUID
+from collections.abc import Callable, Coroutine, Mapping
 
 from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     BROKER_RACK,
     DEFAULT_REPLICATION_FACTOR,
+    METADATA_LOG_SEGMENT_BYTES,
     NUM_PARTITIONS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    REGISTER_LEASE_MS,
     Config,
 )
+from ottla_broker.config.addresses import host_and_port
 from ottla_broker.coordination.groups import GroupCoordinator
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.fetching import METADATA_TOPIC_ID
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
-from ottla_broker.metadata.leadership import take_lead
-from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBroker
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.topic_names import check_topic_name
@@ -43,13 +46,13 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
+LARGEST_COMMIT_BYTES = 64 << 20  # of one command's records: a topic of thousands of partitions is one batch
 
 
 class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
-    controller: Controller
+    quorum: Quorum
     producer_ids: ProducerIds
 
     def __init__(
@@ -62,8 +65,11 @@ class Broker:
         self.image = Image()
         self.partitions = Partitions(self.image)
         self.directories: list[LogDir] = []
+        self.controller: Controller | None = None  # while this broker is the active controller
         self.ready = False
+        self.when_ready: list[Callable[[], None]] = []
         self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
+        self._hosts = False
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
@@ -86,33 +92,49 @@ class Broker:
         """
         self._attach_directories()
         self._care = LogCare(self.directories, self.config)
-        metadata = await self._lead_metadata()
-        metadata.replay()
-        first_start = self.image.end == 0
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        await self._join_quorum(endpoints)
+        first_start = self.controller is not None and not self.image.brokers
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._configure_broker()
         self._load_directories(first_start=first_start)
         if not first_start:
             self._hosting.set_strays_aside()
+        self._hosts = True
         self._follow_everything()
-        epoch = await self.controller.register_broker(
-            RegisterBroker(
-                self.node_id,
-                self.runtime.new_uuid(),
-                dict(endpoints),
-                rack=self.config(BROKER_RACK),
-                directories=tuple(directory.directory_id for directory in self.directories),
-            )
-        )
+        await self._register_myself(endpoints)
         if first_start:
             await self._take_in_orphans()
-        for directory in self.directories:
-            directory.broker_epoch = epoch
         self._spawn(self._care.run())
         self.ready = True
+        for tell in self.when_ready:
+            tell()
+
+    async def _register_myself(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """A broker that is not the controller goes unregistered as yet."""
+        if self.controller is None:
+            return
+        registration = RegisterBroker(
+            self.node_id,
+            self.runtime.new_uuid(),
+            dict(endpoints),
+            rack=self.config(BROKER_RACK),
+            directories=tuple(directory.directory_id for directory in self.directories),
+        )
+        epoch = await self.controller.register_broker(registration)
+        for directory in self.directories:
+            directory.broker_epoch = epoch
+
+    async def _allocate_producer_ids(self) -> range:
+        return await self.active_controller().allocate_producer_ids()
+
+    def active_controller(self) -> Controller:
+        """NOT_CONTROLLER when another broker is."""
+        if self.controller is None:
+            raise KafkaError(ErrorCode.not_controller, f"broker {self.quorum.leader} is the controller")
+        return self.controller
 
     async def _take_in_orphans(self) -> None:
-        if orphans := self._hosting.orphans():
+        if (orphans := self._hosting.orphans()) and self.controller is not None:
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt(self.node_id, orphans)
             for partition in self.partitions:
@@ -123,6 +145,8 @@ class Broker:
     async def stop(self) -> None:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
+        if hasattr(self, "quorum"):
+            await self.quorum.resign()
         self.groups.close()
         for task in tuple(self._background):
             task.cancel()
@@ -135,10 +159,10 @@ class Broker:
         """Creates a topic that a client spoke of, where that is wanted. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION."""
         check_topic_name(name)
         if name == OFFSETS_TOPIC:
-            await self.controller.ensure_topic(self._offsets_topic())
+            await self.active_controller().ensure_topic(self._offsets_topic())
         elif allowed and self.config(AUTO_CREATE_TOPICS_ENABLE):
             factor = self._at_most_brokers(self.config(DEFAULT_REPLICATION_FACTOR))
-            await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
+            await self.active_controller().ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
 
@@ -175,23 +199,54 @@ class Broker:
         for directory in self.directories:
             directory.load(lambda topic: self.config.log_config(foreign | self.image.topic_config(topic)))
 
-    async def _lead_metadata(self) -> MetadataLog:
+    async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Until the metadata are as the cluster's leader knows them, or this broker leads."""
         home = self.directories[0]
-        home.load(lambda _: self.config.log_config({}), only=METADATA_TOPIC)
+        config = self._metadata_log_config()
+        home.load(lambda _: config, only=METADATA_TOPIC)
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
-            log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self.config.log_config({}))
-        value = await take_lead(self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id)
-        self.cluster_id = value.cluster_id
+            log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
+        at = endpoints[self.config.inter_broker_listener]
+        self.quorum = Quorum(
+            Member(self.node_id, home.directory_id, host_and_port(at.host, at.port)),
+            log,
+            self.image,
+            self._register,
+            self.runtime,
+            self._disk,
+            cluster_id=home.cluster_id,
+            listener=self.config.inter_broker_listener,
+            lease_ms=self.config(REGISTER_LEASE_MS),
+            publish=self._follow,
+            elected=self._elected,
+            deposed=self._deposed,
+        )
+        self._spawn(self.quorum.run())
+        await self.quorum.caught_up()
+        self.cluster_id = self.quorum.cluster_id
         for directory in self.directories:
-            directory.set_cluster_id(value.cluster_id)
-        self.image.controller_id = value.leader
-        log.epochs.assign(value.epoch, log.end)
-        metadata = MetadataLog(log, self.image, self.runtime, value.epoch, self._follow)
-        self.controller = Controller(self.image, metadata, self.runtime)
-        return metadata
+            directory.set_cluster_id(self.cluster_id)
+
+    def _metadata_log_config(self) -> LogConfig:
+        """Nothing of the metadata log goes by time or size, whatever the cluster's defaults are: only what a snapshot holds."""
+        segment_bytes = self.config(METADATA_LOG_SEGMENT_BYTES)
+        return LogConfig(
+            segment_bytes=segment_bytes,
+            segment_ms=MAX_INT64,
+            retention_ms=-1,
+            max_message_bytes=LARGEST_COMMIT_BYTES,
+        )
+
+    def _elected(self) -> None:
+        self.controller = Controller(self.image, self.quorum, self.runtime)
+
+    def _deposed(self) -> None:
+        self.controller = None
 
     def _follow(self, changes: Changes) -> None:
+        if not self._hosts:
+            return  # a start that is under way looks at everything when it comes there
         self._hosting.follow(changes)
         if changes.removed:
             self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))

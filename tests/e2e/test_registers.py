@@ -11,8 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.metadata.leadership import founded, take_lead
-from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue
+from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue, steps
 from ottla_broker.metadata.register.etcd import EtcdRegister
 from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
@@ -21,6 +20,22 @@ from tests.waiting import eventually
 
 ME = Member(1, UUID(int=1))
 YOU = Member(2, UUID(int=2))
+
+
+def founded(cluster_id: str, member: Member, now_ms: int) -> RegisterValue:
+    return steps.founded(cluster_id, member, now_ms, lease_ms=2_500)
+
+
+async def take_lead(register: Register) -> RegisterValue:
+    """As often as it takes."""
+    while True:
+        seen = await register.read()
+        wanted = steps.taken_over(seen.value, ME, 0, lease_ms=2_500) if seen.value else founded("c", ME, 0)
+        try:
+            return (await register.swap(seen, wanted)).value or wanted
+        except Conflict:
+            continue
+
 
 Connect = Callable[[], Register]
 
@@ -93,7 +108,7 @@ def test_what_is_read_is_what_was_written(connect: Connect) -> None:
 def test_of_many_at_once_each_epoch_is_given_once(connect: Connect) -> None:
     async def run() -> list[int]:
         registers = [connect() for _ in range(8)]
-        values = await asyncio.gather(*(take_lead(register, Runtime(), ME, None) for register in registers))
+        values = await asyncio.gather(*(take_lead(register) for register in registers))
         for register in registers:
             await register.close()
         return [value.epoch for value in values]

@@ -54,7 +54,7 @@ async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) ->
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
     ctx.broker.config.check_topic(config)
     wish = wanted(ctx, topic, config)
-    topic_id = await ctx.broker.controller.create_topic(wish, validate_only=validate_only)
+    topic_id = await ctx.broker.active_controller().create_topic(wish, validate_only=validate_only)
     return created(ctx, wish, topic_id)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, Reply
+from ottla_broker.api.fetch_metadata_log import fetch_metadata_log, is_wanted
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.config import FETCH_MAX_BYTES, MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS
 from ottla_broker.security.authorizer import Operation, Resource
@@ -46,6 +47,8 @@ class Fetching:
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         request = read_fetch(frame, header)
+        if is_wanted(request.partitions):
+            return fetch_metadata_log(context, frame, header)
         try:
             session, incremental = self.sessions.session_of(request)
         except KafkaError as reason:

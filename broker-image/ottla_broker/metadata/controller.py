@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import (
     BrokerChange,
     ConfigRecord,
@@ -29,7 +29,7 @@ PRODUCER_ID_BLOCK = 1000
 class Controller:
     """Commands raise KafkaError with the code that a client should see; with `validate_only` nothing is committed."""
 
-    def __init__(self, image: Image, log: MetadataLog, runtime: Runtime) -> None:
+    def __init__(self, image: Image, log: Quorum, runtime: Runtime) -> None:
         self._image = image
         self._log = log
         self._runtime = runtime

@@ -10,6 +10,7 @@ from uuid import UUID
 from ottla_broker.metadata.records import (
     BrokerChange,
     ConfigRecord,
+    ControllerChange,
     Endpoint,
     MetadataRecord,
     PartitionRecord,
@@ -120,6 +121,8 @@ class Image:
             case BrokerChange():
                 self._fence(record)
                 changes.brokers.add(record.broker)
+            case ControllerChange():
+                self.controller_id = record.broker
             case UnregisterBroker():
                 self.brokers.pop(record.broker, None)
                 changes.brokers.add(record.broker)

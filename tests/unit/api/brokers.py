@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,6 +38,8 @@ class SmallBroker:
         self.cluster_id = "a-cluster"
         self.image = Image(controller_id=ME)
         self.partitions = Partitions(self.image)
+        self.ready = True
+        self.when_ready: list[Callable[[], None]] = []
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 

@@ -44,8 +44,8 @@ def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) ->
             assert told.cluster_authorized_operations == -(2**31)
 
             incarnation = on.runtime.new_uuid()
-            await on.controller.register_broker(RegisterBroker(2, incarnation, {"PLAINTEXT": Endpoint("other", 1)}))
-            await on.controller.register_broker(RegisterBroker(3, incarnation, {"INSIDE": Endpoint("hidden", 1)}))
+            await on.active_controller().register_broker(RegisterBroker(2, incarnation, {"PLAINTEXT": Endpoint("other", 1)}))
+            await on.active_controller().register_broker(RegisterBroker(3, incarnation, {"INSIDE": Endpoint("hidden", 1)}))
             on.image.apply([(on.image.end, BrokerChange(2, on.image.brokers[2].epoch, fenced=True))])
             seen = await describe_cluster(context(on, 2), cluster_request(operations=True))
             assert [b.broker_id for b in seen.brokers] == [1]
