@@ -89,6 +89,7 @@ async def serve(config: Config, started: float) -> None:
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
+        await broker.leave()
     finally:
         await server.close()
         await broker.stop()

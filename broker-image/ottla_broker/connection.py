@@ -11,18 +11,19 @@ import asyncio
 import logging
 from asyncio import Future
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
 from ottla_broker.api.context import Buffers, Context, HangUp, Peer
-from ottla_broker.api.form import Form
-from ottla_broker.api.table import FETCH, PRODUCE, form_of
+from ottla_broker.api.form import Form, refusal
+from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
+from ottla_broker.metadata.controller_link import RELAYED_BY
 from ottla_broker.metrics import API_KEYS
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SMALL, FrameReader
 from ottla_broker.wire.reading import Malformed
-from ottla_broker.wire.shapes import default_of, shape_of
 
 if TYPE_CHECKING:
     from ottla_broker.server import Server
@@ -176,7 +177,10 @@ class Connection(asyncio.BufferedProtocol):
         if form is not None:
             request = read_request(bytes(frame), header, form.request)
             context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
-            self._wait_for(self._server.run(self._handle(form, context, header, request)), pipelined=False)
+            work = self._handle(form, context, header, request)
+            if key in CONTROLLERS and self._server.broker.controller is None:
+                work = self._relay(frame, work)
+            self._wait_for(self._server.run(work), pipelined=False)
         elif key == API_VERSIONS:  # rule 16: a newer client learns from version 0 what we speak
             refused = api_versions_answer(ErrorCode.unsupported_version)
             self._answer([write_response(API_VERSIONS, 0, header.correlation_id, refused)])
@@ -189,6 +193,22 @@ class Connection(asyncio.BufferedProtocol):
         except KafkaError as reason:
             response = refusal(form.response, reason)
         return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+    async def _relay(self, frame: bytearray, here: Coroutine[None, None, Buffers]) -> Buffers:
+        """The controller's answer; where none is to be had, that of this broker, which says so in its own way for each request."""
+        try:
+            if self.peer.software_name == RELAYED_BY:
+                raise HangUp("a request for the controller was relayed to this broker, which is none")
+            answer = await self._server.broker.to_controller.relay(frame)
+        except KafkaError:
+            answer = None
+        except BaseException:
+            here.close()
+            raise
+        if answer is None:
+            return await here
+        here.close()
+        return [answer]
 
     # --- answers, in order
 
@@ -286,13 +306,3 @@ class Connection(asyncio.BufferedProtocol):
             self._closed = True
             logger.warning("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
             self._transport.abort()
-
-
-def refusal(response: type, reason: KafkaError) -> object:
-    """A response that says no, where its shape has one place for that; else the reason is raised on."""
-    fields = {field.name for field in shape_of(response).every}
-    if "error_code" not in fields:
-        raise reason
-    empty = default_of(response)
-    said = {"error_code": reason.code} | ({"error_message": reason.message} if "error_message" in fields else {})
-    return response(**{name: said.get(name, getattr(empty, name)) for name in fields})

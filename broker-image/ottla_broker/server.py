@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla_broker.api.context import Buffers, HotHandler
+from ottla_broker.api.in_process import InProcess
 from ottla_broker.api.table import FETCH, PRODUCE, served
 from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
@@ -125,6 +126,7 @@ class Server:
         self._stuck_look: asyncio.TimerHandle | None = None
         self.refused = 0  # connections turned away
         self.served = [0] * API_KEYS  # requests by API key
+        broker.to_controller.answer_here = InProcess(broker, self.authorizer)
 
     def _hot_handlers(self) -> dict[int, HotHandler]:
         from ottla_broker.api.fetch import Fetching

@@ -19,7 +19,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 async def allocate_producer_ids(ctx: Context, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
     if not ctx.may(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    controller = ctx.broker.controller
+    controller = ctx.broker.active_controller()
     controller.brokers.registered(request.broker_id, request.broker_epoch)
     block = await controller.allocate_producer_ids()
     return AllocateProducerIdsResponse(

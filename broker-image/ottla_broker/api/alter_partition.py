@@ -37,7 +37,7 @@ NO_TOPIC = UUID(int=0)
 async def alter_partition(ctx: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
     if not ctx.may(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    controller = ctx.broker.controller
+    controller = ctx.broker.active_controller()
     controller.brokers.registered(request.broker_id, request.broker_epoch)
     proposals = [
         Proposal(

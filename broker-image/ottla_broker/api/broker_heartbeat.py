@@ -22,7 +22,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 async def broker_heartbeat(ctx: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     if not ctx.may(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    standing = await ctx.broker.controller.brokers.heartbeat(
+    standing = await ctx.broker.active_controller().brokers.heartbeat(
         Heartbeat(
             request.broker_id,
             request.broker_epoch,

@@ -40,7 +40,7 @@ async def broker_registration(ctx: Context, request: BrokerRegistrationRequest) 
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),
     )
-    epoch = await ctx.broker.controller.brokers.register(coming, request.previous_broker_epoch)
+    epoch = await ctx.broker.active_controller().brokers.register(coming, request.previous_broker_epoch)
     return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))
 
 

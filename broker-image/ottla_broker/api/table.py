@@ -28,6 +28,9 @@ class Served:
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+CONTROLLERS: Final = frozenset(
+    {19, 20, 37, 43, 45, 46, 64}
+)  # what clients ask and only the active controller can answer
 
 DECLARED: Final = (
     Served(PRODUCE, "produce", 0, 13),

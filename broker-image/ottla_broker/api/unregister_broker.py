@@ -18,7 +18,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 async def unregister_broker(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     if not ctx.may(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    await ctx.broker.controller.brokers.unregister(request.broker_id)
+    await ctx.broker.active_controller().brokers.unregister(request.broker_id)
     return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
 
 

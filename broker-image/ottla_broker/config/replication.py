@@ -152,7 +152,6 @@ BROKER_HEARTBEAT_INTERVAL_MS = _cluster.broker(
     500,
     "How often a broker tells the controller that it lives, in milliseconds.",
     differs="a broker that falls silent is to be missed sooner",
-    not_yet=_SEVERAL_BROKERS,
 )
 BROKER_SESSION_TIMEOUT_MS = _cluster.broker(
     "broker.session.timeout.ms",
@@ -166,14 +165,12 @@ INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _cluster.broker(
     integer(at_least=1),
     60000,
     "A broker that cannot register with a controller in so many milliseconds after its start gives up.",
-    not_yet=_SEVERAL_BROKERS,
 )
 CONTROLLED_SHUTDOWN_ENABLE = _cluster.broker(
     "controlled.shutdown.enable",
     boolean(),
     True,
     "Whether a broker that is told to stop first hands over what it leads.",
-    not_yet=_SEVERAL_BROKERS,
 )
 AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     "auto.leader.rebalance.enable",

@@ -74,7 +74,11 @@ class BrokerControl:
         return epoch
 
     async def heartbeat(self, beat: Heartbeat) -> Standing:
-        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER when there may be another one, because no majority is heard."""
+        if not self._turn.log.hears_majority(self.sessions.timeout_s):
+            raise KafkaError(
+                ErrorCode.not_controller, "this controller hears no majority of the metadata log's members"
+            )
         known = self.registered(beat.broker, beat.epoch)
         self.sessions.heard(beat.broker, beat.epoch, beat.offset, self._now())
         if beat.want_shut_down:

@@ -47,12 +47,15 @@ class Controller:
         self.replicas = ReplicaControl(self._turn)
         self._pulses = Pulses(me, image, self.brokers.fence, config.inter_broker_listener)
 
-    async def run(self, predecessor: int) -> None:
-        """What a controller does unasked, until it is cancelled. `predecessor`: who led before; it was silent or is gone, so nothing is led by
-        it any more."""
+    def hears_majority(self, within_s: float) -> bool:
+        return self._turn.log.hears_majority(within_s)
+
+    async def run(self) -> None:
+        """What a controller does unasked, until it is cancelled. First: who was controller before was silent or is gone, so nothing is led by it
+        any more."""
         try:
-            known = self._image.brokers.get(predecessor)
-            if known is not None and predecessor != self._me:
+            known = self._image.brokers.get(self._image.previous_controller_id)
+            if known is not None and known.id != self._me:
                 await attempt(self.brokers.fence(known.id, known.epoch, "it was the controller, and is not any more"))
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_for_the_silent())

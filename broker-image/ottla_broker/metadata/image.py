@@ -70,6 +70,7 @@ class Image:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
+    previous_controller_id: int = -1  # who had the office before, perhaps the same
     end: int = 0  # offset after the last record applied
     _placed: Placed | None = None
 

@@ -27,13 +27,17 @@ class Commits(Protocol):
         they may or may not be committed; KAFKA_STORAGE_ERROR when the disk refuses."""
         ...
 
+    def hears_majority(self, within_s: float) -> bool:
+        """Whether a majority of the metadata log's members was heard so lately: without, there may be another controller already."""
+        ...
+
 
 class Turn:
     """`image` is what plans look at; `config` gives topics' rules where topics say nothing."""
 
     def __init__(self, image: Image, log: Commits, config: Config) -> None:
         self.image = image
-        self._log = log
+        self.log = log
         self._config = config
         self._lock = asyncio.Lock()
 
@@ -42,7 +46,7 @@ class Turn:
         async with self._lock:
             records, answer = plan()
             if records:
-                await self._log.commit(records)
+                await self.log.commit(records)
             return answer
 
     async def carry_out(self, plan: Callable[[], Sequence[MetadataRecord]]) -> bool:

@@ -46,9 +46,11 @@ def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) ->
 
             incarnation = on.runtime.new_uuid()
             for other, listener in ((2, "PLAINTEXT"), (3, "INSIDE")):
-                coming = RegisterBroker(other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,))
-                epoch = await on.controller.brokers.register(coming, previous_epoch=-1)
-                await on.controller.brokers.heartbeat(Heartbeat(other, epoch, offset=epoch))
+                coming = RegisterBroker(
+                    other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,)
+                )
+                epoch = await on.active_controller().brokers.register(coming, previous_epoch=-1)
+                await on.active_controller().brokers.heartbeat(Heartbeat(other, epoch, offset=epoch))
             on.image.apply([(on.image.end, BrokerChange(2, on.image.brokers[2].epoch, fenced=True))])
             seen = await describe_cluster(context(on, 2), cluster_request(operations=True))
             assert [b.broker_id for b in seen.brokers] == [1]
