@@ -4,6 +4,7 @@
   is appended. Of all others one at a time is worked on, as Kafka's clients expect.
 - While the client does not read its answers, nothing more of what it sent is worked on or read (rule 18): what it
   has not fetched stays on disk.
+- While the broker starts, it answers what other brokers ask; what clients ask waits until it is ready, for a while.
 - Whatever is wrong with a request costs the connection and one line in the log.
 """
 
@@ -11,18 +12,21 @@ import asyncio
 import logging
 from asyncio import Future
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
 from ottla_broker.api.context import Buffers, Context, HangUp, Peer, Waiting
-from ottla_broker.api.form import Form
-from ottla_broker.api.table import FETCH, PRODUCE, form_of
+from ottla_broker.api.early import may_come_early
+from ottla_broker.api.form import Form, refusal
+from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
+from ottla_broker.metadata.controller_link import RELAYED_BY
 from ottla_broker.metrics import API_KEYS
+from ottla_broker.vigil import LARGEST_REQUEST, Rhythm
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SMALL, FrameReader
 from ottla_broker.wire.reading import Malformed
-from ottla_broker.wire.shapes import default_of, shape_of
 
 if TYPE_CHECKING:
     from ottla_broker.server import Server
@@ -31,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 UNSENT_HIGH_BYTES = 64 * 1024  # unsent bytes from which a connection's work pauses …
 UNSENT_LOW_BYTES = 16 * 1024  # … until no more than these are left
+HOLD_S = 5.0  # how long a client's request waits for a broker that starts; then the client may try another
 MAX_UNANSWERED = 1024  # produce requests whose answers wait for replicas
 
 
@@ -46,10 +51,12 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._reading_paused = False
         self._starved = False
+        self._early: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
         self._closed = False
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
         self._last_written = 0
+        self._rhythm = Rhythm()
         self.active_at = 0.0
         self.stuck_since = 0.0  # when unsent bytes last became fewer
 
@@ -67,6 +74,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._closed = True
+        if self._early is not None:
+            self._early.cancel()
         self._server.leave(self)
         self._server.requests.forget(self._memory_is_back)
         self._server.responses.forget(self._room_is_back)
@@ -83,6 +92,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self.active_at = self._server.now()
+        if self._server.vigil is not None:
+            self._server.vigil.asked(self._rhythm)
         try:
             for frame in self._frames.received(count):
                 self._take(frame)
@@ -123,7 +134,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _blocked(self) -> bool:
         return (
-            self._working is not None or self._writing_paused or self._starved or len(self._replies) >= MAX_UNANSWERED
+            self._working is not None
+            or self._writing_paused
+            or self._starved
+            or self._early is not None
+            or len(self._replies) >= MAX_UNANSWERED
         )
 
     def _go_on(self) -> None:
@@ -152,6 +167,9 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         try:
             header = read_front(frame)
+            if not self._server.broker.ready and not may_come_early(frame, header):
+                self._hold(frame)
+                return
             if header.api_key == FETCH and self._server.responses.full and not self.peer.follower:
                 self._starve(frame)
                 return
@@ -173,12 +191,17 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(reply, pipelined=key == PRODUCE)
             elif reply is not None:
                 self._answer(reply)
+                if key == PRODUCE and len(frame) <= LARGEST_REQUEST and self.idle and self._server.vigil is not None:
+                    self._server.vigil.answered(self._rhythm)
             return
         form = form_of(key, version)
         if form is not None:
             request = read_request(bytes(frame), header, form.request)
             context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
-            self._wait_for(self._server.run(self._handle(form, context, header, request)), pipelined=False)
+            work = self._handle(form, context, header, request)
+            if key in CONTROLLERS and self._server.broker.controller is None:
+                work = self._relay(frame, work)
+            self._wait_for(self._server.run(work), pipelined=False)
         elif key == API_VERSIONS:  # rule 16: a newer client learns from version 0 what we speak
             refused = api_versions_answer(ErrorCode.unsupported_version)
             self._answer([write_response(API_VERSIONS, 0, header.correlation_id, refused)])
@@ -191,6 +214,22 @@ class Connection(asyncio.BufferedProtocol):
         except KafkaError as reason:
             response = refusal(form.response, reason)
         return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+    async def _relay(self, frame: bytearray, here: Coroutine[None, None, Buffers]) -> Buffers:
+        """The controller's answer; where none is to be had, that of this broker, which says so in its own way for each request."""
+        try:
+            if self.peer.software_name == RELAYED_BY:
+                raise HangUp("a request for the controller was relayed to this broker, which is none")
+            answer = await self._server.broker.to_controller.relay(frame)
+        except KafkaError:
+            answer = None
+        except BaseException:
+            here.close()
+            raise
+        if answer is None:
+            return await here
+        here.close()
+        return [answer]
 
     # --- answers, in order
 
@@ -237,6 +276,20 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._last_written = sum(map(len, buffers))
             self._transport.writelines(buffers)
+
+    # --- before the broker is ready
+
+    def _hold(self, frame: bytearray) -> None:
+        self._queue.appendleft(frame)
+        self._queued_bytes += len(frame)
+        self._early = asyncio.get_running_loop().call_later(HOLD_S, self.close, "the broker is still starting")
+
+    def go_on(self) -> None:
+        """The broker is ready."""
+        if self._early is not None:
+            self._early.cancel()
+            self._early = None
+            self._go_on()
 
     # --- memory
 
@@ -288,13 +341,3 @@ class Connection(asyncio.BufferedProtocol):
             self._closed = True
             logger.warning("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
             self._transport.abort()
-
-
-def refusal(response: type, reason: KafkaError) -> object:
-    """A response that says no, where its shape has one place for that; else the reason is raised on."""
-    fields = {field.name for field in shape_of(response).every}
-    if "error_code" not in fields:
-        raise reason
-    empty = default_of(response)
-    said = {"error_code": reason.code} | ({"error_message": reason.message} if "error_message" in fields else {})
-    return response(**{name: said.get(name, getattr(empty, name)) for name in fields})

@@ -42,8 +42,16 @@ REGISTER: Setting[str | None] = _theme.broker(
     register_address(),
     None,
     "Where the cluster's register lies, the one small value that says who leads the metadata log: a file shared by the brokers of "
-    "one machine, or a key in etcd. Not given: `register.json` in the first of `log.dirs`, a cluster of one broker.",
+    "one machine, a key in etcd, or a Lease of Kubernetes (the broker needs the rights to get, watch and patch it). Not given: `register.json` in the first of `log.dirs`, a cluster of one broker.",
     importance="high",
+    ours=True,
+)
+REGISTER_LEASE_MS = _theme.broker(
+    "register.lease.ms",
+    integer(at_least=100),
+    2500,
+    "How long the metadata log's leader may be silent, in milliseconds, before another member takes over; a leader that has gone (its port "
+    "refuses) or has resigned is followed at once. The register is renewed three times in that time.",
     ours=True,
 )
 HTTP_LISTENER: Setting[HttpAddress | None] = _theme.broker(

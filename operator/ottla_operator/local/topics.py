@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, groups, offsets, reconcile, topics
+from ottla_operator.brokers import cluster, groups, log_dirs, offsets, reconcile, topics
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.brokers.offsets import Place
 from ottla_operator.local.board import Board, State, TopicRow
@@ -182,7 +182,7 @@ class Topics:
 
     async def _show_slow(self, link: Link, ends: dict[Place, int]) -> None:
         brokers = [it.id for it in (await cluster.describe(link)).brokers]
-        for name, size in (await offsets.sizes(link, brokers)).items():
+        for name, size in log_dirs.topic_sizes(await log_dirs.replica_sizes(link, brokers)).items():
             if (self.name, name) in self.board.topics:
                 self.board.topics[self.name, name].bytes = size
         worst: dict[str, tuple[int, str]] = {}
