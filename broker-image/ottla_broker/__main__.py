@@ -10,23 +10,25 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 # Where hypothesis is installed, kio imports it, for its users' tests: seconds and megabytes that no broker needs.
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
+from ottla_broker import vigil
 from ottla_broker.broker import Broker
-from ottla_broker.config import HTTP_LISTENER, Config, SettingError
+from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register import Register, RegisterError
-from ottla_broker.metadata.register.file import FileRegister
+from ottla_broker.metadata.register import RegisterError
+from ottla_broker.metadata.register.stores import connect
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
@@ -73,8 +75,8 @@ async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched; other
     brokers are answered while this one starts, clients when it is ready."""
     runtime = Runtime()
-    broker = Broker(config, register_of(config, runtime), runtime=runtime)
-    server = Server(broker)
+    broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
+    server = Server(broker, vigil=vigil_of(config))
     http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -83,17 +85,33 @@ async def serve(config: Config, started: float) -> None:
         reached = server.bind()
         http = await serve_http(broker, server)
         await server.serve()
-        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
+        endpoints = {name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()}
+        if not await done_before(stop, broker.start(endpoints)):
+            return
         gc.freeze()  # what a start leaves in memory stays there: no later collection has to look at it and make a record wait
         addresses = ", ".join(map(str, server.listening))
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
+        await broker.leave()
     finally:
         await server.close()
         await broker.stop()
         if http is not None:
             await http.close()
+
+
+async def done_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
+    """Whether a start came to its end; one that waits for other brokers may be broken off at any time. Raises what it raises."""
+    starting, stopping = asyncio.ensure_future(start), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        return False
+    starting.result()
+    return True
 
 
 async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
@@ -111,13 +129,11 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
     return http
 
 
-def register_of(config: Config, runtime: Runtime) -> Register:
-    store, _, where = config.register.partition(":")
-    if store == "etcd":
-        from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
-
-        return EtcdRegister(where)
-    return FileRegister(where, runtime)
+def vigil_of(config: Config) -> vigil.Vigil | None:
+    patience_us = config(PRODUCE_SPIN_MAX_US)
+    if not patience_us or not vigil.affordable():
+        return None
+    return vigil.Vigil(asyncio.get_running_loop().call_soon, patience_us)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,6 @@ REPLICA_LAG_TIME_MAX_MS = _replication.broker(
     30000,
     "A follower that has not caught up with its leader for so many milliseconds leaves the in-sync replicas.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_MIN_BYTES = _replication.broker(
     "replica.fetch.min.bytes",
@@ -58,7 +57,6 @@ REPLICA_FETCH_MIN_BYTES = _replication.broker(
     1,
     "A follower's fetch is answered when so many bytes are there, or after `replica.fetch.wait.max.ms`.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_WAIT_MAX_MS = _replication.broker(
     "replica.fetch.wait.max.ms",
@@ -66,28 +64,24 @@ REPLICA_FETCH_WAIT_MAX_MS = _replication.broker(
     500,
     "The longest a follower's fetch waits for data, in milliseconds; less than `replica.lag.time.max.ms`.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_MAX_BYTES = _replication.broker(
     "replica.fetch.max.bytes",
     integer(at_least=0),
     1048576,
     "Bytes of one partition that a follower asks for at a time. A first batch that is larger is returned all the same.",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = _replication.broker(
     "replica.fetch.response.max.bytes",
     integer(at_least=0),
     10485760,
     "Bytes of all partitions that a follower asks for at a time.",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_BACKOFF_MS = _replication.broker(
     "replica.fetch.backoff.ms",
     integer(at_least=0),
     1000,
     "How long a follower waits after a fetch that failed, in milliseconds.",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_SOCKET_TIMEOUT_MS = _replication.broker(
     "replica.socket.timeout.ms",
@@ -95,7 +89,6 @@ REPLICA_SOCKET_TIMEOUT_MS = _replication.broker(
     30000,
     "How long a follower waits for its leader's answer, in milliseconds; at least `replica.fetch.wait.max.ms`.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = _replication.broker(
     "replica.socket.receive.buffer.bytes",
@@ -149,30 +142,28 @@ _cluster = Theme("Life in the cluster")
 BROKER_HEARTBEAT_INTERVAL_MS = _cluster.broker(
     "broker.heartbeat.interval.ms",
     integer(at_least=1),
-    2000,
+    500,
     "How often a broker tells the controller that it lives, in milliseconds.",
-    not_yet=_SEVERAL_BROKERS,
+    differs="a broker that falls silent is to be missed sooner",
 )
 BROKER_SESSION_TIMEOUT_MS = _cluster.broker(
     "broker.session.timeout.ms",
     integer(at_least=1),
-    9000,
+    3000,
     "A broker that the controller has not heard of for so many milliseconds is fenced: others take over what it led.",
-    not_yet=_SEVERAL_BROKERS,
+    differs="there is no garbage collector whose pauses a session must outlive",
 )
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _cluster.broker(
     "initial.broker.registration.timeout.ms",
     integer(at_least=1),
     60000,
     "A broker that cannot register with a controller in so many milliseconds after its start gives up.",
-    not_yet=_SEVERAL_BROKERS,
 )
 CONTROLLED_SHUTDOWN_ENABLE = _cluster.broker(
     "controlled.shutdown.enable",
     boolean(),
     True,
     "Whether a broker that is told to stop first hands over what it leads.",
-    not_yet=_SEVERAL_BROKERS,
 )
 AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     "auto.leader.rebalance.enable",
@@ -180,7 +171,6 @@ AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     True,
     "Whether leadership returns to the first replica of a partition by itself.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _cluster.broker(
     "leader.imbalance.check.interval.seconds",
@@ -188,7 +178,6 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _cluster.broker(
     300,
     "How often leadership is looked at for that, in seconds.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 METADATA_LOG_SEGMENT_BYTES = _cluster.broker(
     "metadata.log.segment.bytes",

@@ -111,6 +111,10 @@ class Quorum:
         """Whether this broker is the active controller."""
         return self.leadership is not None and self.leadership.established and not self.leadership.over
 
+    def hears_majority(self, within_s: float) -> bool:
+        """Whether this broker leads, and a majority of the members has asked for something lately."""
+        return self.leadership is not None and self.leadership.hears_majority(within_s)
+
     def leader_address(self) -> tuple[str, int] | None:
         known = self._newest()
         address = "" if known is None else address_of(known, known.leader)
@@ -349,9 +353,7 @@ class Quorum:
         address = address_of(value, value.leader)
         tried_at = -PAUSE_S
         while True:
-            await asyncio.sleep(
-                tried_at + PAUSE_S - self._loop.time()
-            )  # a connection that was good and broke is made anew at once
+            await asyncio.sleep(tried_at + PAUSE_S - self._loop.time())  # one that was good and broke is made anew at once
             tried_at = self._loop.time()
             try:
                 channel = await connect(address, self._client_id)

@@ -57,7 +57,7 @@ def may_be_asked_for(
 
 def wanted_members(brokers: int) -> int:
     """How many members a cluster of so many brokers should have."""
-    return min(max(brokers, 1), MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS)
+    return max(1, min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def next_membership(
         return _without(members, (wiped or dead)[0])
     if len(members) < wanted_members(brokers) and ready:
         return (*members, ready[0])
-    if others and len(members) > wanted_members(brokers):
+    if len(members) > wanted_members(brokers):
         return _without(members, max(others, key=lambda m: m.broker))
     return None
 

@@ -5,6 +5,7 @@
         await client.produce("events", 0, encode_batch([Record(now_ms, None, b"hello")]))
 
 Requests are sent once: what happened to one whose connection broke is not known, and only the caller knows whether it may be repeated.
+A connection whose answer did not come in time is closed: answers come in order, so that all later ones would wait behind it.
 Looking for brokers, leaders and coordinators is repeated, with pauses, until the time is over.
 """
 
@@ -32,6 +33,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 T = TypeVar("T")
 
 PAUSE_S = 0.1
+CONNECT_WITHIN_S = 5.0  # a stopped process still accepts connections, and says nothing: then another broker is asked
 GROUP = 0
 LATEST, EARLIEST = -1, -2
 RETRY = frozenset(
@@ -119,8 +121,14 @@ class Client:
         return await self._within(self._ask_leader(topic, partition, request))
 
     async def _within(self, work: Awaitable[T]) -> T:
-        async with asyncio.timeout(self._timeout_s):
-            return await work
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await work
+        except TimeoutError:
+            for channel in self._open():
+                if channel.abandoned:
+                    channel.close()
+            raise
 
     async def _ask(self, request: Any, broker: int | None) -> Any:
         if broker is None:
@@ -186,9 +194,8 @@ class Client:
 
     async def _any(self) -> Channel:
         """A connection to some broker: one that is open, else to the first that answers."""
-        for opening in self._channels.values():
-            if opening.done() and not opening.cancelled() and not opening.exception() and opening.result().usable:
-                return opening.result()
+        if opened := self._open():
+            return opened[0]
         failures = []
         for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
             try:
@@ -202,9 +209,24 @@ class Client:
         if opening is None or (
             opening.done() and (opening.cancelled() or opening.exception() or not opening.result().usable)
         ):
-            opening = asyncio.create_task(open_channel(*address, self._client_id))
+            opening = asyncio.create_task(self._connected(address))
             self._channels[address] = opening
         return await asyncio.shield(opening)
+
+    async def _connected(self, address: tuple[str, int]) -> Channel:
+        try:
+            async with asyncio.timeout(min(CONNECT_WITHIN_S, self._timeout_s)):
+                return await open_channel(*address, self._client_id)
+        except TimeoutError as error:
+            raise ConnectionError("no answer") from error
+
+    def _open(self) -> list[Channel]:
+        """Connections that stand, in the order in which they were made."""
+        return [
+            opening.result()
+            for opening in self._channels.values()
+            if opening.done() and not opening.cancelled() and not opening.exception() and opening.result().usable
+        ]
 
     # --- records
 

@@ -1,20 +1,37 @@
-"""The cluster as a whole: its brokers, and whether all is well with its partitions."""
+"""The cluster as a whole: its brokers, its controller, and whether all is well with its partitions."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.static.primitive import i32
 
-from ottla_operator.brokers.link import Link
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.brokers.link import Link, checked
+from ottla_operator.brokers.offsets import Place
+from ottla_operator.brokers.reassignments import Ongoing
 from ottla_operator.brokers.topics import Topic
+
+METADATA_LOG: Final = "__cluster_metadata"
+OFFLINE: Final = "offline"
+UNDER_REPLICATED: Final = "under-replicated"
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
+    """`fenced`: it is registered, and away or not in step: it leads nothing."""
+
     id: int
     host: str
     port: int
     rack: str | None
+    fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +45,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """What is wrong with a partition: it is offline (nobody leads it) or has fewer replicas in sync than it should."""
+    """`what` is wrong with a partition: OFFLINE (nobody leads it), or UNDER_REPLICATED (a replica is not in sync)."""
 
     topic: str
     partition: int
@@ -38,7 +55,16 @@ class Ailment:
     replicas: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Who leads the metadata log, and so is the controller, and in which epoch."""
+
+    controller: int
+    epoch: int
+
+
 async def describe(link: Link) -> Cluster:
+    """Brokers that are up."""
     answer: MetadataResponse = await link.ask(
         MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     )
@@ -48,13 +74,48 @@ async def describe(link: Link) -> Cluster:
     return Cluster(answer.cluster_id, answer.controller_id, brokers)
 
 
-def ailments(topics: list[Topic]) -> list[Ailment]:
-    """Every partition with which something is wrong; pure."""
-    return [
-        Ailment(
-            topic.name, it.index, "offline" if it.leader < 0 else "under-replicated", it.leader, it.isr, it.replicas
-        )
-        for topic in topics
-        for it in topic.partitions
-        if it.leader < 0 or len(it.isr) < len(it.replicas)
-    ]
+async def describe_all(link: Link) -> Cluster:
+    """Fenced brokers too, where the brokers tell of them."""
+    answer = await link.ask(
+        DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
+    )
+    checked(answer.error_code, answer.error_message, "cluster")
+    brokers = tuple(
+        Broker(it.broker_id, it.host, it.port, it.rack, it.is_fenced)
+        for it in sorted(answer.brokers, key=lambda it: it.broker_id)
+    )
+    return Cluster(answer.cluster_id, answer.controller_id, brokers)
+
+
+async def lead(link: Link) -> Lead | None:
+    """None where brokers do not tell of their metadata log."""
+    log = TopicData(topic_name=TopicName(METADATA_LOG), partitions=(PartitionData(partition_index=i32(0)),))
+    try:
+        answer = await link.ask_controller(DescribeQuorumRequest(topics=(log,)))
+    except KafkaError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return None
+        raise
+    checked(answer.error_code, answer.error_message, "controller")
+    ((partition,),) = (it.partitions for it in answer.topics)
+    checked(partition.error_code, partition.error_message, "controller")
+    return Lead(int(partition.leader_id), int(partition.leader_epoch))
+
+
+async def unregister(link: Link, broker: int) -> None:
+    """Forgets a broker that has been stopped for good. KafkaError when there is none of this id."""
+    answer = await link.ask_controller(UnregisterBrokerRequest(broker_id=BrokerId(broker)))
+    checked(answer.error_code, answer.error_message, f"broker {broker}")
+
+
+def ailments(topics: Iterable[Topic], moving: Mapping[Place, Ongoing] | None = None) -> list[Ailment]:
+    """Every partition with which something is wrong. A replica that is being added does not have to be in sync yet. Pure."""
+    found: list[Ailment] = []
+    for topic in topics:
+        for it in topic.partitions:
+            move = (moving or {}).get((topic.name, it.index))
+            behind = set(it.replicas) - set(it.isr) - set(move.adding if move else ())
+            if it.leader < 0 or behind:
+                what = OFFLINE if it.leader < 0 else UNDER_REPLICATED
+                found.append(Ailment(topic.name, it.index, what, it.leader, it.isr, it.replicas))
+    return found

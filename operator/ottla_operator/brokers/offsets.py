@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.list_offsets.v8.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
@@ -54,15 +53,3 @@ async def _ask(link: Link, leader: int, wanted: Mapping[str, list[int]], time_ms
                 checked(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
                 found[topic.name, it.partition_index] = it.offset
     return found
-
-
-async def sizes(link: Link, brokers: Iterable[int]) -> dict[str, int]:
-    """Bytes on disk of each topic, over the given brokers and all replicas."""
-    answers = await asyncio.gather(*(link.ask(DescribeLogDirsRequest(topics=None), broker=it) for it in brokers))
-    found: dict[str, int] = defaultdict(int)
-    for answer in answers:
-        for folder in answer.results:
-            checked(folder.error_code, None, f"log directory {folder.log_dir}", allow=(ErrorCode.kafka_storage_error,))
-            for topic in folder.topics:
-                found[topic.name] += sum(it.partition_size for it in topic.partitions if not it.is_future_key)
-    return dict(found)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla_broker.broker import Broker
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
@@ -25,13 +26,18 @@ def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: 
         async with running(tmp_path) as broker:
             await broker.active_controller().create_topic(NewTopic("t", 2, 1, config={"retention.ms": "77"}))
             broker.partitions.leader("t", 1).append(BATCH, acks=-1)
-            return broker.cluster_id, broker.image.topics["t"]
+            return what_stays(broker)
 
     async def second() -> object:
         async with running(tmp_path) as broker:
             assert broker.partitions.leader("t", 1).log.config.retention_ms == 77
             assert records_of(broker, "t", 1) == [b"v"]
-            return broker.cluster_id, broker.image.topics["t"]
+            assert broker.image.topics["t"].partitions[1].leader_epoch > 0  # another life, another epoch
+            return what_stays(broker)
+
+    def what_stays(broker: Broker) -> object:
+        topic = broker.image.topics["t"]
+        return broker.cluster_id, topic.id, [(p.leader, p.isr, p.directories) for p in topic.partitions.values()]
 
     assert asyncio.run(first()) == asyncio.run(second())
 

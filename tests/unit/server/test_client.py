@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest import mock
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -14,6 +15,7 @@ from kio.schema.types import BrokerId, GroupId
 from kio.static.primitive import i8, i32
 
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.wire import client as client_module
 from ottla_broker.wire.client import EARLIEST, LATEST, Client, NoBroker, parse_bootstrap, whole
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import decode_all
@@ -88,6 +90,38 @@ async def test_a_lost_connection_is_told_and_made_anew(broker: SmallBroker) -> N
         with pytest.raises(ConnectionError):
             await client.ask(ask)
         assert (await client.ask(ask)).topics == ()
+    await server.close()
+
+
+@on_a_loop
+async def test_after_an_answer_that_did_not_come_in_time_the_next_is_asked_on_a_new_connection(
+    broker: SmallBroker,
+) -> None:
+    broker.add_topic("a")
+    server = serve(broker)
+    port = await listening(server)
+    broker.register(port)
+    async with Client.connect(f"127.0.0.1:{port}", timeout_s=0.3) as client:
+        with pytest.raises(TimeoutError):
+            await client.fetch("a", 0, 0, max_wait_s=60)  # everything asked behind it would wait for a minute
+        assert await client.offset("a", 0, LATEST) == 0
+    await server.close()
+
+
+@on_a_loop
+async def test_a_broker_that_accepts_and_says_nothing_is_passed_over(broker: SmallBroker) -> None:
+    server = serve(broker)
+    port = await listening(server)
+    broker.register(port)
+    with socket.socket() as silent, mock.patch.object(client_module, "CONNECT_WITHIN_S", 0.1):
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        mute = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with Client.connect(f"{mute},127.0.0.1:{port}", timeout_s=5) as client:
+            assert client._controller == 1
+        with pytest.raises(NoBroker, match=f"{mute}: no answer"):
+            async with Client.connect(mute, timeout_s=5):
+                pass
     await server.close()
 
 

@@ -31,7 +31,10 @@ class EtcdRegister:
 
     async def read(self) -> Seen:
         answer = await self._post("range", {"key": self._key})
-        return _seen(answer.get("kvs", []))
+        try:
+            return _seen(answer.get("kvs", []))
+        except msgspec.MsgspecError as error:
+            raise RegisterError(f"what etcd at {self._gateway} holds is no register: {error}") from error
 
     async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
         answer = await self._post(

@@ -1,0 +1,87 @@
+"""Partitions that get other replicas: what a move is, and what moving costs."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """A partition as it is. `replicas`: brokers, the preferred leader first. `leader`: -1 when nobody leads. `bytes`: size of one replica."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that gets other replicas, or the same in another order (then nothing is copied, and another leader is preferred)."""
+
+    topic: str
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    leader: int
+    bytes: int
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(it for it in self.after if it not in self.before)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        return tuple(it for it in self.before if it not in self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`partitions`: how many change. `replicas`: copies to be made. `bytes`: of all copies. `busiest_bytes`: what the broker that has the most to do
+    takes in, or gives out, whichever is more: a throttle holds for each broker and direction by itself."""
+
+    partitions: int
+    replicas: int
+    bytes: int
+    busiest_bytes: int
+
+    def seconds(self, throttle: float) -> float:
+        """How long it takes at least, with so many bytes per second and broker."""
+        return self.busiest_bytes / throttle
+
+
+def move(partition: Replicas, after: Sequence[int]) -> Move | None:
+    """None when it stays as it is."""
+    if tuple(after) == partition.replicas:
+        return None
+    return Move(
+        partition.topic, partition.partition, partition.replicas, tuple(after), partition.leader, partition.bytes
+    )
+
+
+def applied(partitions: Iterable[Replicas], moves: Iterable[Move]) -> list[Replicas]:
+    """The partitions as the moves leave them."""
+    after = {(it.topic, it.partition): it.after for it in moves}
+    return [replace(it, replicas=after.get((it.topic, it.partition), it.replicas)) for it in partitions]
+
+
+def difference(before: Iterable[Replicas], after: Iterable[Replicas]) -> tuple[Move, ...]:
+    """The moves that lead from one layout to the other; both have the same partitions in the same order."""
+    found = (move(old, new.replicas) for old, new in zip(before, after, strict=True))
+    return tuple(it for it in found if it is not None)
+
+
+def cost(moves: Iterable[Move]) -> Cost:
+    partitions = replicas = 0
+    coming: Counter[int] = Counter()
+    going: Counter[int] = Counter()
+    for it in moves:
+        partitions += 1
+        replicas += len(it.adding)
+        for broker in it.adding:
+            coming[broker] += it.bytes
+            going[it.leader] += it.bytes
+    busiest = max([0, *coming.values(), *going.values()])
+    return Cost(partitions, replicas, coming.total(), busiest)

@@ -1,0 +1,96 @@
+"""Reassignments as JSON, in the form that Kafka's kafka-reassign-partitions reads and writes:
+
+{"version": 1, "partitions": [{"topic": "events", "partition": 0, "replicas": [1, 2, 3], "log_dirs": ["any", "any", "any"]}]}
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla_operator.plan.moves import Move
+
+Place = tuple[str, int]
+
+
+class BadPlan(ValueError):
+    """Text that is no plan. Each line of it names a field, what stands there, and what is allowed."""
+
+
+def read(text: str, name: str) -> dict[Place, tuple[int, ...]]:
+    """Replicas wanted for each (topic, partition). `name`: of the file, for errors. BadPlan."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BadPlan(f"{name}: not JSON: {error}") from error
+    wrong: list[str] = []
+    plan: dict[Place, tuple[int, ...]] = {}
+    if not isinstance(found, dict) or not isinstance(found.get("partitions"), list):
+        raise BadPlan(
+            f'{name}: a plan is {{"version": 1, "partitions": [{{"topic": …, "partition": …, "replicas": […]}}]}}'
+        )
+    if found.get("version") != 1 or isinstance(found.get("version"), bool):
+        wrong.append(f"version: {_shown(found.get('version'))} is no version of a plan; the only one is 1")
+    for key in found.keys() - {"version", "partitions"}:
+        wrong.append(f"{key}: there is no such field; there are version and partitions")
+    if not found["partitions"]:
+        wrong.append("partitions: [] names no partition")
+    for index, entry in enumerate(found["partitions"]):
+        at = f"partitions[{index}]"
+        problems = list(_problems(entry, at))
+        wrong += problems
+        if problems:
+            continue
+        place = entry["topic"], entry["partition"]
+        if place in plan:
+            wrong.append(f"{at}: {place[0]}-{place[1]} comes twice")
+        plan[place] = tuple(entry["replicas"])
+    if wrong:
+        raise BadPlan("\n".join(f"{name}: {it}" for it in wrong))
+    return plan
+
+
+def write(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
+    """The object that stands in such a file."""
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": list(found)}
+        for (topic, partition), found in sorted(replicas.items())
+    ]
+    return {"version": 1, "partitions": partitions}
+
+
+def after(moves: Iterable[Move]) -> dict[str, Any]:
+    """The plan that makes these moves."""
+    return write({(it.topic, it.partition): it.after for it in moves})
+
+
+def before(moves: Iterable[Move]) -> dict[str, Any]:
+    """The plan that takes these moves back."""
+    return write({(it.topic, it.partition): it.before for it in moves})
+
+
+def _problems(entry: Any, at: str) -> Iterable[str]:
+    if not isinstance(entry, dict):
+        yield f"{at}: {_shown(entry)} is no object with topic, partition and replicas"
+        return
+    for key in entry.keys() - {"topic", "partition", "replicas", "log_dirs"}:
+        yield f"{at}.{key}: there is no such field; there are topic, partition, replicas and log_dirs"
+    if not isinstance(entry.get("topic"), str) or not entry["topic"]:
+        yield f"{at}.topic: {_shown(entry.get('topic'))} is no topic's name"
+    if not _is_number(entry.get("partition")):
+        yield f"{at}.partition: {_shown(entry.get('partition'))} is no partition's number, 0 or above"
+    replicas = entry.get("replicas")
+    if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
+        yield f"{at}.replicas: {_shown(replicas)} is no list of brokers' ids, at least one"
+    elif len(set(replicas)) < len(replicas):
+        yield f"{at}.replicas: {_shown(replicas)} names a broker twice"
+    elif "log_dirs" in entry and entry["log_dirs"] != ["any"] * len(replicas):
+        yield f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the directory; write "any" for each replica, or leave it out'
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "…"

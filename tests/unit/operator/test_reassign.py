@@ -1,0 +1,230 @@
+"""Plans of which partitions get which replicas: properties, searched by hypothesis."""
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.metadata.placement import Place, place
+from ottla_operator.plan.leaders import even_leaders
+from ottla_operator.plan.moves import Move, Replicas, cost
+from ottla_operator.plan.reassign import Impossible, drain, resize, spread
+
+BROKERS = range(1, 7)
+RACKS = st.sampled_from([None, "a", "b", "c"])
+
+
+@st.composite
+def clusters(draw: st.DrawFn, racks: st.SearchStrategy[str | None] = RACKS) -> tuple[list[Replicas], list[Place]]:
+    """Any partitions on any brokers, as people and other tools leave them."""
+    there = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=6, unique=True))
+    places = [Place(it, draw(racks)) for it in there]
+    partitions = []
+    for topic, count in (("a", draw(st.integers(0, 8))), ("b", draw(st.integers(0, 3))), ("c", 1)):
+        for index in range(count):
+            replicas = draw(st.lists(st.sampled_from(there), min_size=1, max_size=4, unique=True))
+            isr = tuple(draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True)))
+            partitions.append(
+                Replicas(topic, index, tuple(replicas), isr, draw(st.sampled_from([-1, *isr])), draw(st.integers(0, 9)))
+            )
+    return partitions, places
+
+
+def done(partitions: Sequence[Replicas], moves: Sequence[Move]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The layout afterwards; checks that every move is one of an existing partition, once."""
+    found = {(it.topic, it.partition): it.replicas for it in partitions}
+    seen = set()
+    for it in moves:
+        assert found[it.topic, it.partition] == it.before != it.after
+        assert (it.topic, it.partition) not in seen
+        assert len(set(it.after)) == len(it.after)
+        seen.add((it.topic, it.partition))
+        found[it.topic, it.partition] = it.after
+    return found
+
+
+def counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Collection[int]) -> list[int]:
+    return [sum(it in replicas for replicas in layout.values()) for it in brokers]
+
+
+def racks_of(replicas: Collection[int], places: Sequence[Place]) -> int:
+    names = {it.broker: it.rack for it in places}
+    return len({names.get(it) or f"broker {it}" for it in replicas})
+
+
+@given(clusters(), st.data())
+def test_spreading_is_even_in_every_rack_and_uses_all_racks(
+    found: tuple[list[Replicas], list[Place]], data: st.DataObject
+) -> None:
+    partitions, places = found
+    more = [Place(it, data.draw(RACKS)) for it in (7, 8)[: data.draw(st.integers(0, 2))]]
+    everywhere = [*places, *more]
+    layout = done(partitions, spread(partitions, everywhere))
+    for it in partitions:
+        after = layout[it.topic, it.partition]
+        assert len(after) == len(it.replicas)
+        most = racks_of([it.broker for it in everywhere], everywhere)
+        assert racks_of(after, everywhere) == min(len(after), most)
+    for rack in {it.rack for it in everywhere} - {None}:
+        of_rack = counts(layout, [it.broker for it in everywhere if it.rack == rack])
+        assert max(of_rack) - min(of_rack) <= 1
+    assert not [it for it in spread([_as(it, layout) for it in partitions], everywhere) if it.adding]
+
+
+@given(clusters(racks=st.none()), st.integers(0, 3))
+def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
+    found: tuple[list[Replicas], list[Place]], new: int
+) -> None:
+    partitions, places = found
+    everywhere = [*places, *(Place(7 + it) for it in range(new))]
+    brokers = [it.broker for it in everywhere]
+    before = counts(done(partitions, ()), brokers)
+    moves = spread(partitions, everywhere)
+    after = counts(done(partitions, moves), brokers)
+    assert max(after) - min(after) <= 1
+    low, rest = divmod(sum(before), len(before))
+    high = low + (rest > 0)
+    least = max(sum(max(0, it - high) for it in before), sum(max(0, low - it) for it in before))
+    assert cost(moves).replicas == least
+    leads = Counter(it[0] for it in done(partitions, moves).values())
+    if all(len(it.replicas) == len(brokers) for it in partitions):  # anybody can lead
+        assert max(leads[it] for it in brokers) - min(leads[it] for it in brokers) <= 1
+
+
+@given(clusters(), st.data())
+def test_draining_empties_a_broker_and_moves_nothing_else(
+    found: tuple[list[Replicas], list[Place]], data: st.DataObject
+) -> None:
+    partitions, places = found
+    leaving = data.draw(
+        st.lists(st.sampled_from(places), max_size=2, unique=True).map(lambda it: {at.broker for at in it})
+    )
+    rest = [it for it in places if it.broker not in leaving]
+    if any(len(it.replicas) > len(rest) for it in partitions if leaving & set(it.replicas)):
+        with pytest.raises(Impossible, match="need as many brokers"):
+            drain(partitions, places, leaving)
+        return
+    moves = drain(partitions, places, leaving)
+    layout = done(partitions, moves)
+    for it in partitions:
+        after = layout[it.topic, it.partition]
+        assert not leaving & set(after)
+        assert set(it.replicas) - leaving <= set(after)
+        assert len(after) == len(it.replicas)
+        if not leaving & set(it.replicas):
+            assert after == it.replicas
+        stayed = racks_of(set(it.replicas) - leaving, rest)
+        every = racks_of([it.broker for it in rest], rest)
+        assert racks_of(after, rest) >= min(stayed + bool(leaving & set(it.replicas)), every)
+    # No replica that moved could have gone to a broker that holds two fewer, with no fewer racks.
+    load = dict(zip([it.broker for it in rest], counts(layout, [it.broker for it in rest]), strict=True))
+    for step in moves:
+        for new, other in itertools.product(step.adding, load):
+            swapped = [other if at == new else at for at in step.after]
+            if other not in step.after and load[new] - load[other] >= 2:
+                assert racks_of(swapped, rest) < racks_of(step.after, rest)
+
+
+@given(clusters(), st.integers(1, 7))
+def test_another_number_of_replicas(found: tuple[list[Replicas], list[Place]], factor: int) -> None:
+    partitions, places = found
+    if factor > len(places):
+        with pytest.raises(Impossible, match=f"{factor} replicas need as many brokers"):
+            resize(partitions, places, {"a", "c"}, factor)
+        return
+    layout = done(partitions, resize(partitions, places, {"a", "c"}, factor))
+    most = racks_of([it.broker for it in places], places)
+    for it in partitions:
+        after = layout[it.topic, it.partition]
+        if it.topic == "b":
+            assert after == it.replicas
+            continue
+        assert len(after) == factor
+        assert set(it.replicas) <= set(after) or set(after) <= set(it.replicas)
+        if it.leader >= 0:
+            assert it.leader in after
+        assert racks_of(after, places) >= min(racks_of(it.replicas, places), most, factor) or len(after) < len(
+            it.replicas
+        )
+        if set(after) < set(it.replicas):  # who lags went before who is in sync
+            assert set(after) <= set(it.isr) or set(it.isr) <= set(after)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True), max_size=5),
+    st.data(),
+)
+def test_no_order_of_the_same_replicas_is_more_even_in_leaders(replicas: list[list[int]], data: st.DataObject) -> None:
+    changeable = data.draw(st.sets(st.integers(0, 4)))
+    topics = [data.draw(st.sampled_from("ab")) for _ in replicas]
+    made = [list(it) for it in replicas]
+    even_leaders(made, topics, changeable, range(4))
+    assert [set(it) for it in made] == [set(it) for it in replicas]
+    assert all(
+        new == old for index, (new, old) in enumerate(zip(made, replicas, strict=True)) if index not in changeable
+    )
+
+    def worst(leaders: Sequence[int]) -> tuple[int, int]:
+        led = [sum(it == broker for it in leaders) for broker in range(4)]
+        return max(led), -min(led)
+
+    choices = [it if index in changeable else it[:1] for index, it in enumerate(replicas)]
+    every = [worst(leaders) for leaders in itertools.product(*choices)]
+    assert worst([it[0] for it in made]) == (min(most for most, _ in every), min(least for _, least in every))
+
+
+def test_a_broker_that_is_away_is_neither_given_nor_robbed() -> None:
+    partitions = [Replicas("a", it, (1, 2), (1,), 1) for it in range(4)]
+    moves = spread(partitions, [Place(1), Place(3)])  # 2 is away
+    assert all(2 in it.after for it in moves)
+    assert sum(3 in it.after for it in moves) == 2
+
+
+def test_onto_some_brokers_only() -> None:
+    partitions = [Replicas("a", it, (1, 2), (1, 2), 1) for it in range(4)]
+    layout = done(partitions, spread(partitions, [Place(3), Place(4)], leaving={1, 2}))
+    assert all(set(it) == {3, 4} for it in layout.values())
+    assert Counter(it[0] for it in layout.values()) == {3: 2, 4: 2}
+
+
+def test_the_topics_of_a_broker_that_comes_are_mixed() -> None:
+    """One topic's partitions must not all go to the newcomer."""
+    partitions = [Replicas(topic, it, (1 + it % 2,), (1 + it % 2,), 1 + it % 2) for topic in "abc" for it in range(6)]
+    moves = spread(partitions, [Place(1), Place(2), Place(3)])
+    assert Counter(it.topic for it in moves) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_what_a_plan_costs() -> None:
+    moves = [
+        Move("a", 0, (1, 2), (1, 3), 1, 100),
+        Move("a", 1, (1, 2), (3, 4), 2, 50),
+        Move("a", 2, (1, 2), (2, 1), 1, 999),
+    ]
+    found = cost(moves)
+    assert (found.partitions, found.replicas, found.bytes) == (3, 3, 200)
+    assert found.busiest_bytes == 150  # broker 3 takes in two partitions
+    assert found.seconds(50) == 3
+    assert cost([]).seconds(1) == 0
+
+
+def test_a_large_cluster_is_planned_in_seconds() -> None:
+    brokers = [Place(it, f"rack {it % 3}") for it in range(12)]
+    shapes = [place(100, 3, brokers[:9], start=it, shift=it) for it in range(30)]
+    partitions = [
+        Replicas(f"t{topic}", it, replicas, replicas, replicas[0], it)
+        for topic, shape in enumerate(shapes)
+        for it, replicas in enumerate(shape)
+    ]
+    layout = done(partitions, moves := spread(partitions, brokers))
+    found = counts(layout, range(12))
+    assert max(found) - min(found) <= 1
+    leads = Counter(it[0] for it in layout.values())
+    assert max(leads.values()) - min(leads.values()) <= 1
+    assert cost(moves).replicas == 3 * 750
+
+
+def _as(it: Replicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> Replicas:
+    return Replicas(it.topic, it.partition, layout[it.topic, it.partition], it.isr, it.leader, it.bytes)

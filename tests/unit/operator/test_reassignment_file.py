@@ -1,0 +1,75 @@
+"""Plans as Kafka's tool writes them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_operator.plan.moves import Move
+from ottla_operator.plan.reassignment_file import BadPlan, after, before, read, write
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.text("ab.", min_size=1), st.integers(0, 9)),
+        st.lists(st.integers(0, 9), min_size=1, unique=True).map(tuple),
+        min_size=1,
+    )
+)
+def test_what_is_written_is_read(plan: dict[tuple[str, int], tuple[int, ...]]) -> None:
+    assert read(json.dumps(write(plan)), "plan.json") == plan
+
+
+def test_the_plan_of_moves_and_the_way_back() -> None:
+    moves = [Move("a", 1, (1, 2), (2, 3), 1, 5)]
+    assert after(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [2, 3]}]
+    assert before(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [1, 2]}]
+
+
+def test_kafka_s_own_form() -> None:
+    text = '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+    assert read(text, "x") == {("a", 0): (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (7, "plan.json: partitions[0]: 7 is no object with topic, partition and replicas"),
+        ({"topic": ""}, 'partitions[0].topic: "" is no topic\'s name'),
+        ({"partition": -1}, "partitions[0].partition: -1 is no partition's number, 0 or above"),
+        ({"partition": True}, "partitions[0].partition: true is no partition's number"),
+        ({"replicas": []}, "partitions[0].replicas: [] is no list of brokers' ids, at least one"),
+        ({"replicas": ["1"]}, 'partitions[0].replicas: ["1"] is no list'),
+        ({"replicas": [1, 1]}, "partitions[0].replicas: [1, 1] names a broker twice"),
+        ({"log_dirs": ["/data", "any"]}, 'partitions[0].log_dirs: ["/data", "any"]: brokers choose the directory'),
+        ({"replica": [1]}, "partitions[0].replica: there is no such field"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -> None:
+    good = {"topic": "a", "partition": 0, "replicas": [1, 2]}
+    entry = good | entry if isinstance(entry, dict) else entry
+    with pytest.raises(BadPlan) as bad:
+        read(json.dumps({"version": 1, "partitions": [entry]}), "plan.json")
+    assert said in str(bad.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a plan is"),
+        ('{"version": 2, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}]}', "version: 2 is no version"),
+        ('{"version": 1, "partitions": []}', "partitions: [] names no partition"),
+        ('{"version": 1, "partitions": [], "more": 1}', "more: there is no such field"),
+    ],
+)
+def test_what_is_no_plan(text: str, said: str) -> None:
+    with pytest.raises(BadPlan, match=said.replace("[", r"\[")):
+        read(text, "plan.json")
+
+
+def test_a_partition_that_comes_twice() -> None:
+    twice = [{"topic": "a", "partition": 0, "replicas": [it]} for it in (1, 2)]
+    with pytest.raises(BadPlan, match=r"partitions\[1\]: a-0 comes twice"):
+        read(json.dumps({"version": 1, "partitions": twice}), "plan.json")
