@@ -179,7 +179,7 @@ class Simulation:
 
         def of(acks: int, *, idempotent: bool) -> Manner:
             in_flight = random.choice((1, 3, 5))
-            return Manner(acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.1, 0.4)))
+            return Manner(acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.15, 0.4)))
 
         manners = [of(ALL, idempotent=True), of(ALL, idempotent=False), of(ALL, idempotent=True)]
         if random.randrange(2):
