@@ -5,6 +5,7 @@ import gc
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -94,8 +95,9 @@ def _forget(loop: SimulatedLoop) -> None:
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        loop.close()
-        gc.collect()
+        with warnings.catch_warnings(action="ignore"):  # of coroutines whose process died before their first step
+            loop.close()
+            gc.collect()
     finally:
         sys.unraisablehook = hook
         logging.disable(level)
