@@ -72,7 +72,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def serve(config: Config, started: float) -> None:
-    """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
+    """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched; other
+    brokers are answered while this one starts, clients when it is ready."""
     runtime = Runtime()
     broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
     server = Server(broker, vigil=vigil_of(config))
@@ -83,8 +84,8 @@ async def serve(config: Config, started: float) -> None:
     try:
         reached = server.bind()
         http = await serve_http(broker, server)
-        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
         await server.serve()
+        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
         gc.freeze()  # what a start leaves in memory stays there: no later collection has to look at it and make a record wait
         addresses = ", ".join(map(str, server.listening))
         took_ms = (time.monotonic() - started) * 1000

@@ -192,7 +192,6 @@ METADATA_LOG_SEGMENT_BYTES = _cluster.broker(
     1073741824,
     "Segment size of the metadata log in bytes.",
     importance="high",
-    not_yet=_SNAPSHOTS,
 )
 METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _cluster.broker(
     "metadata.log.max.record.bytes.between.snapshots",
