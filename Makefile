@@ -6,8 +6,10 @@ FILES ?= examples/flights
 AGAINST ?= ottla
 SEEDS ?= 100
 FIRST ?= 1
+ROUNDS ?= 50
+SEED ?= 1
 
-.PHONY: up test check unit clients sim spark bench kcat kube-programs clean
+.PHONY: up test check unit clients sim spark bench bench-cluster rounds kcat kube-programs clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +54,13 @@ bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce
 
 kube-programs: $(VENV)/.installed-test ## builds Kubernetes' own programs from their Go modules, once: minutes, and a cache outside the checkout
 	$(BIN)/python -m tests.kube.programs control-plane
+
+bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
+	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
+
+rounds: $(VENV)/.installed-test ## ROUNDS of faults against real brokers under load, the first of them SEED-FIRST; only root may
+	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
 
 kcat:
 	@command -v kcat >/dev/null || .ci/debian kcat

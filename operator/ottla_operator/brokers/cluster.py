@@ -1,5 +1,6 @@
 """The cluster as a whole: its brokers, its controller, and whether all is well with its partitions."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,9 +14,13 @@ from kio.static.primitive import i32
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers.link import Link, checked
+from ottla_operator.brokers.offsets import Place
+from ottla_operator.brokers.reassignments import Ongoing
 from ottla_operator.brokers.topics import Topic
 
 METADATA_LOG: Final = "__cluster_metadata"
+OFFLINE: Final = "offline"
+UNDER_REPLICATED: Final = "under-replicated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """What is wrong with a partition: it is offline (nobody leads it) or has fewer replicas in sync than it should."""
+    """`what` is wrong with a partition: OFFLINE (nobody leads it), or UNDER_REPLICATED (a replica is not in sync)."""
 
     topic: str
     partition: int
@@ -103,13 +108,14 @@ async def unregister(link: Link, broker: int) -> None:
     checked(answer.error_code, answer.error_message, f"broker {broker}")
 
 
-def ailments(topics: list[Topic]) -> list[Ailment]:
-    """Every partition with which something is wrong; pure."""
-    return [
-        Ailment(
-            topic.name, it.index, "offline" if it.leader < 0 else "under-replicated", it.leader, it.isr, it.replicas
-        )
-        for topic in topics
-        for it in topic.partitions
-        if it.leader < 0 or len(it.isr) < len(it.replicas)
-    ]
+def ailments(topics: Iterable[Topic], moving: Mapping[Place, Ongoing] | None = None) -> list[Ailment]:
+    """Every partition with which something is wrong. A replica that is being added does not have to be in sync yet. Pure."""
+    found: list[Ailment] = []
+    for topic in topics:
+        for it in topic.partitions:
+            move = (moving or {}).get((topic.name, it.index))
+            behind = set(it.replicas) - set(it.isr) - set(move.adding if move else ())
+            if it.leader < 0 or behind:
+                what = OFFLINE if it.leader < 0 else UNDER_REPLICATED
+                found.append(Ailment(topic.name, it.index, what, it.leader, it.isr, it.replicas))
+    return found

@@ -1,4 +1,4 @@
-"""`ottla cluster`: describe, health."""
+"""`ottla cluster`: health; and what other files add."""
 
 from typing import Any
 
@@ -6,61 +6,29 @@ import typer
 
 from ottla_operator.brokers import cluster, topics
 from ottla_operator.brokers.link import connected
+from ottla_operator.cli import drain
+from ottla_operator.cli.describe import describe_cluster, ongoing
 from ottla_operator.cli.exits import Exit, run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
-from ottla_operator.cli.output import emit, facts, show
+from ottla_operator.cli.output import emit, show
 
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="The cluster as a whole.", no_args_is_help=True)
-    group.command(help="Its id, brokers and controller.")(describe)
+    group.command("describe", help="Its id, controller and brokers, with what each holds and leads.")(describe_cluster)
     group.command(help="Whether all partitions have a leader and all replicas are in sync; exit code 1 when not.")(
         health
     )
+    group.command(help=drain.HELP_DRAIN)(drain.drain)
+    group.command(help=drain.HELP_UNREGISTER)(drain.unregister)
     app.add_typer(group, name="cluster")
-
-
-def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
-    async def work() -> dict[str, Any]:
-        async with connected(bootstrap) as link:
-            found = await cluster.describe(link)
-            every = await topics.all_topics(link)
-            return {
-                "id": found.id,
-                "controller": found.controller,
-                "topics": len(every),
-                "partitions": sum(len(it.partitions) for it in every),
-                "brokers": [
-                    {
-                        "id": it.id,
-                        "host": it.host,
-                        "port": it.port,
-                        "rack": it.rack,
-                        "leads": sum(p.leader == it.id for t in every for p in t.partitions),
-                        "replicas": sum(it.id in p.replicas for t in every for p in t.partitions),
-                    }
-                    for it in found.brokers
-                ],
-            }
-
-    found = run(work())
-    if output is not Format.table:
-        emit(found, output)
-        return
-    facts({it: found[it] for it in ("id", "controller", "topics", "partitions")})
-    print()
-    show(
-        found["brokers"],
-        {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "leads": "LEADS", "replicas": "REPLICAS"},
-        output,
-    )
 
 
 def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
     async def work() -> tuple[int, list[dict[str, Any]]]:
         async with connected(bootstrap) as link:
             every = await topics.all_topics(link)
-            found = cluster.ailments(every)
+            found = cluster.ailments(every, await ongoing(link))
             return sum(len(it.partitions) for it in every), [
                 {
                     "topic": it.topic,

@@ -1,4 +1,4 @@
-"""`ottla topics`: list, describe, create, alter, delete."""
+"""`ottla topics`: list, create, alter, delete; and what other files add."""
 
 from typing import Annotated, Any
 
@@ -6,12 +6,13 @@ import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import cluster, log_dirs, offsets, topics
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import connected
+from ottla_operator.cli import elect, reassign
+from ottla_operator.cli.describe import Name, describe_topic, one_topic
 from ottla_operator.cli.exits import run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output, pairs
-from ottla_operator.cli.output import emit, facts, show
+from ottla_operator.cli.output import show
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Config = Annotated[
     list[str] | None,
     typer.Option(
@@ -26,10 +27,14 @@ Config = Annotated[
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Topics.", no_args_is_help=True)
     group.command("list", help="All topics.")(list_)
-    group.command(help="One topic: partitions, replicas, offsets and settings.")(describe)
+    group.command("describe", help="One topic: leaders, replicas, what is moving, offsets and settings.")(
+        describe_topic
+    )
     group.command(help="Make a topic.")(create)
     group.command(help="Add partitions, set settings, take settings off.")(alter)
     group.command(help="Delete a topic with all its records.")(delete)
+    group.command(help=reassign.HELP)(reassign.reassign)
+    group.command(help=elect.HELP)(elect.elect)
     app.add_typer(group, name="topics")
 
 
@@ -69,64 +74,6 @@ def list_(
         {"name": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS", "records": "RECORDS", "bytes": "BYTES"},
         output,
     )
-
-
-def describe(
-    name: Name,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: Output = Format.table,
-    all_settings: Annotated[bool, typer.Option("--all", help="Also settings that the topic inherits.")] = False,
-) -> None:
-    async def work() -> dict[str, Any]:
-        async with connected(bootstrap) as link:
-            topic = await _one(link, name)
-            ends = await offsets.offsets(link, [topic], offsets.LATEST)
-            starts = await offsets.offsets(link, [topic], offsets.EARLIEST)
-            settings = (await topics.settings(link, [name]))[name]
-            return {
-                "name": topic.name,
-                "id": str(topic.id) if topic.id else None,
-                "internal": topic.internal,
-                "replicas": topic.replicas,
-                "partitions": [
-                    {
-                        "partition": it.index,
-                        "leader": it.leader,
-                        "replicas": list(it.replicas),
-                        "isr": list(it.isr),
-                        "start": starts.get((name, it.index)),
-                        "end": ends.get((name, it.index)),
-                    }
-                    for it in topic.partitions
-                ],
-                "settings": [
-                    {"name": it.name, "value": it.value, "source": it.source}
-                    for it in settings
-                    if all_settings or it.source == "topic"
-                ],
-            }
-
-    found = run(work())
-    if output is not Format.table:
-        emit(found, output)
-        return
-    facts(
-        {
-            "topic": found["name"],
-            "id": found["id"],
-            "partitions": len(found["partitions"]),
-            "replicas": found["replicas"],
-        }
-    )
-    print()
-    show(
-        found["partitions"],
-        {it: it.upper() for it in ("partition", "leader", "replicas", "isr", "start", "end")},
-        output,
-    )
-    if found["settings"]:
-        print()
-        show(found["settings"], {"name": "SETTING", "value": "VALUE", "source": "FROM"}, output)
 
 
 def create(
@@ -180,7 +127,7 @@ def alter(
 
     async def work() -> None:
         async with connected(bootstrap) as link:
-            await _one(link, name)
+            await one_topic(link, name)
             if settings or unset:
                 await topics.configure(link, name, settings, unset or [])
             if partitions is not None:
@@ -201,14 +148,8 @@ def delete(
     async def work() -> None:
         async with connected(bootstrap) as link:
             for name in names:
-                await _one(link, name)
+                await one_topic(link, name)
                 await topics.delete(link, name)
                 print(f"topic {name} deleted")
 
     run(work())
-
-
-async def _one(link: Link, name: str) -> topics.Topic:
-    if not (found := await topics.describe(link, [name])):
-        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
-    return found[name]

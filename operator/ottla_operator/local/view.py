@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ottla_operator.figures import size_text
 from ottla_operator.local.board import Board, State
 
 REFRESH_S = 0.25
@@ -149,18 +150,6 @@ def summary(board: Board) -> Iterable[str]:
             yield f"topic {it.name}: {it.records:,} records, {size_text(it.bytes) or 'size unknown'}"
     for row in board.pipelines.values():
         yield f"pipeline {row.name}: {row.rows_in:,} rows in, {row.rows_out:,} rows out"
-
-
-def size_text(count: int | None) -> str:
-    """1.2 MiB; nothing when it is not known."""
-    if count is None:
-        return ""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def _state(state: State) -> Text:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,18 @@ def move(partition: Replicas, after: Sequence[int]) -> Move | None:
     return Move(
         partition.topic, partition.partition, partition.replicas, tuple(after), partition.leader, partition.bytes
     )
+
+
+def applied(partitions: Iterable[Replicas], moves: Iterable[Move]) -> list[Replicas]:
+    """The partitions as the moves leave them."""
+    after = {(it.topic, it.partition): it.after for it in moves}
+    return [replace(it, replicas=after.get((it.topic, it.partition), it.replicas)) for it in partitions]
+
+
+def difference(before: Iterable[Replicas], after: Iterable[Replicas]) -> tuple[Move, ...]:
+    """The moves that lead from one layout to the other; both have the same partitions in the same order."""
+    found = (move(old, new.replicas) for old, new in zip(before, after, strict=True))
+    return tuple(it for it in found if it is not None)
 
 
 def cost(moves: Iterable[Move]) -> Cost:

@@ -42,7 +42,8 @@ def drain(partitions: Sequence[Replicas], places: Sequence[Place], leaving: Coll
 def resize(
     partitions: Sequence[Replicas], places: Sequence[Place], wanted: Collection[str], factor: int
 ) -> tuple[Move, ...]:
-    """Gives the partitions of the `wanted` topics `factor` replicas each; the others count for evenness. Leaders stay, replicas that lag go first.
+    """Gives the partitions of the `wanted` topics `factor` replicas each; the others count for evenness. Replicas on other
+    brokers than `places` go first, then those that lag; who leads stays.
 
     Impossible when there are fewer brokers.
     """
@@ -94,12 +95,13 @@ def _instead(layout: Layout, index: int, old: int) -> int | None:
 
 
 def _least_missed(layout: Layout, index: int, partition: Replicas) -> int:
-    """Which replica goes: no leader, one that lags, one whose rack has another, one on a broker that holds much."""
+    """Which replica goes: one that could not be given here, no leader, one that lags, one whose rack has another, one on a broker that holds much."""
     preferred = layout.replicas[index][0]
 
-    def keep(broker: int) -> tuple[bool, bool, bool, bool, int, int]:
+    def keep(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
         shared = layout.rack(broker) in layout.racks(index, without=broker)
         return (
+            broker in layout.open,
             broker == partition.leader,
             broker in partition.isr,
             broker == preferred,

@@ -14,6 +14,7 @@ from ottla_operator.brokers.assignment import assigned
 from ottla_operator.brokers.cluster import ailments
 from ottla_operator.brokers.link import checked
 from ottla_operator.brokers.partitioner import murmur2, partition_of
+from ottla_operator.brokers.reassignments import Ongoing
 from ottla_operator.brokers.topics import Partition, Topic
 from ottla_operator.cli.positions import Position, position
 from ottla_operator.local.loading import is_loaded
@@ -126,6 +127,7 @@ def test_what_is_wrong_with_partitions() -> None:
     alone = Partition(2, -1, 0, (1, 2), (1,), (1,))
     found = ailments([Topic("t", None, False, (well, lagging, alone))])
     assert [(it.partition, it.what) for it in found] == [(1, "under-replicated"), (2, "offline")]
+    assert not ailments([Topic("t", None, False, (lagging,))], {("t", 1): Ongoing((1, 2), adding=(2,), removing=())})
 
 
 @pytest.mark.parametrize(

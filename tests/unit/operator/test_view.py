@@ -2,8 +2,9 @@
 
 from rich.console import Console
 
+from ottla_operator.figures import counted, size_text, time_text
 from ottla_operator.local.board import Board, BrokerRow, LoadRow, PipelineRow, State, TopicRow
-from ottla_operator.local.view import line, render, size_text, summary
+from ottla_operator.local.view import line, render, summary
 
 
 def board(topics: int = 2) -> Board:
@@ -74,6 +75,11 @@ def test_sizes() -> None:
         "5.0 GiB",
         "3.0 TiB",
     ]
+
+
+def test_times_and_counts() -> None:
+    assert [time_text(it) for it in (0.44, 12.4, 150, 9000, 400_000)] == ["0.4 s", "12 s", "2 min", "2.5 h", "4.6 d"]
+    assert [counted(it, "byte") for it in (0, 1, 1000)] == ["0 bytes", "1 byte", "1,000 bytes"]
 
 
 def test_what_happened_first_is_said_once() -> None:
