@@ -6,8 +6,10 @@ FILES ?= examples/flights
 AGAINST ?= ottla
 SEEDS ?= 100
 FIRST ?= 1
+ROUNDS ?= 50
+SEED ?= 1
 
-.PHONY: up test check unit clients sim spark bench kcat clean
+.PHONY: up test check unit clients sim spark bench bench-cluster rounds kcat kube-programs clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,12 +45,22 @@ sim: $(VENV)/.installed-test ## SEEDS simulated runs from FIRST on, on all cores
 spark: $(VENV)/.installed-test
 	$(BIN)/pytest tests/spark
 
-test: check kcat ## everything
+test: check kcat kube-programs ## everything
 	$(BIN)/pytest
 
 bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
 	$(BIN)/python -m bench $(BENCH) $(LINES)
+
+kube-programs: $(VENV)/.installed-test ## builds Kubernetes' own programs from their Go modules, once: minutes, and a cache outside the checkout
+	$(BIN)/python -m tests.kube.programs control-plane
+
+bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
+	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
+
+rounds: $(VENV)/.installed-test ## ROUNDS of faults against real brokers under load, the first of them SEED-FIRST; only root may
+	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
 
 kcat:
 	@command -v kcat >/dev/null || .ci/debian kcat

@@ -9,7 +9,9 @@ What a broker wrote is kept in `broker.log_text()`; `tests/conftest.py` shows it
 """
 
 import atexit
+import base64
 import os
+import re
 import shutil
 import signal
 import socket
@@ -56,13 +58,15 @@ class Broker:
     settings: dict[str, str]
     command: "Callable[[Broker], Sequence[str]]"
     ready_mark: str
+    host: str = "127.0.0.1"
+    namespace: str = ""  # of the network that it runs in (tests/networks.py); empty: this machine's own
     process: subprocess.Popen[str] | None = None
     spawned_at: float = 0.0  # time.monotonic()
     _ready: threading.Event = field(default_factory=threading.Event)
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -76,7 +80,7 @@ class Broker:
 
     def spawn(self) -> None:
         """Creates the process, and does not wait."""
-        command = self.command(self)
+        command = [*(("ip", "netns", "exec", self.namespace) if self.namespace else ()), *self.command(self)]
         self._ready = threading.Event()
         log = (self.folder / "broker.log").open("a")
         self.spawned_at = time.monotonic()
@@ -124,6 +128,17 @@ class Broker:
             self.process.kill()
             self.process.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still, and its connections stay open and silent."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def restart(self) -> None:
         self.stop()
         self.start()
@@ -151,7 +166,7 @@ def ottla_broker(
     """One Ottla broker on a free port. `folder`: where data and the log of the process go (default: a new one, removed
     afterwards). `start=False`: the caller lays something into `log_dir` first. `test_settings=False`: own defaults."""
     base = {key: value for key, value in FOR_TESTS.items() if test_settings and not key.startswith(OTTLA_HAS_NOT)}
-    with _process("ottla", folder, start, base | _dotted(settings), _ottla_command, " ready on ") as broker:
+    with _process("ottla", folder, start, base | _dotted(settings), ottla_command, " ready on ") as broker:
         yield broker
 
 
@@ -165,7 +180,7 @@ def apache_kafka(
         if test_settings
         else {key: value for key, value in FOR_TESTS.items() if key.endswith((".replication.factor", ".min.isr"))}
     )
-    with _process("kafka", folder, start, base | _dotted(settings), _kafka_command, "Kafka Server started") as broker:
+    with _process("kafka", folder, start, base | _dotted(settings), kafka_command, "Kafka Server started") as broker:
         yield broker
 
 
@@ -218,10 +233,10 @@ def _dotted(settings: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _ottla_command(broker: Broker) -> list[str]:
+def ottla_command(broker: Broker) -> list[str]:
     settings = {
         "node.id": "1",
-        "listeners": f"PLAINTEXT://127.0.0.1:{broker.port}",
+        "listeners": f"PLAINTEXT://{broker.host}:{broker.port}",
         "log.dirs": str(broker.log_dir),
     } | broker.settings
     return [
@@ -232,7 +247,7 @@ def _ottla_command(broker: Broker) -> list[str]:
     ]
 
 
-def _kafka_command(broker: Broker) -> list[str]:
+def kafka_command(broker: Broker, heap: Sequence[str] = HEAP) -> list[str]:
     controller = broker.folder / "controller.port"
     if not controller.exists():
         controller.write_text(str(free_port()))
@@ -248,15 +263,24 @@ def _kafka_command(broker: Broker) -> list[str]:
     properties = broker.folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     if not (broker.log_dir / "meta.properties").exists():
-        shutil.copytree(_formatted(), broker.log_dir, dirs_exist_ok=True)
+        _format(broker.log_dir, settings["node.id"])
     says_ready = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
     return java(
         kafka_classpath(),
         "kafka.Kafka",
         str(properties),
-        jvm=HEAP,
+        jvm=heap,
         options=(says_ready, "-Dorg.slf4j.simpleLogger.logFile=System.out"),
     )
+
+
+def _format(log_dir: Path, node_id: str) -> None:
+    """What `kafka-storage format` leaves, for this node and with a directory id of its own."""
+    shutil.copytree(_formatted(), log_dir, dirs_exist_ok=True)
+    properties = log_dir / "meta.properties"
+    text = re.sub(r"node\.id=.*", f"node.id={node_id}", properties.read_text())
+    directory = base64.urlsafe_b64encode(b"\1" + os.urandom(15)).decode().rstrip("=")
+    properties.write_text(re.sub(r"directory\.id=.*", f"directory.id={directory}", text))
 
 
 @cache

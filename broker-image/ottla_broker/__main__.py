@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -21,12 +22,13 @@ import uvloop
 # Where hypothesis is installed, kio imports it, for its users' tests: seconds and megabytes that no broker needs.
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
+from ottla_broker import vigil
 from ottla_broker.broker import Broker
-from ottla_broker.config import HTTP_LISTENER, Config, SettingError
+from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.register import Register, RegisterError
-from ottla_broker.metadata.register.file import FileRegister
+from ottla_broker.metadata.register import RegisterError
+from ottla_broker.metadata.register.stores import connect
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
@@ -72,8 +74,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
     runtime = Runtime()
-    broker = Broker(config, register_of(config, runtime), runtime=runtime)
-    server = Server(broker)
+    broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
+    server = Server(broker, vigil=vigil_of(config))
     http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -88,6 +90,7 @@ async def serve(config: Config, started: float) -> None:
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
+        await broker.leave()
     finally:
         await server.close()
         await broker.stop()
@@ -110,13 +113,11 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
     return http
 
 
-def register_of(config: Config, runtime: Runtime) -> Register:
-    store, _, where = config.register.partition(":")
-    if store == "etcd":
-        from ottla_broker.metadata.register.etcd import EtcdRegister  # it brings an HTTP client, which a file needs not
-
-        return EtcdRegister(where)
-    return FileRegister(where, runtime)
+def vigil_of(config: Config) -> vigil.Vigil | None:
+    patience_us = config(PRODUCE_SPIN_MAX_US)
+    if not patience_us or not vigil.affordable():
+        return None
+    return vigil.Vigil(asyncio.get_running_loop().call_soon, patience_us)
 
 
 if __name__ == "__main__":

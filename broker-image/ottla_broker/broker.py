@@ -10,29 +10,24 @@ from collections.abc import Coroutine, Mapping
 from uuid import UUID
 
 from ottla_broker.config import (
-    AUTO_CREATE_TOPICS_ENABLE,
-    BROKER_RACK,
-    DEFAULT_REPLICATION_FACTOR,
-    NUM_PARTITIONS,
-    OFFSETS_TOPIC_NUM_PARTITIONS,
-    OFFSETS_TOPIC_REPLICATION_FACTOR,
-    OFFSETS_TOPIC_SEGMENT_BYTES,
     Config,
 )
+from ottla_broker.coordination.auto_topics import AutoTopics
 from ottla_broker.coordination.groups import GroupCoordinator
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
-from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.producer_ids import ProducerIds, producer_id_block
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
+from ottla_broker.metadata.image_watch import ImageWatch
 from ottla_broker.metadata.leadership import take_lead
+from ottla_broker.metadata.lifecycle import Lifecycle
 from ottla_broker.metadata.log import MetadataLog
-from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint, RegisterBroker
+from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
-from ottla_broker.metadata.topic_names import check_topic_name
-from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.hosting import Hosting
 from ottla_broker.replication.journal import PartitionJournal
@@ -49,8 +44,8 @@ METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metada
 class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
-    controller: Controller
     producer_ids: ProducerIds
+    lifecycle: Lifecycle
 
     def __init__(
         self, config: Config, register: Register, *, runtime: Runtime | None = None, disk: Disk | None = None
@@ -62,6 +57,10 @@ class Broker:
         self.image = Image()
         self.partitions = Partitions(self.image)
         self.directories: list[LogDir] = []
+        self.controller: Controller | None = None  # while this broker is the active controller
+        self.to_controller = ControllerLink(self, f"broker-{self.node_id}")
+        self.image_watch = ImageWatch()
+        self._auto_topics = AutoTopics(config, self.image, self.image_watch, self.to_controller)
         self.ready = False
         self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
         self._disk: Disk = disk or OsDisk()
@@ -89,32 +88,57 @@ class Broker:
         metadata = await self._lead_metadata()
         metadata.replay()
         first_start = self.image.end == 0
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._configure_broker()
         self._load_directories(first_start=first_start)
         if not first_start:
             self._hosting.set_strays_aside()
         self._follow_everything()
-        epoch = await self.controller.register_broker(
-            RegisterBroker(
-                self.node_id,
-                self.runtime.new_uuid(),
-                dict(endpoints),
-                rack=self.config(BROKER_RACK),
-                directories=tuple(directory.directory_id for directory in self.directories),
-            )
-        )
+        await self._enter(endpoints)
         if first_start:
             await self._take_in_orphans()
-        for directory in self.directories:
-            directory.broker_epoch = epoch
         self._spawn(self._care.run())
         self.ready = True
+
+    async def _enter(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Registers, and waits until the controller has heard that this broker lives."""
+        self.lifecycle = Lifecycle(
+            self.config,
+            self.runtime.new_uuid(),
+            self.image,
+            self.to_controller,
+            self.directories,
+            hears_majority=self._hears_majority,
+            replaced=self.trouble.append,
+        )
+        await self.lifecycle.register(self.cluster_id, endpoints)
+        self._spawn(self.lifecycle.run())
+        await self.lifecycle.unfenced()
+
+    def _hears_majority(self, within_s: float) -> bool | None:
+        return None if self.controller is None else self.controller.hears_majority(within_s)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker is the active controller."""
+        return self.controller is not None
+
+    def leader_address(self) -> tuple[str, int] | None:
+        return None
+
+    def active_controller(self) -> Controller:
+        """NOT_CONTROLLER when another broker is."""
+        if self.controller is None:
+            raise KafkaError(ErrorCode.not_controller, "another broker is the controller")
+        return self.controller
+
+    async def _allocate_producer_ids(self) -> range:
+        return await producer_id_block(self.to_controller, self.node_id, self.lifecycle.epoch)
 
     async def _take_in_orphans(self) -> None:
         if orphans := self._hosting.orphans():
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
-            await self.controller.adopt(self.node_id, orphans)
+            await self.active_controller().adopt(self.node_id, orphans)
             for partition in self.partitions:
                 if partition.topic in orphans:
                     await partition.log.flush.checkpoint()  # ours from here on: no later recovery looks below
@@ -131,36 +155,18 @@ class Broker:
             await directory.close()
         await self._register.close()
 
+    async def leave(self) -> None:
+        """Before a stop, while everything is still served: others take over what this broker leads."""
+        if self.ready:
+            await self.lifecycle.leave()
+
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:
         """Creates a topic that a client spoke of, where that is wanted. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION."""
-        check_topic_name(name)
-        if name == OFFSETS_TOPIC:
-            await self.controller.ensure_topic(self._offsets_topic())
-        elif allowed and self.config(AUTO_CREATE_TOPICS_ENABLE):
-            factor = self._at_most_brokers(self.config(DEFAULT_REPLICATION_FACTOR))
-            await self.controller.ensure_topic(NewTopic(name, self.config(NUM_PARTITIONS), factor))
-        else:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        await self._auto_topics.create(name, allowed=allowed)
 
     def _offsets_partitions(self) -> int:
         topic = self.image.topics.get(OFFSETS_TOPIC)
         return len(topic.partitions) if topic else 0
-
-    def _offsets_topic(self) -> NewTopic:
-        return NewTopic(
-            OFFSETS_TOPIC,
-            self.config(OFFSETS_TOPIC_NUM_PARTITIONS),
-            self._at_most_brokers(self.config(OFFSETS_TOPIC_REPLICATION_FACTOR)),
-            config={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self.config(OFFSETS_TOPIC_SEGMENT_BYTES)),
-            },
-        )
-
-    def _at_most_brokers(self, factor: int) -> int:
-        """A replication factor that was not asked for by name gives way to a cluster that is smaller."""
-        return max(1, min(factor, len(self.image.alive_brokers())))
 
     def _attach_directories(self) -> None:
         for path in self.config.log_dirs:
@@ -188,11 +194,13 @@ class Broker:
         self.image.controller_id = value.leader
         log.epochs.assign(value.epoch, log.end)
         metadata = MetadataLog(log, self.image, self.runtime, value.epoch, self._follow)
-        self.controller = Controller(self.image, metadata, self.runtime)
+        self.controller = Controller(self.image, metadata, self.runtime, self.config, self.node_id)
+        self._spawn(self.controller.run())
         return metadata
 
     def _follow(self, changes: Changes) -> None:
         self._hosting.follow(changes)
+        self.image_watch.changed()
         if changes.removed:
             self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):

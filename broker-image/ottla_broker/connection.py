@@ -11,18 +11,20 @@ import asyncio
 import logging
 from asyncio import Future
 from collections import deque
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
-from ottla_broker.api.context import Buffers, Context, HangUp, Peer
-from ottla_broker.api.form import Form
-from ottla_broker.api.table import FETCH, PRODUCE, form_of
+from ottla_broker.api.context import Buffers, Context, HangUp, Peer, Waiting
+from ottla_broker.api.form import Form, refusal
+from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
+from ottla_broker.metadata.controller_link import RELAYED_BY
 from ottla_broker.metrics import API_KEYS
+from ottla_broker.vigil import LARGEST_REQUEST, Rhythm
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SMALL, FrameReader
 from ottla_broker.wire.reading import Malformed
-from ottla_broker.wire.shapes import default_of, shape_of
 
 if TYPE_CHECKING:
     from ottla_broker.server import Server
@@ -50,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
         self._last_written = 0
+        self._rhythm = Rhythm()
         self.active_at = 0.0
         self.stuck_since = 0.0  # when unsent bytes last became fewer
 
@@ -83,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self.active_at = self._server.now()
+        if self._server.vigil is not None:
+            self._server.vigil.asked(self._rhythm)
         try:
             for frame in self._frames.received(count):
                 self._take(frame)
@@ -116,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
             self._queue.append(frame)
             self._queued_bytes += len(frame)
             self._consider_reading()
+            if self.peer.follower and isinstance(self._working, Waiting):
+                self._working.hurry()  # a follower that asks for more waits no longer for what it asked before
         elif not self._closed:
             self._serve(frame)
 
@@ -150,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         try:
             header = read_front(frame)
-            if header.api_key == FETCH and self._server.responses.full:
+            if header.api_key == FETCH and self._server.responses.full and not self.peer.follower:
                 self._starve(frame)
                 return
             self._start(frame, header)
@@ -171,12 +178,17 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(reply, pipelined=key == PRODUCE)
             elif reply is not None:
                 self._answer(reply)
+                if key == PRODUCE and len(frame) <= LARGEST_REQUEST and self.idle and self._server.vigil is not None:
+                    self._server.vigil.answered(self._rhythm)
             return
         form = form_of(key, version)
         if form is not None:
             request = read_request(bytes(frame), header, form.request)
             context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
-            self._wait_for(self._server.run(self._handle(form, context, header, request)), pipelined=False)
+            work = self._handle(form, context, header, request)
+            if key in CONTROLLERS and self._server.broker.controller is None:
+                work = self._relay(frame, work)
+            self._wait_for(self._server.run(work), pipelined=False)
         elif key == API_VERSIONS:  # rule 16: a newer client learns from version 0 what we speak
             refused = api_versions_answer(ErrorCode.unsupported_version)
             self._answer([write_response(API_VERSIONS, 0, header.correlation_id, refused)])
@@ -189,6 +201,22 @@ class Connection(asyncio.BufferedProtocol):
         except KafkaError as reason:
             response = refusal(form.response, reason)
         return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+    async def _relay(self, frame: bytearray, here: Coroutine[None, None, Buffers]) -> Buffers:
+        """The controller's answer; where none is to be had, that of this broker, which says so in its own way for each request."""
+        try:
+            if self.peer.software_name == RELAYED_BY:
+                raise HangUp("a request for the controller was relayed to this broker, which is none")
+            answer = await self._server.broker.to_controller.relay(frame)
+        except KafkaError:
+            answer = None
+        except BaseException:
+            here.close()
+            raise
+        if answer is None:
+            return await here
+        here.close()
+        return [answer]
 
     # --- answers, in order
 
@@ -286,13 +314,3 @@ class Connection(asyncio.BufferedProtocol):
             self._closed = True
             logger.warning("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
             self._transport.abort()
-
-
-def refusal(response: type, reason: KafkaError) -> object:
-    """A response that says no, where its shape has one place for that; else the reason is raised on."""
-    fields = {field.name for field in shape_of(response).every}
-    if "error_code" not in fields:
-        raise reason
-    empty = default_of(response)
-    said = {"error_code": reason.code} | ({"error_message": reason.message} if "error_message" in fields else {})
-    return response(**{name: said.get(name, getattr(empty, name)) for name in fields})

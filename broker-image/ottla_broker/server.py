@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla_broker.api.context import Buffers, HotHandler
+from ottla_broker.api.in_process import InProcess
 from ottla_broker.api.table import FETCH, PRODUCE, served
 from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
@@ -31,6 +32,7 @@ from ottla_broker.connection import Connection
 from ottla_broker.memory import Pool
 from ottla_broker.metrics import API_KEYS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.vigil import Vigil
 from ottla_broker.wire.framing import SCRATCH_BYTES
 
 if TYPE_CHECKING:
@@ -96,7 +98,8 @@ def take_port_of_machine(listener: Listener, config: Config) -> socket.socket:
 
 
 class Server:
-    """Serves a broker that has started. One per broker, on the running loop. `take_port`: for a world without sockets."""
+    """Serves a broker that has started. One per broker, on the running loop. `take_port`: for a world without sockets. `vigil`:
+    only for one with real time."""
 
     def __init__(
         self,
@@ -104,8 +107,10 @@ class Server:
         limits: Limits | None = None,
         authorizer: Authorizer | None = None,
         take_port: "TakePort | None" = None,
+        vigil: Vigil | None = None,
     ) -> None:
         self.broker = broker
+        self.vigil = vigil
         self.limits = limits or Limits.of(broker.config)
         self.authorizer = authorizer or AllowAll()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -125,6 +130,7 @@ class Server:
         self._stuck_look: asyncio.TimerHandle | None = None
         self.refused = 0  # connections turned away
         self.served = [0] * API_KEYS  # requests by API key
+        broker.to_controller.answer_here = InProcess(broker, self.authorizer)
 
     def _hot_handlers(self) -> dict[int, HotHandler]:
         from ottla_broker.api.fetch import Fetching

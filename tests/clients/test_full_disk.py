@@ -1,7 +1,6 @@
 """A disk without room: produces are refused, reads go on, and it heals by itself."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,32 +11,25 @@ from tests.brokers import Broker
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import START_MS, Message
-from tests.jars import unavailable
+from tests.disks import fill, small_disk
 from tests.waiting import eventually
 
 LARGE = os.urandom(100_000)
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder whose `data` is a disk of 64 MB of its own."""
-    if os.geteuid() != 0:
-        unavailable("only root may mount a disk of its own")
-    place = tmp_path / "data"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "ottla-test", str(place)], check=True)
-    try:
+    with small_disk(tmp_path / "data", 64):
         yield tmp_path
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, small_disk: Path) -> None:
+def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, folder: Path) -> None:
     if against == "kafka":
         pytest.skip(
             "Apache Kafka takes its only folder offline at the first failed write, and ends: Ottla promises more"
         )
-    with new_broker(folder=small_disk) as broker:
+    with new_broker(folder=folder) as broker:
         rd.create(broker.bootstrap, "full")
         kept = len(rd.produce(broker.bootstrap, "full", records(50)))
         filler = broker.log_dir / "filler"
@@ -59,16 +51,6 @@ def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, smal
 
 def records(count: int) -> list[Message]:
     return [Message(None, LARGE, START_MS) for _ in range(count)]
-
-
-def fill(path: Path) -> None:
-    """Takes every byte that is left."""
-    with path.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 65536) == 65536:
-                pass
-        except OSError:
-            return
 
 
 def refusal(broker: Broker) -> int:

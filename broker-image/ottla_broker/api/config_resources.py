@@ -101,7 +101,7 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
             )
         case ConfigResource.CLIENT_METRICS if changes:
             raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected yet")
-    await ctx.broker.controller.alter_configs(kind, name, changes, validate_only=validate_only)
+    await ctx.broker.active_controller().alter_configs(kind, name, changes, validate_only=validate_only)
 
 
 class Named(Protocol):

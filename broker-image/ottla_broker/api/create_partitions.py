@@ -43,7 +43,9 @@ async def grow(ctx: Context, topic: CreatePartitionsTopic, *, validate_only: boo
         if not ctx.may(Operation.alter, Resource.topic(topic.name)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
-        await ctx.broker.controller.create_partitions(topic.name, topic.count, assignment, validate_only=validate_only)
+        await ctx.broker.active_controller().create_partitions(
+            topic.name, topic.count, assignment, validate_only=validate_only
+        )
     except KafkaError as reason:
         return CreatePartitionsTopicResult(name=topic.name, error_code=reason.code, error_message=reason.message)
     return CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.none, error_message=None)

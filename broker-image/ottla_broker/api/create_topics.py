@@ -1,6 +1,6 @@
 """CreateTopics (19), versions 2–7.
 
-- Creates each topic on its own: one that is refused does not stop the others. Answered when the metadata log has it on disk.
+- What is refused does not stop the others, and what is made is made in one commit. Answered when that is on the disks of a majority.
 - −1 partitions or replication factor mean the cluster's `num.partitions` and `default.replication.factor` (KIP-464).
 - Configs are checked against the table of settings before anything is made; a name twice in one request is
   INVALID_REQUEST, answered once.
@@ -20,6 +20,7 @@ from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from ottla_broker.coordination.auto_topics import replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
@@ -29,22 +30,33 @@ DEFAULT = -1
 
 
 async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    repeated = [name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1]
+    """What may be made is made in one commit."""
+    times = Counter(topic.name for topic in request.topics)
     results = [
         refused(name, KafkaError(ErrorCode.invalid_request, f"topic {name!r} stands twice in the request"))
-        for name in repeated
+        for name in times
+        if times[name] > 1
     ]
+    wishes: list[NewTopic] = []
     for topic in request.topics:
-        if topic.name in repeated:
-            continue
         try:
-            results.append(await create(ctx, topic, validate_only=request.validate_only))
+            if times[topic.name] == 1:
+                wishes.append(checked(ctx, topic))
         except KafkaError as reason:
             results.append(refused(topic.name, reason))
+    try:
+        outcomes = await ctx.broker.active_controller().create_topics(wishes, validate_only=request.validate_only)
+    except KafkaError as reason:
+        outcomes = [reason] * len(wishes)
+    results += [
+        refused(TopicName(wish.name), outcome) if isinstance(outcome, KafkaError) else created(ctx, wish, outcome)
+        for wish, outcome in zip(wishes, outcomes, strict=True)
+    ]
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
-async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def checked(ctx: Context, topic: CreatableTopic) -> NewTopic:
+    """TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST, INVALID_CONFIG, INVALID_REPLICA_ASSIGNMENT."""
     if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
@@ -53,9 +65,7 @@ async def create(ctx: Context, topic: CreatableTopic, *, validate_only: bool) ->
         raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
     ctx.broker.config.check_topic(config)
-    wish = wanted(ctx, topic, config)
-    topic_id = await ctx.broker.controller.create_topic(wish, validate_only=validate_only)
-    return created(ctx, wish, topic_id)
+    return wanted(ctx, topic, config)
 
 
 def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
@@ -74,7 +84,7 @@ def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTo
     return NewTopic(
         topic.name,
         ctx.broker.config(NUM_PARTITIONS) if topic.num_partitions == DEFAULT else topic.num_partitions,
-        ctx.broker.config(DEFAULT_REPLICATION_FACTOR)
+        replication_factor(ctx.broker.config, ctx.broker.image, DEFAULT_REPLICATION_FACTOR)
         if topic.replication_factor == DEFAULT
         else topic.replication_factor,
         config=config,

@@ -90,7 +90,7 @@ async def delete(ctx: Context, name: str) -> KafkaError | None:
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         return KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")
     try:
-        await ctx.broker.controller.delete_topic(name)
+        await ctx.broker.active_controller().delete_topic(name)
     except KafkaError as reason:
         return reason
     return None

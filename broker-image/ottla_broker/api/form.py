@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla_broker.api.context import Context
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.shapes import default_of, shape_of
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
 
@@ -26,3 +28,13 @@ class Form:
     request: type
     response: type
     handle: Handler
+
+
+def refusal(response: type, reason: KafkaError) -> object:
+    """A response that says no, where its shape has one place for that; else the reason is raised on."""
+    fields = {field.name for field in shape_of(response).every}
+    if "error_code" not in fields:
+        raise reason
+    empty = default_of(response)
+    said = {"error_code": reason.code} | ({"error_message": reason.message} if "error_message" in fields else {})
+    return response(**{name: said.get(name, getattr(empty, name)) for name in fields})

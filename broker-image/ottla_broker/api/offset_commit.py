@@ -19,10 +19,12 @@ from typing import cast
 from kio.schema.offset_commit.v4.request import OffsetCommitRequest as RequestWithRetention
 from kio.schema.offset_commit.v4.response import OffsetCommitResponse as ResponseWithRetention
 from kio.schema.offset_commit.v9.request import OffsetCommitRequest as RequestByName
+from kio.schema.offset_commit.v9.request import OffsetCommitRequestPartition as AskedByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponse as ResponseByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponsePartition as PartitionByName
 from kio.schema.offset_commit.v9.response import OffsetCommitResponseTopic as TopicByName
 from kio.schema.offset_commit.v10.request import OffsetCommitRequest as RequestById
+from kio.schema.offset_commit.v10.request import OffsetCommitRequestPartition as AskedById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponse as ResponseById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition as PartitionById
 from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as TopicById
@@ -52,6 +54,16 @@ class Wanted:
     leader_epoch: i32
     metadata: str | None
 
+    @classmethod
+    def of(cls, topic: TopicImage | None, asked: AskedByName | AskedById) -> "Wanted":
+        return cls(
+            topic,
+            asked.partition_index,
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            asked.committed_metadata,
+        )
+
 
 async def commit_with_retention(ctx: Context, request: RequestWithRetention) -> ResponseWithRetention:
     retention_ms = milliseconds(request.retention_time)
@@ -67,15 +79,7 @@ async def commit_by_name(ctx: Context, request: RequestByName) -> ResponseByName
 async def commit_named(ctx: Context, request: RequestByName, expire_ms: int) -> ResponseByName:
     topics = ctx.broker.image.topics
     wanted = [
-        Wanted(
-            topics.get(topic.name),
-            p.partition_index,
-            p.committed_offset,
-            p.committed_leader_epoch,
-            p.committed_metadata,
-        )
-        for topic in request.topics
-        for p in topic.partitions
+        Wanted.of(topics.get(topic.name), partition) for topic in request.topics for partition in topic.partitions
     ]
     codes = iter(await commit(ctx, request, wanted, ErrorCode.unknown_topic_or_partition, expire_ms))
     return ResponseByName(
@@ -95,15 +99,9 @@ async def commit_named(ctx: Context, request: RequestByName, expire_ms: int) -> 
 async def commit_by_id(ctx: Context, request: RequestById) -> ResponseById:
     by_id = ctx.broker.image.topic_by_id
     wanted = [
-        Wanted(
-            None if topic.topic_id is None else by_id(topic.topic_id),
-            p.partition_index,
-            p.committed_offset,
-            p.committed_leader_epoch,
-            p.committed_metadata,
-        )
+        Wanted.of(None if topic.topic_id is None else by_id(topic.topic_id), partition)
         for topic in request.topics
-        for p in topic.partitions
+        for partition in topic.partitions
     ]
     codes = iter(await commit(ctx, request, wanted, ErrorCode.unknown_topic_id, NO_EXPIRY))
     return ResponseById(

@@ -12,8 +12,8 @@ member id and
   epoch (for KIP-848 groups, ignored here); v10 topics by id.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroup
@@ -33,7 +33,6 @@ from kio.schema.offset_fetch.v10.response import OffsetFetchResponseGroup as Gro
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions as PartitionById
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponseTopics as TopicById
 from kio.schema.types import TopicName
-from kio.static.primitive import i32, i64
 
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
@@ -42,6 +41,8 @@ from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+P = TypeVar("P")
 
 NOTHING = OffsetCommit(offset=-1, leader_epoch=-1, metadata="", commit_ms=-1)
 ERRORS_OF_THE_WHOLE_SINCE = 2
@@ -63,16 +64,7 @@ async def one_group(ctx: Context, request: OneGroup) -> OneGroupOffsets:
         topics=tuple(
             Topic(
                 name=TopicName(name),
-                partitions=tuple(
-                    Partition(
-                        partition_index=cast(i32, partition),
-                        committed_offset=cast(i64, commit.offset),
-                        committed_leader_epoch=cast(i32, commit.leader_epoch),
-                        metadata=commit.metadata,
-                        error_code=code,
-                    )
-                    for partition, commit, code in partitions
-                ),
+                partitions=told(Partition, partitions),
             )
             for name, partitions in found
         ),
@@ -98,16 +90,7 @@ def group_by_name(ctx: Context, group: GroupByName) -> GroupOffsetsByName:
         topics=tuple(
             TopicByName(
                 name=TopicName(name),
-                partitions=tuple(
-                    PartitionByName(
-                        partition_index=cast(i32, partition),
-                        committed_offset=cast(i64, commit.offset),
-                        committed_leader_epoch=cast(i32, commit.leader_epoch),
-                        metadata=commit.metadata,
-                        error_code=code,
-                    )
-                    for partition, commit, code in partitions
-                ),
+                partitions=told(PartitionByName, partitions),
             )
             for name, partitions in found
         ),
@@ -143,19 +126,24 @@ def group_by_id(ctx: Context, group: GroupById) -> GroupOffsetsById:
         topics=tuple(
             TopicById(
                 topic_id=topic_id,
-                partitions=tuple(
-                    PartitionById(
-                        partition_index=cast(i32, partition),
-                        committed_offset=cast(i64, commit.offset),
-                        committed_leader_epoch=cast(i32, commit.leader_epoch),
-                        metadata=commit.metadata,
-                        error_code=code,
-                    )
-                    for partition, commit, code in partitions
-                ),
+                partitions=told(PartitionById, partitions),
             )
             for topic_id, partitions in found
         ),
+    )
+
+
+def told(kind: Callable[..., P], partitions: Found) -> tuple[P, ...]:
+    """Partitions of one topic, in the class that the answer's version has for them."""
+    return tuple(
+        kind(
+            partition_index=partition,
+            committed_offset=commit.offset,
+            committed_leader_epoch=commit.leader_epoch,
+            metadata=commit.metadata,
+            error_code=code,
+        )
+        for partition, commit, code in partitions
     )
 
 

@@ -28,6 +28,9 @@ class Served:
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+CONTROLLERS: Final = frozenset(
+    {19, 20, 37, 43, 45, 46, 64}
+)  # what clients ask and only the active controller can answer
 
 DECLARED: Final = (
     Served(PRODUCE, "produce", 0, 13),
@@ -56,8 +59,13 @@ DECLARED: Final = (
     Served(42, "delete_groups", 0, 2),
     Served(44, "incremental_alter_configs", 0, 1),
     Served(47, "offset_delete", 0, 0),
+    Served(56, "alter_partition", 2, 3),
     Served(60, "describe_cluster", 0, 2),
     Served(61, "describe_producers", 0, 0),
+    Served(62, "broker_registration", 0, 4),
+    Served(63, "broker_heartbeat", 0, 2),
+    Served(64, "unregister_broker", 0, 0),
+    Served(67, "allocate_producer_ids", 0, 0),
     Served(74, "list_config_resources", 0, 1),
     Served(75, "describe_topic_partitions", 0, 0),
 )

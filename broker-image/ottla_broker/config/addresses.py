@@ -1,5 +1,6 @@
 """The settings that hold addresses: listeners, the security protocol of each, limits per IP address, http.listener and register."""
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ from ottla_broker.config.kinds import Kind, parsed, split_list
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # of a Kubernetes namespace or Lease
 EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -100,6 +102,8 @@ def parse_register(text: str) -> str:
             return text
         case "etcd" if where.startswith(("http://", "https://")) and where.split("://", 1)[1].partition("/")[2]:
             return text
+        case "kubernetes" if len(parts := where.split("/")) == 2 and all(map(OBJECT_NAME.fullmatch, parts)):
+            return text
     raise ValueError
 
 
@@ -122,7 +126,7 @@ def http_address() -> Kind[HttpAddress]:
 
 
 def register_address() -> Kind[str]:
-    return parsed(parse_register, "file:/path or etcd:http://host:port/key")
+    return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
 
 
 def throttled_replica(entry: str) -> bool:

@@ -67,6 +67,10 @@ class Config:
     def __call__(self, setting: Setting[T]) -> T:
         return cast(T, self._now[setting])
 
+    def is_given(self, setting: Setting[object]) -> bool:
+        """Whether somebody has set it, in a file, on the command line or while running; else its default counts."""
+        return setting in self._static.values or setting.name in self._cluster or setting.name in self._broker
+
     # Values that follow from several settings
 
     @property

@@ -42,7 +42,7 @@ REGISTER: Setting[str | None] = _theme.broker(
     register_address(),
     None,
     "Where the cluster's register lies, the one small value that says who leads the metadata log: a file shared by the brokers of "
-    "one machine, or a key in etcd. Not given: `register.json` in the first of `log.dirs`, a cluster of one broker.",
+    "one machine, a key in etcd, or a Lease of Kubernetes (the broker needs the rights to get, watch and patch it). Not given: `register.json` in the first of `log.dirs`, a cluster of one broker.",
     importance="high",
     ours=True,
 )

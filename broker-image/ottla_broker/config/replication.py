@@ -149,30 +149,28 @@ _cluster = Theme("Life in the cluster")
 BROKER_HEARTBEAT_INTERVAL_MS = _cluster.broker(
     "broker.heartbeat.interval.ms",
     integer(at_least=1),
-    2000,
+    500,
     "How often a broker tells the controller that it lives, in milliseconds.",
-    not_yet=_SEVERAL_BROKERS,
+    differs="a broker that falls silent is to be missed sooner",
 )
 BROKER_SESSION_TIMEOUT_MS = _cluster.broker(
     "broker.session.timeout.ms",
     integer(at_least=1),
-    9000,
+    3000,
     "A broker that the controller has not heard of for so many milliseconds is fenced: others take over what it led.",
-    not_yet=_SEVERAL_BROKERS,
+    differs="there is no garbage collector whose pauses a session must outlive",
 )
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _cluster.broker(
     "initial.broker.registration.timeout.ms",
     integer(at_least=1),
     60000,
     "A broker that cannot register with a controller in so many milliseconds after its start gives up.",
-    not_yet=_SEVERAL_BROKERS,
 )
 CONTROLLED_SHUTDOWN_ENABLE = _cluster.broker(
     "controlled.shutdown.enable",
     boolean(),
     True,
     "Whether a broker that is told to stop first hands over what it leads.",
-    not_yet=_SEVERAL_BROKERS,
 )
 AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     "auto.leader.rebalance.enable",
@@ -180,7 +178,6 @@ AUTO_LEADER_REBALANCE_ENABLE = _cluster.broker(
     True,
     "Whether leadership returns to the first replica of a partition by itself.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _cluster.broker(
     "leader.imbalance.check.interval.seconds",
@@ -188,7 +185,6 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _cluster.broker(
     300,
     "How often leadership is looked at for that, in seconds.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 METADATA_LOG_SEGMENT_BYTES = _cluster.broker(
     "metadata.log.segment.bytes",

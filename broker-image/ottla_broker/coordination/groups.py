@@ -54,6 +54,10 @@ class GroupCoordinator:
         shard = self._shards[partition] = Shard(journal, self._runtime, self.settings)
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(self._expire_now_and_then(), name="expire offsets")
+        try:
+            await journal.settled()
+        except KafkaError:
+            return  # led elsewhere by now: `unload` has been called, or will be
         async with self._loading:  # one at a time: else every partition takes its slice of the same turn of the loop
             await shard.load()
 

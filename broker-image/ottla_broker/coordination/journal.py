@@ -18,6 +18,10 @@ BATCH_BYTES = 512 << 10
 class Journal(Protocol):
     partition: int
 
+    async def settled(self) -> None:
+        """Returns when everything that was ever acknowledged can be read. KafkaError when that will not be."""
+        ...
+
     async def append(self, batch: bytes) -> int:
         """Base offset of the batch, once it is replicated. KafkaError otherwise: then it may or may not come to be."""
         ...

@@ -7,6 +7,14 @@ come twice.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.types import BrokerId
+from kio.static.primitive import i64
+
+from ottla_broker.metadata.controller_link import ControllerLink
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
 
 class ProducerIds:
     """`allocate` asks the controller for a block; KafkaError when it cannot be had, and then the next request tries
@@ -24,3 +32,12 @@ class ProducerIds:
             while (found := next(self._block, None)) is None:  # somebody else may have fetched a block, and used it up
                 self._block = iter(await self._allocate())
         return found
+
+
+async def producer_id_block(link: ControllerLink, broker: int, epoch: int) -> range:
+    """A block of the controller's for this broker."""
+    request = AllocateProducerIdsRequest(broker_id=BrokerId(broker), broker_epoch=i64(epoch))
+    response: AllocateProducerIdsResponse = await link.ask(request)
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code, "the controller gives no producer ids")
+    return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)

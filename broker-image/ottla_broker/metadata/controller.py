@@ -1,55 +1,105 @@
 """The active controller: every change of the cluster's metadata is decided and committed here, one at a time.
 
-A command looks at the image, asks a pure plan for records, commits them and returns when they are committed. The lock makes deciding and
-committing one step, so no plan works from an image that another command is about to change.
+A command looks at the image, asks a pure plan for records, commits them and returns when they are committed (`Turn`). Brokers are
+`brokers`' to deal with, replicas `replicas`'; topics, configs and producer ids are dealt with here.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.log import MetadataLog
-from ottla_broker.metadata.records import (
-    BrokerChange,
-    ConfigRecord,
-    MetadataRecord,
-    PartitionRecord,
-    ProducerIds,
-    RegisterBroker,
-    TopicRecord,
+from ottla_broker.config import (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    BROKER_SESSION_TIMEOUT_MS,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    Config,
 )
-from ottla_broker.metadata.topic_plans import NewTopic, creation, growth, removal
+from ottla_broker.metadata.broker_control import BrokerControl
+from ottla_broker.metadata.config_plans import alteration
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.pulses import Pulses
+from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIds, TopicRecord
+from ottla_broker.metadata.replica_control import ReplicaControl
+from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, growth, removal
+from ottla_broker.metadata.turn import Commits, Decision, Turn
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+logger = logging.getLogger(__name__)
+
 PRODUCER_ID_BLOCK = 1000
+T = TypeVar("T")
 
 
 class Controller:
-    """Commands raise KafkaError with the code that a client should see; with `validate_only` nothing is committed."""
+    """Commands raise KafkaError with the code that a client should see; with `validate_only` nothing is committed. `me`: the broker that
+    this is."""
 
-    def __init__(self, image: Image, log: MetadataLog, runtime: Runtime) -> None:
+    def __init__(self, image: Image, log: Commits, runtime: Runtime, config: Config, me: int) -> None:
         self._image = image
-        self._log = log
         self._runtime = runtime
-        self._turn = asyncio.Lock()
+        self._config = config
+        self._me = me
+        self._turn = Turn(image, log, config)
+        self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000)
+        self.replicas = ReplicaControl(self._turn)
+        self._pulses = Pulses(me, image, self.brokers.fence, config.inter_broker_listener)
 
-    async def register_broker(self, registration: RegisterBroker) -> int:
-        """Registers and unfences a broker; returns its broker epoch."""
-        async with self._turn:
-            await self._log.commit([registration])
-            epoch = self._image.brokers[registration.broker].epoch
-            await self._log.commit([BrokerChange(registration.broker, epoch, fenced=False)])
-            return epoch
+    def hears_majority(self, within_s: float) -> bool:
+        return self._turn.log.hears_majority(within_s)
+
+    async def run(self) -> None:
+        """What a controller does unasked, until it is cancelled. First: who was controller before was silent or is gone, so nothing is led by it
+        any more."""
+        try:
+            known = self._image.brokers.get(self._image.previous_controller_id)
+            if known is not None and known.id != self._me:
+                await attempt(self.brokers.fence(known.id, known.epoch, "it was the controller, and is not any more"))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._look_for_the_silent())
+                tasks.create_task(self._balance())
+        finally:
+            self._pulses.close()
+
+    async def _look_for_the_silent(self) -> None:
+        while True:
+            self._pulses.follow()
+            await asyncio.sleep(self.brokers.sessions.turn_s)
+            await attempt(self.brokers.fence_the_silent())
+
+    async def _balance(self) -> None:
+        while True:
+            await asyncio.sleep(self._config(LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS))
+            if self._config(AUTO_LEADER_REBALANCE_ENABLE) and (moved := await attempt(self.replicas.balance())):
+                logger.info("%d partitions are led by their first replicas again", moved)
+
+    # --- topics
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[UUID | KafkaError]:
+        """In one commit; what came of each, in their order: its id or why not."""
+
+        def plan() -> Decision[list[UUID | KafkaError]]:
+            made, records, answers = NewTopics(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
+            for topic in topics:
+                topic_id = self._runtime.new_uuid()
+                try:
+                    records += made.creation(topic, topic_id)
+                    answers.append(topic_id)
+                except KafkaError as reason:
+                    answers.append(reason)
+            return [] if validate_only else records, answers
+
+        return await self._turn.take(plan)
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> UUID:
-        async with self._turn:
-            topic_id = self._runtime.new_uuid()
-            records = creation(self._image, topic, topic_id)
-            if not validate_only:
-                await self._log.commit(records)
-            return topic_id
+        [answer] = await self.create_topics([topic], validate_only=validate_only)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
 
     async def ensure_topic(self, topic: NewTopic) -> None:
         """Creates a topic that the broker itself needs, unless it is there."""
@@ -64,42 +114,38 @@ class Controller:
     async def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
     ) -> None:
-        async with self._turn:
-            records = growth(self._image, name, count, assignment)
-            if not validate_only:
-                await self._log.commit(records)
+        await self._commit(lambda: growth(self._image, name, count, assignment), validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
-        async with self._turn:
-            await self._log.commit(removal(self._image, name))
+        await self._commit(lambda: removal(self._image, name))
+
+    # --- configs and producer ids
 
     async def alter_configs(
         self, resource_type: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Sets (or with None removes) keys of one resource. Values were validated by the caller against the table of settings."""
-        async with self._turn:
-            current = self._image.configs.get((resource_type, name), {})
-            records: list[MetadataRecord] = [
-                ConfigRecord(resource_type, name, key, value)
-                for key, value in sorted(changes.items())
-                if current.get(key) != value
-            ]
-            if records and not validate_only:
-                await self._log.commit(records)
+        await self._commit(
+            lambda: alteration(self._image, resource_type, name, changes, self._turn.rules_with),
+            validate_only=validate_only,
+        )
 
     async def allocate_producer_ids(self) -> range:
         """A block of ids that nobody else gets, ever."""
-        async with self._turn:
+
+        def plan() -> Decision[range]:
             first = self._image.next_producer_id
-            await self._log.commit([ProducerIds(first + PRODUCER_ID_BLOCK)])
-            return range(first, first + PRODUCER_ID_BLOCK)
+            return [ProducerIds(first + PRODUCER_ID_BLOCK)], range(first, first + PRODUCER_ID_BLOCK)
+
+        return await self._turn.take(plan)
 
     async def adopt(self, broker: int, topics: Mapping[str, tuple[UUID, Mapping[int, int]]]) -> None:
         """Takes partition folders found on a first start into the metadata: name → (topic id, partition → latest leader epoch).
 
         The epoch is raised above the folder's, so that no client takes the new leader for an old one.
         """
-        async with self._turn:
+
+        def plan() -> list[MetadataRecord]:
             records: list[MetadataRecord] = []
             for name, (topic_id, partitions) in sorted(topics.items()):
                 records.append(TopicRecord(name, topic_id))
@@ -109,5 +155,22 @@ class Controller:
                     )
                     for partition, epoch in sorted(partitions.items())
                 ]
-            if records:
-                await self._log.commit(records)
+            return records
+
+        await self._commit(plan)
+
+    async def _commit(self, plan: Callable[[], Sequence[MetadataRecord]], *, validate_only: bool = False) -> None:
+        def decided() -> Decision[None]:
+            records = plan()
+            return [] if validate_only else records, None
+
+        await self._turn.take(decided)
+
+
+async def attempt(work: Awaitable[T]) -> T | None:
+    """What nobody asked for is tried again at its next turn; a controller that has lost the lead is told so by others."""
+    try:
+        return await work
+    except KafkaError as reason:
+        logger.warning("the controller could not do its work: %s", reason)
+        return None

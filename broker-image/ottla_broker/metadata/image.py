@@ -4,9 +4,10 @@ An image is changed only by `apply`, which also says what changed, so that a bro
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from ottla_broker.metadata.placed import Placed
 from ottla_broker.metadata.records import (
     BrokerChange,
     ConfigRecord,
@@ -46,6 +47,8 @@ class BrokerImage:
     rack: str | None
     directories: tuple[UUID, ...]
     fenced: bool
+    shutting_down: bool = False
+    http: str | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +70,9 @@ class Image:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
+    previous_controller_id: int = -1  # who had the office before, perhaps the same
     end: int = 0  # offset after the last record applied
+    _placed: Placed | None = None
 
     def apply(self, records: Iterable[tuple[int, MetadataRecord]]) -> Changes:
         """Applies (offset, record) pairs in order."""
@@ -84,6 +89,25 @@ class Image:
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
+    def partition(self, topic_id: UUID, partition: int) -> PartitionRecord | None:
+        topic = self.topic_by_id(topic_id)
+        return None if topic is None else topic.partitions.get(partition)
+
+    @property
+    def placed(self) -> Placed:
+        """What lies on and is led by which broker. Counted at the first question and kept from then on: only a controller asks."""
+        if self._placed is None:
+            self._placed = Placed()
+            for topic in self.topics.values():
+                for state in topic.partitions.values():
+                    self._placed.replace(None, state)
+        return self._placed
+
+    def partitions_of(self, broker: int) -> list[PartitionRecord]:
+        """The partitions that have a replica on this broker."""
+        found = (self.partition(topic_id, partition) for topic_id, partition in self.placed.on(broker))
+        return [state for state in found if state is not None]
+
     def alive_brokers(self) -> list[BrokerImage]:
         return [self.brokers[broker] for broker in sorted(self.brokers) if not self.brokers[broker].fenced]
 
@@ -91,7 +115,10 @@ class Image:
         match record:
             case PartitionRecord():
                 name = self.topic_names[record.topic]
-                self.topics[name].partitions[record.partition] = record
+                partitions = self.topics[name].partitions
+                if self._placed is not None:
+                    self._placed.replace(partitions.get(record.partition), record)
+                partitions[record.partition] = record
                 changes.partitions.add((name, record.partition))
             case TopicRecord():
                 self.topics[record.name] = TopicImage(record.name, record.id)
@@ -99,7 +126,11 @@ class Image:
                 changes.created.append(record.name)
             case RemoveTopic():
                 name = self.topic_names.pop(record.id)
-                changes.removed.append(self.topics.pop(name))
+                removed = self.topics.pop(name)
+                if self._placed is not None:
+                    for state in removed.partitions.values():
+                        self._placed.replace(state, None)
+                changes.removed.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
             case ConfigRecord():
                 self._configure(record)
@@ -109,16 +140,17 @@ class Image:
             case RegisterBroker():
                 self.brokers[record.broker] = BrokerImage(
                     record.broker,
-                    offset,
+                    offset if record.epoch < 0 else record.epoch,
                     record.incarnation,
                     record.endpoints,
                     record.rack,
                     record.directories,
                     fenced=True,
+                    http=record.http,
                 )
                 changes.brokers.add(record.broker)
             case BrokerChange():
-                self._fence(record)
+                self._change(record)
                 changes.brokers.add(record.broker)
             case UnregisterBroker():
                 self.brokers.pop(record.broker, None)
@@ -133,15 +165,12 @@ class Image:
         if not resource:
             del self.configs[record.resource_type, record.name]
 
-    def _fence(self, change: BrokerChange) -> None:
+    def _change(self, change: BrokerChange) -> None:
         broker = self.brokers.get(change.broker)
         if broker is not None and broker.epoch == change.epoch:
-            self.brokers[change.broker] = BrokerImage(
-                broker.id,
-                broker.epoch,
-                broker.incarnation,
-                broker.endpoints,
-                broker.rack,
-                broker.directories,
-                change.fenced,
+            self.brokers[change.broker] = replace(
+                broker,
+                fenced=change.fenced,
+                shutting_down=change.shutting_down,
+                directories=broker.directories if change.directories is None else change.directories,
             )

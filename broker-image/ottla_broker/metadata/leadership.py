@@ -27,7 +27,7 @@ def founded(cluster_id: str, me: Member, now_ms: int) -> RegisterValue:
 
 def taken_over(value: RegisterValue, me: Member, now_ms: int) -> RegisterValue:
     """The value after `me` takes the lead in the next epoch. Raises KafkaError when `me` may not: it is not in the recorded ISR."""
-    if me not in value.isr:
+    if me.key not in [member.key for member in value.isr]:
         known = ", ".join(f"broker {m.broker} on log directory {uuid_text(m.directory)}" for m in value.isr)
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
@@ -38,7 +38,7 @@ def taken_over(value: RegisterValue, me: Member, now_ms: int) -> RegisterValue:
         cluster_id=value.cluster_id,
         epoch=value.epoch + 1,
         leader=me.broker,
-        isr=value.isr,
+        isr=tuple(me if member.key == me.key else member for member in value.isr),
         replicas=value.replicas,
         holder=me.broker,
         renewed_ms=now_ms,

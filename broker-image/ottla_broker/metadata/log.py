@@ -39,6 +39,9 @@ class MetadataLog:
                     yield record.offset, decode(record.value)
                 offset = header.next_offset
 
+    def hears_majority(self, within_s: float) -> bool:
+        return True
+
     async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
         """All of `records` or none (one batch). KAFKA_STORAGE_ERROR when the disk refuses."""
         now_ms = self._runtime.now_ms()

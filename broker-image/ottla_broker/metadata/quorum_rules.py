@@ -13,7 +13,7 @@ dead and the register away, the metadata can still change.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla_broker.metadata.register import Member
+from ottla_broker.metadata.register import Member, MemberKey
 
 MOST_MEMBERS = 5
 USUAL_MEMBERS = 3
@@ -29,10 +29,10 @@ def needed_to_lead(members: int) -> int:
     return members - majority(members) + 1
 
 
-def commit_point(ends: Mapping[Member, int], memberships: Iterable[Collection[Member]]) -> int:
+def commit_point(ends: Mapping[MemberKey, int], memberships: Iterable[Collection[Member]]) -> int:
     """The offset below which everything is on a majority of every membership. `ends`: how far each member's disk is known to go."""
     return min(
-        sorted((ends.get(member, 0) for member in members), reverse=True)[majority(len(members)) - 1]
+        sorted((ends.get(member.key, 0) for member in members), reverse=True)[majority(len(members)) - 1]
         for members in memberships
     )
 
@@ -60,19 +60,21 @@ def next_membership(
     below what is left alive, and the leader never takes itself out.
     """
     by_broker = {candidate.member.broker: candidate for candidate in candidates}
+    known = [member.key for member in members]
     ready = sorted(
-        (c.member for c in candidates if c.alive and c.caught_up and c.member not in members), key=lambda m: m.broker
+        (c.member for c in candidates if c.alive and c.caught_up and c.member.key not in known), key=lambda m: m.broker
     )
-    wiped = [m for m in members if m != leader and m.broker in by_broker and by_broker[m.broker].member != m]
-    dead = [m for m in members if m != leader and not (m.broker in by_broker and by_broker[m.broker].alive)]
+    others = [m for m in members if m.key != leader.key]
+    wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].member.key != m.key]
+    dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].alive)]
     if wiped or dead:
         return _without(members, (wiped or dead)[0])
     if len(members) < wanted_members(brokers) and ready:
         return (*members, ready[0])
     if len(members) > wanted_members(brokers):
-        return _without(members, max((m for m in members if m != leader), key=lambda m: m.broker))
+        return _without(members, max(others, key=lambda m: m.broker))
     return None
 
 
 def _without(members: Sequence[Member], gone: Member) -> tuple[Member, ...]:
-    return tuple(member for member in members if member != gone)
+    return tuple(member for member in members if member.key != gone.key)

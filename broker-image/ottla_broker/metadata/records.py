@@ -25,7 +25,8 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class RegisterBroker(msgspec.Struct, frozen=True, tag="register-broker"):
-    """A broker process has come; its epoch is the offset of this record. It starts fenced. `directories`: ids of its log.dirs."""
+    """A broker process has come, fenced. Its epoch is the offset of this record, or in a snapshot what `epoch` says. `directories`: ids of its
+    log.dirs."""
 
     broker: int
     incarnation: UUID
@@ -33,14 +34,18 @@ class RegisterBroker(msgspec.Struct, frozen=True, tag="register-broker"):
     rack: str | None = None
     directories: tuple[UUID, ...] = ()
     http: str | None = None
+    epoch: int = -1
 
 
-class BrokerChange(msgspec.Struct, frozen=True, tag="broker-change"):
-    """Fenced: it may lead nothing and counts for no ISR."""
+class BrokerChange(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):
+    """Fenced: it may lead nothing and joins no ISR. Shutting down: it is about to stop, and is not given anything more to lead. `directories`:
+    those of its log.dirs that work; None: as they were."""
 
     broker: int
     epoch: int
     fenced: bool
+    shutting_down: bool = False
+    directories: tuple[UUID, ...] | None = None
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True, tag="unregister-broker"):

@@ -38,7 +38,12 @@ def is_topic_name(name: str) -> bool:
 
 def colliding_name(name: str, existing: Iterable[str]) -> str | None:
     """The topic that would share `name`'s metric names ('.' and '_' are one character there), if there is one."""
-    plain = name.replace(".", "_")
-    if plain == name and "_" not in name:
+    wanted = plain(name)
+    if wanted == name and "_" not in name:
         return None
-    return next((other for other in existing if other != name and other.replace(".", "_") == plain), None)
+    return next((other for other in existing if other != name and plain(other) == wanted), None)
+
+
+def plain(name: str) -> str:
+    """The name as it is in metrics."""
+    return name.replace(".", "_")

@@ -1,14 +1,14 @@
 """What creating, growing and deleting topics means in records: pure functions from the image and a wish to records, or a refusal."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from ottla_broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
-from ottla_broker.metadata.placement import Place, least_loaded_start, place
-from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, RemoveTopic, TopicRecord
-from ottla_broker.metadata.topic_names import check_topic_name, colliding_name
+from ottla_broker.metadata.reassignment import targets
+from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, RemoveTopic, TopicRecord
+from ottla_broker.metadata.site import Site, may_begin
+from ottla_broker.metadata.topic_names import check_topic_name, colliding_name, plain
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 MOST_PARTITIONS = 10_000  # in one request, as Kafka's controller bounds it (KIP-599 keeps a request's work bounded)
@@ -25,22 +25,42 @@ class NewTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+class NewTopics:
+    """Topics that are made in one commit: each is placed beside those before it, and refused where it collides with one of them."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._site = Site(image)
+        self._names: dict[str, str] = {}  # as they are in metrics → as they are
+
+    def creation(self, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
+        """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
+        check_topic_name(topic.name)
+        if topic.name in self._image.topics or self._names.get(plain(topic.name)) == topic.name:
+            raise KafkaError(ErrorCode.topic_already_exists, f"topic {topic.name!r} already exists")
+        if other := self._names.get(plain(topic.name)) or colliding_name(topic.name, self._image.topics):
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception,
+                f"topic {topic.name!r} collides with {other!r}: '.' and '_' are the same in metric names",
+            )
+        if topic.assignment:
+            replicas = _given(self._image, topic.assignment, first=0)
+        else:
+            if topic.partitions < 1:
+                raise KafkaError(ErrorCode.invalid_partitions, f"{topic.partitions} partitions: a topic has at least 1")
+            _check_count(topic.partitions)
+            replicas = self._site.placed(topic.partitions, topic.replication_factor)
+        self._names[plain(topic.name)] = topic.name
+        return [
+            TopicRecord(topic.name, topic_id),
+            *(self._site.partition(topic_id, partition, members) for partition, members in enumerate(replicas)),
+            *(ConfigRecord(TOPIC_RESOURCE, topic.name, key, topic.config[key]) for key in sorted(topic.config)),
+        ]
+
+
 def creation(image: Image, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
-    """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
-    check_topic_name(topic.name)
-    if topic.name in image.topics:
-        raise KafkaError(ErrorCode.topic_already_exists, f"topic {topic.name!r} already exists")
-    if other := colliding_name(topic.name, image.topics):
-        raise KafkaError(
-            ErrorCode.invalid_topic_exception,
-            f"topic {topic.name!r} collides with {other!r}: '.' and '_' are the same in metric names",
-        )
-    replicas = _given(image, topic.assignment, first=0) if topic.assignment else _placed(image, topic)
-    return [
-        TopicRecord(topic.name, topic_id),
-        *(_new_partition(image, topic_id, partition, members) for partition, members in enumerate(replicas)),
-        *(ConfigRecord(TOPIC_RESOURCE, topic.name, key, topic.config[key]) for key in sorted(topic.config)),
-    ]
+    """One topic alone."""
+    return NewTopics(image).creation(topic, topic_id)
 
 
 def growth(image: Image, name: str, count: int, assignment: Sequence[Sequence[int]] | None) -> list[MetadataRecord]:
@@ -53,13 +73,10 @@ def growth(image: Image, name: str, count: int, assignment: Sequence[Sequence[in
             f"topic {name!r} has {have} partitions; {count} is not more, and partitions cannot be taken away",
         )
     _check_count(count - have)
-    factor = len(topic.partitions[0].replicas)
+    factor = len(targets(topic.partitions[0]))
+    site = Site(image)
     if assignment is None:
-        places = _places(image)
-        _check_factor(factor, places)
-        replicas: Sequence[Sequence[int]] = place(
-            count - have, factor, places, start=have + topic.partitions[0].replicas[0]
-        )
+        replicas = site.placed(count - have, factor)
     else:
         if len(assignment) != count - have:
             raise KafkaError(
@@ -69,7 +86,7 @@ def growth(image: Image, name: str, count: int, assignment: Sequence[Sequence[in
         replicas = _given(image, dict(enumerate(assignment, have)), first=have)
         if any(len(members) != factor for members in replicas):
             raise KafkaError(ErrorCode.invalid_replica_assignment, f"topic {name!r} has {factor} replicas a partition")
-    return [_new_partition(image, topic.id, have + n, members) for n, members in enumerate(replicas)]
+    return [site.partition(topic.id, have + n, members) for n, members in enumerate(replicas)]
 
 
 def removal(image: Image, name: str) -> list[MetadataRecord]:
@@ -83,21 +100,6 @@ def existing(image: Image, name: str) -> TopicImage:
     return topic
 
 
-def _places(image: Image) -> list[Place]:
-    return [Place(broker.id, broker.rack) for broker in image.alive_brokers()]
-
-
-def _placed(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
-    if topic.partitions < 1:
-        raise KafkaError(ErrorCode.invalid_partitions, f"{topic.partitions} partitions: a topic has at least 1")
-    _check_count(topic.partitions)
-    places = _places(image)
-    _check_factor(topic.replication_factor, places)
-    leaders = Counter(p.leader for t in image.topics.values() for p in t.partitions.values())
-    start = least_loaded_start(places, leaders)
-    return place(topic.partitions, topic.replication_factor, places, start=start, shift=len(image.topics))
-
-
 def _check_count(count: int) -> None:
     if count > MOST_PARTITIONS:
         raise KafkaError(
@@ -105,23 +107,14 @@ def _check_count(count: int) -> None:
         )
 
 
-def _check_factor(factor: int, places: Sequence[Place]) -> None:
-    if not 1 <= factor <= len(places):
-        raise KafkaError(
-            ErrorCode.invalid_replication_factor,
-            f"replication factor {factor}; between 1 and the {len(places)} live brokers is allowed",
-        )
-
-
 def _given(image: Image, assignment: Mapping[int, Sequence[int]], first: int) -> list[tuple[int, ...]]:
-    """A person's own assignment, checked: consecutive partitions, distinct live brokers, the same number for each."""
+    """A person's own assignment, checked: consecutive partitions, distinct brokers that are registered, one of which lives, the same number for each."""
     wanted = list(range(first, first + len(assignment)))
     if sorted(assignment) != wanted:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
             f"partitions {sorted(assignment)} are not {first} to {wanted[-1]} without gaps",
         )
-    alive = {broker.id for broker in image.alive_brokers()}
     for partition in wanted:
         members = assignment[partition]
         if not members or len(set(members)) != len(members):
@@ -129,16 +122,15 @@ def _given(image: Image, assignment: Mapping[int, Sequence[int]], first: int) ->
                 ErrorCode.invalid_replica_assignment,
                 f"partition {partition}: replicas {list(members)} are empty or repeat a broker",
             )
-        if unknown := [broker for broker in members if broker not in alive]:
+        if unknown := [broker for broker in members if broker not in image.brokers]:
             raise KafkaError(
-                ErrorCode.invalid_replica_assignment, f"partition {partition}: no live broker has id {unknown[0]}"
+                ErrorCode.invalid_replica_assignment, f"partition {partition}: no broker {unknown[0]} is registered"
+            )
+        if not any(may_begin(image.brokers[broker]) for broker in members):
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                f"partition {partition}: all of brokers {list(members)} are fenced or about to stop",
             )
     if len({len(assignment[partition]) for partition in wanted}) > 1:
         raise KafkaError(ErrorCode.invalid_replica_assignment, "every partition must have the same number of replicas")
     return [tuple(assignment[partition]) for partition in wanted]
-
-
-def _new_partition(image: Image, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
-    members = tuple(replicas)
-    directories = tuple(image.brokers[broker].directories[0] for broker in members if image.brokers[broker].directories)
-    return PartitionRecord(topic, partition, replicas=members, isr=members, leader=members[0], directories=directories)

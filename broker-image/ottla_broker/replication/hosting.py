@@ -6,6 +6,7 @@ these directories, when folders found there are taken in as topics (`orphans`), 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from ottla_broker.log.config import LogConfig
@@ -15,14 +16,27 @@ from ottla_broker.metadata.image import TOPIC_RESOURCE, Changes, Image, TopicIma
 from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.peers import Peers
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 
+class Following(Protocol):
+    """Where a replica's records come from while another broker leads."""
+
+    def follow(self, partition: Partition) -> None:
+        """Looks at the partition's state: fetches from its leader, from nobody, or in another epoch than before."""
+        ...
+
+    def forget(self, partition: Partition) -> None:
+        """It is hosted here no longer."""
+        ...
+
+
 class Hosting:
-    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went."""
+    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went, in each epoch anew."""
 
     def __init__(
         self,
@@ -34,6 +48,8 @@ class Hosting:
         log_config_of: Callable[[Mapping[str, str]], LogConfig],
         led: Callable[[Partition], None],
         lost: Callable[[Partition], None],
+        peers: Peers | None = None,
+        following: Following | None = None,
     ) -> None:
         self._me = me
         self._image = image
@@ -43,6 +59,9 @@ class Hosting:
         self._log_config_of = log_config_of
         self._led = led
         self._lost = lost
+        self._peers = peers
+        self._following = following
+        self._leading: dict[Partition, int] = {}  # what `led` was told: in which epoch
 
     def follow(self, changes: Changes) -> None:
         """Brings this broker's replicas in line with what changed."""
@@ -54,6 +73,9 @@ class Hosting:
         for resource_type, name in changes.configs:
             if resource_type == TOPIC_RESOURCE:
                 self.reconfigure([name])
+        if changes.brokers:
+            for hosted in self._partitions:
+                hosted.consider_growth()  # one that had caught up may be let in now
 
     def reconfigure(self, topics: Iterable[str]) -> None:
         """Gives the logs of these topics their settings as they are now."""
@@ -62,6 +84,7 @@ class Hosting:
             for partition in self._image.topics[name].partitions if name in self._image.topics else ():
                 if hosted := self._partitions.get(name, partition):
                     hosted.log.set_config(config)
+                    hosted.settings_changed()
 
     def orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
         """Partition folders that no topic claims: name → (topic id, partition → latest leader epoch). Two ids in one topic: the folder
@@ -93,34 +116,47 @@ class Hosting:
                 self._drop(hosted, ErrorCode.not_leader_or_follower)
             return
         if hosted is not None and hosted.topic_id == topic.id:
-            led_before = hosted.leads
             hosted.become(state)
-            self._tell(hosted, led_before)
+            self._tell(hosted)
             return
         try:
-            log = self._open(topic, state.partition)
+            log = self._open(topic, state)
         except (KafkaError, OSError) as reason:
             logger.error("%s-%d cannot be hosted: %s", topic.name, state.partition, reason)
             return
-        hosted = Partition(topic.name, topic.id, state.partition, log, state, self._me, self._runtime.now_ms)
+        hosted = Partition(
+            topic.name, topic.id, state.partition, log, state, self._me, self._runtime.now_ms, self._peers
+        )
         self._partitions.add(hosted)
-        self._tell(hosted, led_before=False)
+        self._tell(hosted)
 
-    def _tell(self, partition: Partition, led_before: bool) -> None:
-        if partition.leads and not led_before:
-            self._led(partition)
-        elif led_before and not partition.leads:
-            self._lost(partition)
+    def _tell(self, partition: Partition) -> None:
+        epoch = partition.leader_epoch if partition.leads else None
+        before = self._leading.get(partition)
+        if epoch != before:
+            if before is not None:
+                del self._leading[partition]
+                self._lost(partition)
+            if epoch is not None:
+                self._leading[partition] = epoch
+                self._led(partition)
+        if self._following is not None:
+            self._following.follow(partition)
 
-    def _open(self, topic: TopicImage, partition: int) -> PartitionLog:
+    def _open(self, topic: TopicImage, state: PartitionRecord) -> PartitionLog:
+        """Where its folder is; else where the metadata want it; else in the directory with the fewest."""
         config = self._log_config_of(self._image.topic_config(topic.name))
         for directory in self._directories:
-            if (topic.name, partition) in directory.logs:
-                return directory.create(topic.name, partition, topic.id, config)
-        roomiest = min((d for d in self._directories if d.failed is None), key=lambda d: len(d.logs), default=None)
-        if roomiest is None:
+            if (topic.name, state.partition) in directory.logs:
+                return directory.create(topic.name, state.partition, topic.id, config)
+        working = [directory for directory in self._directories if directory.failed is None]
+        if not working:
             raise KafkaError(ErrorCode.kafka_storage_error, "every log directory has failed")
-        return roomiest.create(topic.name, partition, topic.id, config)
+        wanted = dict(zip(state.replicas, state.directories, strict=False)).get(self._me)
+        chosen = next((one for one in working if one.directory_id == wanted), None)
+        if chosen is None:
+            chosen = min(working, key=lambda one: len(one.logs))
+        return chosen.create(topic.name, state.partition, topic.id, config)
 
     def _remove(self, topic: TopicImage) -> None:
         for partition in topic.partitions:
@@ -130,9 +166,11 @@ class Hosting:
 
     def _drop(self, hosted: Partition, code: ErrorCode) -> None:
         self._partitions.remove(hosted.topic, hosted.partition)
-        if hosted.leads:
+        if self._leading.pop(hosted, None) is not None:
             self._lost(hosted)
         hosted.retire(code)
+        if self._following is not None:
+            self._following.forget(hosted)
         for directory in self._directories:
             if (hosted.topic, hosted.partition) in directory.logs:
                 directory.delete(hosted.topic, hosted.partition)

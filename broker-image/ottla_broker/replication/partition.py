@@ -1,27 +1,49 @@
-"""One partition as its leader sees it: appends, the high watermark, and who is waiting for it to move.
+"""One replica of a partition: what it does as the leader (appends, followers' progress, the high watermark, who is in sync) and how it follows.
 
-Invariant (design rule 3): the high watermark is the smallest log end over the maximal ISR, and never falls. What counts as this broker's own log
-end is what is durable by the topic's own wish: everything in the page cache, or with `flush.messages=1` everything that is fsynced.
+Invariants as a leader:
+- The high watermark is the smallest log end over the maximal ISR, never falls, and does not move while the committed ISR is smaller than
+  `min.insync.replicas` (rule 3). What counts as this broker's own log end is what is durable by the topic's own wish: everything in the page
+  cache, or with `flush.messages=1` everything that is fsynced.
+- An ISR that was proposed counts until the metadata have moved on: a proposal names the partition epoch that it replaces, so when a newer one
+  is there, it has happened or never will (rule 1).
+- Until the high watermark has reached the start of its epoch a leader is *unsettled*: it may know an older one than its predecessor told.
 """
 
 import asyncio
-import heapq
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.metrics import Traffic
+from ottla_broker.replication.acks import Acks
+from ottla_broker.replication.followers import Followers
+from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ALL_REPLICAS = -1
 READ_COMMITTED = 1
+NO_EPOCH = -1
+UNTOLD = -1  # a high watermark that is not known well enough to tell a client
+
+Watcher = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """An ISR on its way to the controller. Epochs: those it was made in; the partition epoch is the one that it would replace."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    still: tuple[int, ...] = ()  # of an earlier proposal for the same partition epoch that may still come to be
 
 
 class Partition:
-    """A replica hosted here. `state`: what the metadata say of it; `me`: this broker's id."""
+    """A replica hosted here. `state`: what the metadata say of it; `me`: this broker's id; `now_ms`: wall time."""
 
     def __init__(
         self,
@@ -32,6 +54,7 @@ class Partition:
         state: PartitionRecord,
         me: int,
         now_ms: Callable[[], int],
+        peers: Peers | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -39,13 +62,25 @@ class Partition:
         self.log = log
         self.state = state
         self.traffic = Traffic()
+        self.followers = Followers()
+        self.pending: Proposal | None = None
+        self.epoch_start = 0  # our log's end when we began to lead
         self._me = me
         self._now_ms = now_ms
-        self._watchers: dict[Callable[[], None], None] = {}  # in their order, so that a run can be repeated
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._waits = 0
+        self._peers = peers or Alone()
+        self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
+        self._superseded = False  # the controller says that there is a newer leader than we know of
+        self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
+        self._end_watchers: dict[Watcher, None] = {}
+        self._acks = Acks()
+        self._holding: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
         self.become(state)
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.partition} of broker {self._me}>"
+
+    # --- who we are
 
     @property
     def leader_epoch(self) -> int:
@@ -53,29 +88,70 @@ class Partition:
 
     @property
     def leads(self) -> bool:
-        return self.state.leader == self._me
+        return self.state.leader == self._me and not self._superseded
 
     @property
-    def _acks_are_synced(self) -> bool:
+    def settled(self) -> bool:
+        """Whether everything that an earlier leader may have acknowledged is below our high watermark."""
+        return self.log.high_watermark >= self.epoch_start
+
+    @property
+    def min_isr(self) -> int:
+        return min(self.log.config.min_insync_replicas, len(self.state.replicas))
+
+    @property
+    def acks_are_synced(self) -> bool:
         return self.log.config.flush_messages == 1
 
     def become(self, state: PartitionRecord) -> None:
-        """Takes over a new state from the metadata; a new leader epoch of ours starts at the log's end."""
+        """Takes over a state from the metadata; one older than what is known is passed over (rule 1)."""
+        if state.partition_epoch < self.state.partition_epoch:
+            return
+        self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
+        if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
+            self.pending = None
         if self.leads:
-            self.log.epochs.assign(state.leader_epoch, self.log.end)
-            self._advance()
-            if self._acks_are_synced and self.log.high_watermark < self.log.end:
-                self._sync()
+            if state.leader_epoch != self._led_epoch:
+                self._begin_to_lead()
+            self._members_changed()
         else:
-            self._fail_waiting(KafkaError(ErrorCode.not_leader_or_follower))
+            self._begin_to_follow()
         self._wake()
+
+    def _begin_to_lead(self) -> None:
+        """The leader epoch starts at the log's end. Nothing is known of the followers in this epoch."""
+        self._led_epoch = self.state.leader_epoch
+        self.pending = None
+        self.followers.clear()
+        self.log.epochs.assign(self._led_epoch, self.log.end)
+        self.epoch_start = self.log.end
+        if self.acks_are_synced and self.log.flush.flushed < self.log.end:
+            self._sync()
+
+    def _begin_to_follow(self) -> None:
+        self.pending = None
+        self.followers.clear()
+        self.epoch_start = 0
+        self.log.epochs.truncate_from_end(self.log.end)  # an epoch of ours in which nothing was written is nobody's
+        self._acks.fail(KafkaError(ErrorCode.not_leader_or_follower))
+
+    def retire(self, code: ErrorCode) -> None:
+        """The replica leaves this broker: whoever waits is told why."""
+        self._acks.fail(KafkaError(code))
+        self._superseded = True
+        self._wake()
+
+    def settings_changed(self) -> None:
+        """The topic's settings are others: `min.insync.replicas` may let the high watermark go on."""
+        if self.leads:
+            self._members_changed()
+
+    # --- appending as the leader
 
     def append(self, records: Buffer, *, acks: int, from_client: bool = True) -> Appended:
         """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1."""
-        if acks == ALL_REPLICAS and len(self.state.isr) < min(
-            self.log.config.min_insync_replicas, len(self.state.replicas)
-        ):
+        if acks == ALL_REPLICAS and len(self.state.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
                 f"{self.topic}-{self.partition}: {len(self.state.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
@@ -85,20 +161,136 @@ class Partition:
         )
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
-        if not self._acks_are_synced:
+        if self._end_watchers:
+            _call(self._end_watchers)
+        if not (self.followers.counted or self.acks_are_synced):
             self._advance()
         if self.log.sync_due:
             self._sync()
         return appended
 
     def acknowledged(self, appended: Appended, acks: int) -> Awaitable[None] | None:
-        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter when leadership is lost."""
+        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter NOT_LEADER_OR_FOLLOWER
+        when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small."""
         if acks != ALL_REPLICAS or appended.last_offset < self.log.high_watermark:
             return None
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waits += 1
-        heapq.heappush(self._waiting, (appended.last_offset + 1, self._waits, waiter))
-        return waiter
+        return self._acks.wait(appended.last_offset + 1)
+
+    # --- followers, as their leader sees them
+
+    def fetched_by(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
+        """A follower asks for records from `offset`, up to which its log is ours. NOT_LEADER_OR_FOLLOWER when it has no replica, or when
+        a later life of the broker has been heard of."""
+        follower = self.followers.get(broker)
+        if follower is None or broker_epoch < follower.broker_epoch:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower,
+                f"broker {broker} of epoch {broker_epoch} is no follower of {self.topic}-{self.partition}",
+            )
+        follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
+        if self.followers.outside:
+            self.consider_growth()
+        self._advance()
+
+    def consider_growth(self) -> None:
+        """Proposes that those who have caught up join the ISR (rule 4), unless a proposal is on its way."""
+        if self.pending is not None or not self.followers.outside or not self.leads:
+            return
+        watermark = self.log.high_watermark
+        joining = [
+            follower.broker
+            for follower in self.followers.outside
+            if follower.could_join(watermark, self.epoch_start)
+            and self._peers.may_join(follower.broker, follower.broker_epoch)
+        ]
+        if joining:
+            self._propose((*self.state.isr, *joining))
+
+    def consider_shrinking(self, lag_max_s: float) -> None:
+        """Called now and then: proposes that those who have been behind for `lag_max_s` leave the ISR."""
+        if not self.followers.counted or not self.leads:
+            return
+        end, now_s = self.log.end, self._peers.now_s()
+        late = {one.broker for one in self.followers.counted if one.is_late(end, now_s, lag_max_s)}
+        if self.pending is None and late.intersection(self.state.isr):
+            self._propose(tuple(broker for broker in self.state.isr if broker not in late))
+
+    def _propose(self, isr: tuple[int, ...]) -> None:
+        self.pending = Proposal(isr, self.state.leader_epoch, self.state.partition_epoch)
+        self._members_changed()
+        self._peers.propose(self)
+
+    def refused(self, proposal: Proposal) -> None:
+        """The controller will not have it, now or later."""
+        if self.pending is proposal:
+            self.pending = None
+            self._members_changed()
+
+    def withdraw(self, proposal: Proposal) -> None:
+        """The controller will not have it now, but may find a copy of it later: the ISR as it is, proposed anew, ends that."""
+        if self.pending is proposal:
+            still = (*proposal.isr, *proposal.still)
+            self.pending = Proposal(self.state.isr, proposal.leader_epoch, proposal.partition_epoch, still)
+            self._peers.propose(self)
+
+    def superseded(self, proposal: Proposal) -> None:
+        """The controller knows a newer leader: nothing more is served until the metadata tell who it is (rule 1)."""
+        if self.pending is proposal:
+            self._superseded = True
+            self._acks.fail(KafkaError(ErrorCode.not_leader_or_follower))
+            self._wake()
+
+    def _members_changed(self) -> None:
+        isr: Iterable[int] = self.state.isr
+        if self.pending is not None:
+            isr = (*isr, *self.pending.isr, *self.pending.still)
+        self.followers.be((broker for broker in self.state.replicas if broker != self._me), isr)
+        if len(self.state.isr) < self.min_isr:
+            self._acks.fail(
+                KafkaError(
+                    ErrorCode.not_enough_replicas_after_append, "the ISR became smaller than min.insync.replicas"
+                )
+            )
+        self._advance()
+
+    # --- the high watermark
+
+    def _advance(self) -> None:
+        log = self.log
+        watermark = self.followers.least_end(log.flush.flushed if self.acks_are_synced else log.end)
+        if watermark <= log.high_watermark or len(self.state.isr) < self.min_isr:
+            return
+        if self.followers.outside:
+            watermark = self._held_by_joiners(watermark)
+            if watermark <= log.high_watermark:
+                return
+        log.advance_high_watermark(watermark)
+        if self._acks:
+            self._acks.reached(watermark)
+        if self._watchers:
+            _call(self._watchers)
+
+    def _held_by_joiners(self, watermark: int) -> int:
+        """Lower, where a follower that is about to join has not come so far; looked at again when its time is over."""
+        now_s = self._peers.now_s()
+        for follower in self.followers.outside:
+            if (
+                follower.end < watermark
+                and now_s < follower.holds_until_s
+                and self._peers.may_join(follower.broker, follower.broker_epoch)
+            ):
+                watermark = follower.end
+                if self._holding is None:
+                    delay_s = follower.holds_until_s - now_s
+                    self._holding = asyncio.get_running_loop().call_later(delay_s, self._held_long_enough)
+        return watermark
+
+    def _held_long_enough(self) -> None:
+        self._holding = None
+        if self.leads:
+            self._advance()
+
+    # --- readers
 
     def readable_end(self, isolation: int, replica: int = -1) -> int:
         """The offset before which a reader may see records: the log's end for a follower, else high watermark or last stable offset."""
@@ -106,42 +298,23 @@ class Partition:
             return self.log.end
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
-    def watch(self, callback: Callable[[], None]) -> None:
+    def watch(self, callback: Watcher) -> None:
         """`callback` is called when readable records may have come or leadership has changed, until unwatched."""
         self._watchers[callback] = None
 
-    def unwatch(self, callback: Callable[[], None]) -> None:
+    def watch_end(self, callback: Watcher) -> None:
+        """As `watch`, for followers: called when the log has grown or leadership has changed."""
+        self._end_watchers[callback] = None
+
+    def unwatch(self, callback: Watcher) -> None:
         self._watchers.pop(callback, None)
-
-    def retire(self, code: ErrorCode) -> None:
-        """The replica leaves this broker: whoever waits is told why."""
-        self._fail_waiting(KafkaError(code))
-        self._wake()
-
-    def _advance(self) -> None:
-        durable = self.log.flush.flushed if self._acks_are_synced else self.log.end
-        if len(self.state.isr) == 1 and durable > self.log.high_watermark:
-            self.log.advance_high_watermark(durable)
-            if self._waiting:
-                self._settle_waiting()
-            if self._watchers:
-                self._wake()
-
-    def _settle_waiting(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self.log.high_watermark:
-            waiter = heapq.heappop(self._waiting)[2]
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _fail_waiting(self, reason: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, []
-        for _, _, waiter in waiting:
-            if not waiter.done():
-                waiter.set_exception(reason)
+        self._end_watchers.pop(callback, None)
 
     def _wake(self) -> None:
-        for callback in tuple(self._watchers):
-            callback()
+        _call(self._watchers)
+        _call(self._end_watchers)
+
+    # --- durability
 
     def _sync(self) -> None:
         """Starts the shared fsync unless one runs; what is appended while it runs is taken by the next."""
@@ -150,10 +323,16 @@ class Partition:
 
     async def _sync_until_clean(self) -> None:
         try:
-            while self.log.sync_due or (self._acks_are_synced and self.log.flush.flushed < self.log.end):
+            while self.log.sync_due or (self.acks_are_synced and self.log.flush.flushed < self.log.end):
                 await self.log.synced(self.log.end)
-                self._advance()
+                if self.leads:
+                    self._advance()
         except KafkaError as reason:
-            self._fail_waiting(reason)
+            self._acks.fail(reason)
         finally:
             self._syncing = None
+
+
+def _call(watchers: dict[Watcher, None]) -> None:
+    for callback in tuple(watchers):
+        callback()

@@ -95,6 +95,14 @@ class Channel(asyncio.BufferedProtocol):
         self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
         return await self.send(correlation_id, [write_request(key, version, correlation_id, self._client_id, request)])
 
+    async def pass_on(self, frame: bytes) -> bytearray:
+        """Sends somebody else's request (a frame without its size) under a correlation id of ours; the raw answer without its size."""
+        correlation_id = self._next_correlation
+        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        return await self.send(
+            correlation_id, [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
+        )
+
     async def send(self, correlation_id: int, buffers: list[Any]) -> bytearray:
         if self._broken is not None:
             raise ConnectionResetError(str(self._broken))
@@ -103,9 +111,9 @@ class Channel(asyncio.BufferedProtocol):
         self._transport.writelines(buffers)
         return await waiter
 
-    async def learn_versions(self) -> None:
+    async def learn_versions(self, software: str = "ottla") -> None:
         """Asks what the broker speaks; one older than our question says so in version 0."""
-        hello = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+        hello = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
         frame = bytes(await self.exchange(API_VERSIONS, 3, hello))
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
             frame = bytes(await self.exchange(API_VERSIONS, 0, request_class(API_VERSIONS, 0)()))
@@ -120,11 +128,11 @@ class Channel(asyncio.BufferedProtocol):
         self._break(ConnectionAbortedError("closed by this side"))
 
 
-async def open_channel(host: str, port: int, client_id: str) -> Channel:
-    """Connects and learns what the broker speaks. OSError, ConnectionError."""
+async def open_channel(host: str, port: int, client_id: str, *, software: str = "ottla") -> Channel:
+    """Connects and learns what the broker speaks. `software`: what this side calls itself (KIP-511). OSError, ConnectionError."""
     _, channel = await asyncio.get_running_loop().create_connection(lambda: Channel(client_id), host, port)
     try:
-        await channel.learn_versions()
+        await channel.learn_versions(software)
     except BaseException:
         channel.close()
         raise

@@ -11,6 +11,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import create_log
 from ottla_broker.log.storage import Storage
+from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.partition import Partition
@@ -37,8 +38,15 @@ class SmallBroker:
         self.cluster_id = "a-cluster"
         self.image = Image(controller_id=ME)
         self.partitions = Partitions(self.image)
+        self.controller = None
+        self.to_controller = ControllerLink(self, "small")
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
+
+    leads = False
+
+    def leader_address(self) -> None:
+        return None
 
     def add_topic(self, name: str, partitions: int = 1, config: LogConfig | None = None) -> list[Partition]:
         topic = TopicImage(name, self.runtime.new_uuid())

@@ -16,7 +16,7 @@ from tests.unit.running import running
 async def broker(folder: Path, **settings: str) -> AsyncIterator[Broker]:
     """Started, with the topic `t` of two partitions. `settings`: names with underscores for dots."""
     async with running(folder / "data", disk=None, broker_rack="r1", **settings) as made:
-        await made.controller.ensure_topic(NewTopic("t", 2, 1, config={"retention.ms": "5"}))
+        await made.active_controller().ensure_topic(NewTopic("t", 2, 1, config={"retention.ms": "5"}))
         yield made
 
 

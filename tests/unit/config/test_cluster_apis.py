@@ -17,6 +17,7 @@ from kio.static.primitive import i8, i32
 from ottla_broker.api.describe_cluster import describe_cluster
 from ottla_broker.api.describe_log_dirs import describe_log_dirs
 from ottla_broker.api.table import form_of, served
+from ottla_broker.metadata.broker_control import Heartbeat
 from ottla_broker.metadata.records import BrokerChange, Endpoint, RegisterBroker
 from ottla_broker.wire.codec import read_front, read_request, read_response, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -44,8 +45,12 @@ def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) ->
             assert told.cluster_authorized_operations == -(2**31)
 
             incarnation = on.runtime.new_uuid()
-            await on.controller.register_broker(RegisterBroker(2, incarnation, {"PLAINTEXT": Endpoint("other", 1)}))
-            await on.controller.register_broker(RegisterBroker(3, incarnation, {"INSIDE": Endpoint("hidden", 1)}))
+            for other, listener in ((2, "PLAINTEXT"), (3, "INSIDE")):
+                coming = RegisterBroker(
+                    other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,)
+                )
+                epoch = await on.active_controller().brokers.register(coming, previous_epoch=-1)
+                await on.active_controller().brokers.heartbeat(Heartbeat(other, epoch, offset=epoch))
             on.image.apply([(on.image.end, BrokerChange(2, on.image.brokers[2].epoch, fenced=True))])
             seen = await describe_cluster(context(on, 2), cluster_request(operations=True))
             assert [b.broker_id for b in seen.brokers] == [1]

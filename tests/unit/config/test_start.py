@@ -115,7 +115,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             "must not exceed replica.lag.time.max.ms (30000)",
         ),
         ({"queued.max.request.bytes": "1000"}, "must not be less than socket.request.max.bytes"),
-        ({"register": "zookeeper:2181"}, "allowed: file:/path or etcd:http://host:port/key"),
+        ({"register": "zookeeper:2181"}, "allowed: file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME"),
         ({"remote.log.storage.system.enable": "true"}, "there is no tiered storage yet"),
         ({"listener.name.internal.max.connections": "3"}, "is no setting of a broker"),
     ],

@@ -20,6 +20,9 @@ class MemoryJournal:
         self.delay_s = 0.0
         self.failure: KafkaError | None = None
 
+    async def settled(self) -> None:
+        return None
+
     async def append(self, batch: bytes) -> int:
         if self.failure is not None:
             raise self.failure

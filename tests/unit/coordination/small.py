@@ -7,8 +7,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from ottla_broker.api.context import Context, Peer
+from ottla_broker.api.form import refusal
 from ottla_broker.api.table import form_of
-from ottla_broker.connection import refusal
 from ottla_broker.coordination.groups import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings

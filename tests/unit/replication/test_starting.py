@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla_broker.broker import Broker
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
@@ -23,15 +24,20 @@ BATCH = encode_batch([Record(1, b"k", b"v")])
 def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: Path) -> None:
     async def first() -> object:
         async with running(tmp_path) as broker:
-            await broker.controller.create_topic(NewTopic("t", 2, 1, config={"retention.ms": "77"}))
+            await broker.active_controller().create_topic(NewTopic("t", 2, 1, config={"retention.ms": "77"}))
             broker.partitions.leader("t", 1).append(BATCH, acks=-1)
-            return broker.cluster_id, broker.image.topics["t"]
+            return what_stays(broker)
 
     async def second() -> object:
         async with running(tmp_path) as broker:
             assert broker.partitions.leader("t", 1).log.config.retention_ms == 77
             assert records_of(broker, "t", 1) == [b"v"]
-            return broker.cluster_id, broker.image.topics["t"]
+            assert broker.image.topics["t"].partitions[1].leader_epoch > 0  # another life, another epoch
+            return what_stays(broker)
+
+    def what_stays(broker: Broker) -> object:
+        topic = broker.image.topics["t"]
+        return broker.cluster_id, topic.id, [(p.leader, p.isr, p.directories) for p in topic.partitions.values()]
 
     assert asyncio.run(first()) == asyncio.run(second())
 
@@ -95,7 +101,7 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
 def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: Path) -> None:
     async def start_once() -> None:
         async with running(tmp_path) as broker:
-            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append(BATCH, acks=-1)
 
     async def with_a_stranger() -> None:
@@ -113,8 +119,8 @@ def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it
     async def make(keep: Path | None) -> None:
         async with running(tmp_path) as broker:
             if keep:
-                await broker.controller.delete_topic("t")
-            await broker.controller.create_topic(NewTopic("t", 1, 1))
+                await broker.active_controller().delete_topic("t")
+            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             if not keep:
                 broker.partitions.leader("t", 0).append(BATCH, acks=-1)
 
@@ -135,9 +141,9 @@ def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it
 def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path) as broker:
-            old = await broker.controller.create_topic(NewTopic("t", 1, 1))
-            await broker.controller.delete_topic("t")
-            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            old = await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await broker.active_controller().delete_topic("t")
+            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             with pytest.raises(KafkaError) as caught:
                 broker.partitions.leader("t", 0, topic_id=old)
             assert caught.value.code is ErrorCode.inconsistent_topic_id
@@ -172,9 +178,9 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
             with monkeypatch.context() as patch:
                 patch.setattr(MetadataLog, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
-                    await broker.controller.create_topic(NewTopic("t", 1, 1))
+                    await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             assert broker.image.topics == {}
-            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             assert "t" in broker.image.topics
 
     asyncio.run(run())
@@ -185,7 +191,7 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
 
     async def run() -> None:
         async with running(tmp_path) as broker:
-            await broker.controller.create_topic(NewTopic("t", 1, 1))
+            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append(BATCH, acks=-1)
 
     asyncio.run(run())

@@ -10,16 +10,27 @@ from uuid import UUID
 
 import msgspec
 
+MemberKey = tuple[int, UUID]
+
 
 class Member(msgspec.Struct, frozen=True):
-    """A broker in the metadata log's ISR, together with the id of its log directory: a wiped disk is another member."""
+    """A broker that keeps the metadata log, together with the id of its log directory: a wiped disk is another member.
+
+    `address`: host:port where other brokers reach it (an IPv6 host in brackets); it may change while the member stays the same.
+    """
 
     broker: int
     directory: UUID
+    address: str = ""
+
+    @property
+    def key(self) -> MemberKey:
+        """Who it is, wherever it is."""
+        return self.broker, self.directory
 
 
 class RegisterValue(msgspec.Struct, frozen=True):
-    """`renewed_ms`: wall clock of the holder's last renewal; `lease_ms`: how long it is good for. Times only tell when to try."""
+    """`isr`: the members, whose majority commits; `holder`: the leader while it wants to lead, −1 when it has resigned; `renewed_ms`: wall clock of the holder's last renewal; `lease_ms`: how long it is good for. Times only tell when to try."""
 
     cluster_id: str
     epoch: int
@@ -53,6 +64,10 @@ class Register(Protocol):
     async def read(self) -> Seen: ...
     async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
         """Writes `new` if the register still is what was seen, and returns it as seen; raises Conflict otherwise."""
+        ...
+
+    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+        """Returns as soon as the register's version is another than `seen`'s, or after `timeout_s` as it then is."""
         ...
 
     async def close(self) -> None: ...

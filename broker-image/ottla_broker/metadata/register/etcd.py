@@ -3,6 +3,7 @@
 Compare-and-swap is a transaction on the key's mod_revision; a key that is not there has revision 0. The version of a value is that revision.
 """
 
+import asyncio
 import base64
 from typing import Any
 
@@ -24,12 +25,16 @@ class EtcdRegister:
         if not separator or not host or not key:
             raise RegisterError(f"register=etcd:{url}: that is no http://host:port/key")
         self._gateway = f"{scheme}://{host}/v3/kv"
+        self._watching = f"{scheme}://{host}/v3/watch"
         self._key = _text(key.encode())
         self._session: aiohttp.ClientSession | None = None
 
     async def read(self) -> Seen:
         answer = await self._post("range", {"key": self._key})
-        return _seen(answer.get("kvs", []))
+        try:
+            return _seen(answer.get("kvs", []))
+        except msgspec.MsgspecError as error:
+            raise RegisterError(f"what etcd at {self._gateway} holds is no register: {error}") from error
 
     async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
         answer = await self._post(
@@ -45,23 +50,51 @@ class EtcdRegister:
             raise Conflict("the register was changed by another broker")
         return Seen(new, str(answer["header"]["revision"]))
 
+    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+        """Waits for a line that says that something happened, and reads then: what the line says may be old already."""
+        wanted = {"key": self._key, "start_revision": str(int(seen.version or NOT_THERE) + 1)}
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._open_session().post(
+                    self._watching,
+                    json={"create_request": wanted},
+                    timeout=aiohttp.ClientTimeout(sock_connect=TIMEOUT_S),
+                ) as answer,
+            ):
+                async for line in answer.content:
+                    said = msgspec.json.decode(line).get("result", {})
+                    if said.get("events") or said.get("canceled"):  # canceled: what is asked for was compacted away
+                        break
+        except TimeoutError:
+            pass
+        except (aiohttp.ClientError, ValueError) as error:
+            raise self._away(error) from error
+        return await self.read()
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def _post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        return self._session
+
+    def _away(self, error: Exception) -> RegisterError:
+        return RegisterError(f"etcd at {self._gateway} does not answer: {str(error) or type(error).__name__}")
+
+    async def _post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            async with self._session.post(f"{self._gateway}/{what}", json=body) as response:
+            async with self._open_session().post(f"{self._gateway}/{what}", json=body) as response:
                 answer: dict[str, Any] = await response.json(content_type=None)
                 if response.status != 200:
                     said = answer.get("message") or answer.get("error")
                     raise RegisterError(f"etcd at {self._gateway} says {response.status}: {said}")
                 return answer
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise RegisterError(f"etcd at {self._gateway} does not answer: {error or type(error).__name__}") from error
+            raise self._away(error) from error
 
 
 def _seen(found: list[dict[str, Any]]) -> Seen:

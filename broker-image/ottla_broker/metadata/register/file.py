@@ -3,6 +3,7 @@
 The lock is on a file beside it, because the register itself is replaced and a lock on a replaced file excludes nobody.
 """
 
+import asyncio
 import fcntl
 import hashlib
 import os
@@ -11,8 +12,10 @@ from pathlib import Path
 import msgspec
 
 from ottla_broker.log.disk import Disk, OsDisk
-from ottla_broker.metadata.register import Conflict, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Seen
 from ottla_broker.runtime import Runtime
+
+LOOK_EVERY_S = 0.05  # one stat of a file: a few microseconds
 
 
 class FileRegister:
@@ -29,19 +32,47 @@ class FileRegister:
     async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
         return await self._runtime.offload(self._swap, seen, new)
 
+    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            looked = self._look()
+            found = await self.read()
+            if found.version != seen.version or loop.time() >= deadline:
+                return found
+            while looked == self._look() and loop.time() < deadline:  # noqa: ASYNC110 - files have no events everywhere
+                await asyncio.sleep(LOOK_EVERY_S)
+
     async def close(self) -> None:
         return None
+
+    def _look(self) -> tuple[int, int, int]:
+        """What changes whenever the file is replaced."""
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - every few milliseconds
+        except FileNotFoundError:
+            return 0, 0, 0
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _read(self) -> Seen:
         try:
             data = self._disk.read_file(self._path)
+            return Seen(msgspec.json.decode(data, type=RegisterValue), _version(data))
         except FileNotFoundError:
             return Seen(None, "")
-        return Seen(msgspec.json.decode(data, type=RegisterValue), _version(data))
+        except OSError as error:
+            raise self._unreachable(error) from error
+        except msgspec.MsgspecError as error:
+            raise RegisterError(f"register=file:{self._path}: that is no register: {error}") from error
 
     def _swap(self, seen: Seen, new: RegisterValue) -> Seen:
-        self._disk.make_directory(str(Path(self._path).parent))
-        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._disk.make_directory(str(Path(self._path).parent))
+            lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise self._unreachable(error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self._read().version != seen.version:
@@ -49,8 +80,13 @@ class FileRegister:
             data = msgspec.json.format(msgspec.json.encode(new), indent=2) + b"\n"
             self._disk.replace_file(self._path, data)
             return Seen(new, _version(data))
+        except OSError as error:
+            raise self._unreachable(error) from error
         finally:
             os.close(lock)
+
+    def _unreachable(self, error: OSError) -> RegisterError:
+        return RegisterError(f"register=file:{self._path}: {error.strerror or error}")
 
 
 def _version(data: bytes) -> str:

@@ -1,0 +1,163 @@
+/* Acknowledgements through librdkafka, each one timed, from several partitions.
+ *
+ *   acks steady BOOTSTRAP TOPIC PARTITIONS SIZE PER_S SECONDS [setting=value…]   how long each ack of a steady stream takes
+ *   acks flood BOOTSTRAP TOPIC PARTITIONS SIZE RECORDS [setting=value…]          how many come when they are not waited for
+ *   acks watch BOOTSTRAP TOPIC PARTITIONS SIZE PER_S [setting=value…]            a line for each ack: when (CLOCK_MONOTONIC, s)
+ *
+ * A record's clock runs from rd_kafka_produce() until its delivery is told to this program, in a thread that does nothing but
+ * wait for that. `steady` and `watch` send to the partitions in turn; `flood` leaves that to librdkafka, as most programs do.
+ * steady and flood print one line of JSON; watch goes on until SIGTERM, and ends with one, too. Times are in seconds.
+ */
+#include <librdkafka/rdkafka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define PATIENCE_S 120
+
+static rd_kafka_t *client;
+static rd_kafka_topic_t *topic;
+static char *payload;
+static size_t size;
+static double *took; /* seconds, by the order of acknowledgement; NULL: nobody asks */
+static volatile long acked, failed, done;
+static volatile sig_atomic_t told_to_stop;
+static int watching;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void pause_ms(long ms) {
+    struct timespec pause = {0, ms * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static void die(const char *what, const char *why) {
+    fprintf(stderr, "acks: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void on_stop(int number) {
+    (void)number;
+    told_to_stop = 1;
+}
+
+static void on_delivery(rd_kafka_t *self, const rd_kafka_message_t *message, void *opaque) {
+    (void)self, (void)opaque;
+    double at = now();
+    if (message->err) {
+        failed++;
+        fprintf(stderr, "acks: a record was refused: %s\n", rd_kafka_err2str(message->err));
+        return;
+    }
+    if (took) took[acked] = at - *(double *)message->_private;
+    acked++;
+    if (watching) printf("%.6f\n", at), fflush(stdout);
+}
+
+static void *deliver(void *argument) {
+    (void)argument;
+    while (!done) rd_kafka_poll(client, 100);
+    return NULL;
+}
+
+static void start(const char *bootstrap, const char *name, char **settings, int count) {
+    char error[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set(conf, "bootstrap.servers", bootstrap, error, sizeof error);
+    rd_kafka_conf_set(conf, "acks", "all", error, sizeof error);
+    rd_kafka_conf_set(conf, "log.connection.close", "false", error, sizeof error);
+    for (int i = 0; i < count; i++) {
+        char *equals = strchr(settings[i], '=');
+        if (!equals) die(settings[i], "not of the form setting=value");
+        *equals = 0;
+        if (rd_kafka_conf_set(conf, settings[i], equals + 1, error, sizeof error) != RD_KAFKA_CONF_OK) die(settings[i], error);
+    }
+    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
+    if (!client) die("rd_kafka_new", error);
+    topic = rd_kafka_topic_new(client, name, NULL);
+    const struct rd_kafka_metadata *metadata; /* connected and knowing the leaders before the clock runs */
+    rd_kafka_resp_err_t known = rd_kafka_metadata(client, 0, topic, &metadata, 30000);
+    if (known) die("metadata", rd_kafka_err2str(known));
+    rd_kafka_metadata_destroy(metadata);
+    payload = malloc(size);
+    srand(1);
+    for (size_t i = 0; i < size; i++) payload[i] = rand();
+}
+
+static void send_one(int32_t partition, void *opaque) {
+    while (rd_kafka_produce(topic, partition, 0, payload, size, NULL, 0, opaque) == -1) {
+        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+        pause_ms(1);
+    }
+}
+
+static long stream(long partitions, double per_s, long records, double *sent) {
+    double began = now();
+    long i = 0;
+    for (; !told_to_stop && (!records || i < records); i++) {
+        double due = began + i / per_s;
+        struct timespec at = {(time_t)due, (long)((due - (time_t)due) * 1e9)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        double *opaque = sent ? &sent[i] : NULL;
+        if (opaque) *opaque = now();
+        send_one(i % partitions, opaque);
+    }
+    return i;
+}
+
+static int ascending(const void *a, const void *b) {
+    double difference = *(const double *)a - *(const double *)b;
+    return (difference > 0) - (difference < 0);
+}
+
+int main(int count, char **words) {
+    if (count < 7) die("usage", "acks steady|flood|watch BOOTSTRAP TOPIC PARTITIONS SIZE …, see the head of acks.c");
+    int steady = !strcmp(words[1], "steady");
+    watching = !strcmp(words[1], "watch");
+    int flood = !steady && !watching;
+    int own = steady ? 8 : 7;
+    if (count < own) die("usage", "too few words, see the head of acks.c");
+    long partitions = atol(words[4]);
+    size = atol(words[5]);
+    start(words[2], words[3], words + own, count - own);
+    signal(SIGTERM, on_stop);
+    pthread_t thread;
+    pthread_create(&thread, NULL, deliver, NULL);
+    long records = flood ? atol(words[6]) : steady ? (long)(atof(words[6]) * atof(words[7])) : 0;
+    double *sent = NULL;
+    if (steady) sent = calloc(records, sizeof *sent), took = calloc(records, sizeof *took);
+    double began = now();
+    if (flood)
+        for (long i = 0; i < records; i++) send_one(RD_KAFKA_PARTITION_UA, NULL);
+    else
+        records = stream(partitions, atof(words[6]), records, sent);
+    double patience = now() + PATIENCE_S;
+    while (rd_kafka_outq_len(client) > 0) { /* and not rd_kafka_flush(), which would deliver in this thread, too */
+        if (now() > patience) die("the end", "not everything was acknowledged in time");
+        pause_ms(1);
+    }
+    double seconds = now() - began;
+    done = 1;
+    pthread_join(thread, NULL);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double cpu = used.ru_utime.tv_sec + used.ru_utime.tv_usec / 1e6 + used.ru_stime.tv_sec + used.ru_stime.tv_usec / 1e6;
+    printf("{\"seconds\": %.6f, \"records\": %ld, \"failed\": %ld, \"client_cpu_s\": %.3f", seconds, records, failed, cpu);
+    if (steady && acked) {
+        qsort(took, acked, sizeof *took, ascending);
+        printf(", \"p50\": %.6f, \"p99\": %.6f, \"p999\": %.6f, \"max\": %.6f", took[acked / 2], took[(long)(acked * .99)],
+               took[(long)(acked * .999)], took[acked - 1]);
+    }
+    puts("}");
+    return failed != 0;
+}

@@ -1,0 +1,80 @@
+"""Ten thousand partitions on three brokers: made, one broker restarted, idle, one broker killed."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from confluent_kafka.admin import NewTopic
+
+from ottla_broker.wire.errors import KafkaError
+from tests.clients import librdkafka as rd
+from tests.clusters import Cluster
+from tests.waiting import eventually
+
+IN_A_TOPIC = 500
+WITHIN_S = 600.0
+
+
+class Amounts(Protocol):
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def idle_s(self) -> float: ...
+
+
+def partitions(
+    side: Callable[..., AbstractContextManager[Cluster]], wanted: Sequence[str], amounts: Amounts
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    in_a_topic = min(IN_A_TOPIC, amounts.partitions)
+    names = [f"many-{number}" for number in range(amounts.partitions // in_a_topic)]
+    with side() as cluster:
+        client = rd.admin(cluster.bootstrap)
+        began = time.monotonic()
+        for name in names:
+            client.create_topics([NewTopic(name, in_a_topic, 3)], operation_timeout=120)[name].result(WITHIN_S)
+        eventually(lambda: led(cluster, cluster.alive, len(names) * in_a_topic), within_s=WITHIN_S)
+        found["10k-create"] = time.monotonic() - began
+        eventually(lambda: in_sync(cluster, cluster.alive[0]), within_s=WITHIN_S)
+        time.sleep(5)
+        found["10k-cpu"] = 100 * busiest(cluster, amounts.idle_s)
+        one, watching = cluster.brokers[1], 2
+        one.stop(within_s=WITHIN_S)
+        began = time.monotonic()
+        one.spawn()
+        eventually(lambda: in_sync(cluster, watching), within_s=WITHIN_S, what="all in sync again")
+        found["10k-restart"] = time.monotonic() - began
+        one.wait_ready()
+        time.sleep(5)
+        began = time.monotonic()
+        cluster.brokers[3].kill()
+        eventually(lambda: led(cluster, [1, 2], len(names) * in_a_topic), within_s=WITHIN_S, what="all led again")
+        found["10k-kill"] = time.monotonic() - began
+    return found
+
+
+def led(cluster: Cluster, by: Sequence[int], count: int) -> bool:
+    """The first of `by` knows of this many partitions, each led by one of `by`."""
+    try:
+        view = cluster.view(by[0])
+    except (OSError, KafkaError):
+        return False
+    mine = [partition for (topic, _), partition in view.items() if topic.startswith("many-")]
+    return len(mine) == count and all(partition.leader in by for partition in mine)
+
+
+def in_sync(cluster: Cluster, asked: int) -> bool:
+    try:
+        return all(partition.whole for partition in cluster.view(asked).values())
+    except (OSError, KafkaError):
+        return False
+
+
+def busiest(cluster: Cluster, seconds: float) -> float:
+    """The share of a core that the busiest broker takes while nobody asks anything."""
+    brokers = list(cluster.brokers.values())
+    before, began = [broker.cpu_s() for broker in brokers], time.monotonic()
+    time.sleep(seconds)
+    took = [broker.cpu_s() - earlier for broker, earlier in zip(brokers, before, strict=True)]
+    return max(took) / (time.monotonic() - began)

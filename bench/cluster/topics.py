@@ -1,0 +1,66 @@
+"""Topics and first records, asked for again and again while a cluster is not there yet."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from confluent_kafka.admin import NewTopic
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.types import TopicName
+from kio.static.primitive import i16, i32
+
+from ottla_broker.wire.client import Client, milliseconds
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, encode_batch
+from tests.clients import librdkafka as rd
+from tests.clusters import Cluster
+from tests.waiting import eventually
+
+PAUSE_S = 0.005
+ATTEMPT_S = 2.0  # for a broker that takes a question and does not answer
+
+
+async def topic_created(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
+    """Returns when a topic of one partition is created. TimeoutError."""
+    await _until(lambda: _tried(bootstrap, name, replicas, produce=False), within_s)
+
+
+async def first_ack(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
+    """Returns when a record is acknowledged in a topic of one partition, which is created. TimeoutError."""
+    await _until(lambda: _tried(bootstrap, name, replicas, produce=True), within_s)
+
+
+async def _until(attempt: Callable[[], Awaitable[bool]], within_s: float) -> None:
+    async with asyncio.timeout(within_s):
+        while True:
+            if await attempt():
+                return
+            await asyncio.sleep(PAUSE_S)
+
+
+async def _tried(bootstrap: str, name: str, replicas: int, *, produce: bool) -> bool:
+    try:
+        async with Client.connect(bootstrap, timeout_s=ATTEMPT_S) as client:
+            await _create(client, name, replicas)
+            if produce:
+                await client.produce(name, 0, encode_batch([Record(int(time.time() * 1000), None, b"first")]))
+            return True
+    except (OSError, KafkaError):
+        return False
+
+
+async def _create(client: Client, name: str, replicas: int) -> None:
+    wanted = CreatableTopic(
+        name=TopicName(name), num_partitions=i32(1), replication_factor=i16(replicas), assignments=(), configs=()
+    )
+    request = CreateTopicsRequest(topics=(wanted,), timeout=milliseconds(ATTEMPT_S), validate_only=False)
+    (answer,) = (await client.ask_controller(request)).topics
+    if answer.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
+        raise KafkaError(answer.error_code, answer.error_message or "")
+
+
+def create(cluster: Cluster, topic: str, partitions: int) -> None:
+    """With three replicas; returns when all of them are in sync."""
+    client = rd.admin(cluster.bootstrap)
+    client.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[topic].result(60)
+    eventually(lambda: cluster.healthy(), within_s=60, what=f"{topic} is in sync")

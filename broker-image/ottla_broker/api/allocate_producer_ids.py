@@ -1,0 +1,33 @@
+"""AllocateProducerIds (67), version 0: between brokers only, answered by the active controller.
+
+- Gives a broker a block of producer ids that nobody else ever gets.
+- Only a registered broker under its epoch: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+"""
+
+from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.types import ProducerId
+from kio.static.primitive import i32, i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def allocate_producer_ids(ctx: Context, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+    if not ctx.may(Operation.cluster_action, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    controller = ctx.broker.active_controller()
+    controller.brokers.registered(request.broker_id, request.broker_epoch)
+    block = await controller.allocate_producer_ids()
+    return AllocateProducerIdsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        producer_id_start=ProducerId(i64(block.start)),
+        producer_id_len=i32(len(block)),
+    )
+
+
+FORMS = (Form(0, 0, AllocateProducerIdsRequest, AllocateProducerIdsResponse, allocate_producer_ids),)

@@ -1,0 +1,113 @@
+"""AlterPartition (56), versions 2–3: between brokers only, answered by the active controller.
+
+- A leader proposes other in-sync replicas for partitions that it leads. All that one request names is one commit; what is refused of it stops
+  nothing else.
+- Taken only on the state that the leader saw: a lower leader epoch is FENCED_LEADER_EPOCH, a lower partition epoch INVALID_UPDATE_VERSION, and
+  a higher one of either NOT_CONTROLLER, because then this broker's image is the old one.
+- Who may not be in sync (fenced, about to stop, or registered under another epoch than the one named) is INELIGIBLE_REPLICA.
+- A reassignment whose last target has come ends here. Where the leader has no part in the result: NEW_LEADER_ELECTED.
+- The answer is the state as it is now. Recovery after an unclean election has no state of its own.
+- v3 broker epochs of the replicas (KIP-903).
+"""
+
+from typing import cast
+from uuid import UUID
+
+from kio.schema.alter_partition.v2.request import AlterPartitionRequest as RequestV2
+from kio.schema.alter_partition.v2.response import AlterPartitionResponse as ResponseV2
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from kio.schema.alter_partition.v3.response import AlterPartitionResponse
+from kio.schema.alter_partition.v3.response import PartitionData as Altered
+from kio.schema.alter_partition.v3.response import TopicData as AlteredTopic
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.isr_changes import Proposal
+from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+NO_TOPIC = UUID(int=0)
+
+
+async def alter_partition(ctx: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    if not ctx.may(Operation.cluster_action, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    controller = ctx.broker.active_controller()
+    controller.brokers.registered(request.broker_id, request.broker_epoch)
+    proposals = [
+        Proposal(
+            topic.topic_id or NO_TOPIC,
+            one.partition_index,
+            one.leader_epoch,
+            one.partition_epoch,
+            [(member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs],
+        )
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    outcomes = iter(await controller.replicas.alter_partitions(request.broker_id, proposals))
+    return AlterPartitionResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        topics=tuple(
+            AlteredTopic(
+                topic_id=topic.topic_id, partitions=tuple(answer(one, next(outcomes)) for one in topic.partitions)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
+    if isinstance(outcome, KafkaError):
+        return Altered(
+            partition_index=asked.partition_index,
+            error_code=outcome.code,
+            leader_id=BrokerId(0),
+            leader_epoch=i32(0),
+            partition_epoch=i32(0),
+        )
+    return Altered(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.none,
+        leader_id=BrokerId(outcome.leader),
+        leader_epoch=i32(outcome.leader_epoch),
+        isr=cast("tuple[BrokerId, ...]", outcome.isr),
+        partition_epoch=i32(outcome.partition_epoch),
+    )
+
+
+async def without_broker_epochs(ctx: Context, request: RequestV2) -> ResponseV2:
+    with_epochs = AlterPartitionRequest(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        topics=tuple(
+            TopicData(
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    PartitionData(
+                        partition_index=one.partition_index,
+                        leader_epoch=one.leader_epoch,
+                        new_isr_with_epochs=tuple(BrokerState(broker_id=broker) for broker in one.new_isr),
+                        leader_recovery_state=one.leader_recovery_state,
+                        partition_epoch=one.partition_epoch,
+                    )
+                    for one in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+    answered: ResponseV2 = convert(await alter_partition(ctx, with_epochs), ResponseV2)
+    return answered
+
+
+FORMS = (
+    Form(2, 2, RequestV2, ResponseV2, without_broker_epochs),
+    Form(3, 3, AlterPartitionRequest, AlterPartitionResponse, alter_partition),
+)

@@ -1,0 +1,44 @@
+"""BrokerHeartbeat (63), versions 0–2: between brokers only, answered by the active controller.
+
+- Keeps a broker's session. One that is registered, wants to live and knows the metadata up to its own registration is unfenced by it; one that
+  wants to be fenced is.
+- `want_shut_down`: what the broker leads is given to others while it still serves. `should_shut_down` in the answer: that is done, every other
+  living broker knows it, and the one that asked is fenced.
+- BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH: it has to register (again), or another process has taken its place.
+- v1 directories that failed: others lead what lies there. v2 cordoned directories, which are not looked at.
+"""
+
+from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.broker_control import Heartbeat
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def broker_heartbeat(ctx: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    if not ctx.may(Operation.cluster_action, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    standing = await ctx.broker.active_controller().brokers.heartbeat(
+        Heartbeat(
+            request.broker_id,
+            request.broker_epoch,
+            request.current_metadata_offset,
+            want_fence=request.want_fence,
+            want_shut_down=request.want_shut_down,
+            offline=tuple(directory for directory in request.offline_log_dirs if directory is not None),
+        )
+    )
+    return BrokerHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        is_caught_up=standing.caught_up,
+        is_fenced=standing.fenced,
+        should_shut_down=standing.should_shut_down,
+    )
+
+
+FORMS = (Form(0, 2, BrokerHeartbeatRequest, BrokerHeartbeatResponse, broker_heartbeat),)

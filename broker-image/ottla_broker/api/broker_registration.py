@@ -1,0 +1,54 @@
+"""BrokerRegistration (62), versions 0–4: between brokers only, answered by the active controller.
+
+- A broker process says who it is: its incarnation, listeners, rack and log directories. It is registered fenced; the answer is its broker epoch.
+- The same process may ask again, and has the same epoch while nothing about it changed. Another process under an id that is alive is
+  DUPLICATE_BROKER_REGISTRATION, unless it comes with a log directory of the one before, which therefore has ended.
+- v3 `previous_broker_epoch`: what the marker of its last clean stop says; anything but the epoch it had means that it may have lost what was
+  not synced, and it is not trusted with more than others are. A broker that comes without one of its directories has lost what lay there.
+- Another cluster's broker is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper's migration are not looked at.
+- v1 migrating ZooKeeper broker; v2 log directories; v4 features whose lowest version is 0.
+"""
+
+from uuid import UUID
+
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
+from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
+from kio.static.primitive import i64
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.records import Endpoint, RegisterBroker
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+
+
+async def broker_registration(ctx: Context, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    if not ctx.may(Operation.cluster_action, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    if request.cluster_id != ctx.broker.cluster_id:
+        raise KafkaError(
+            ErrorCode.inconsistent_cluster_id,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {ctx.broker.cluster_id}",
+        )
+    coming = RegisterBroker(
+        request.broker_id,
+        request.incarnation_id or UUID(int=0),
+        {one.name: Endpoint(one.host, one.port, protocol(one.security_protocol)) for one in request.listeners},
+        rack=request.rack,
+        directories=tuple(directory for directory in request.log_dirs if directory is not None),
+    )
+    epoch = await ctx.broker.active_controller().brokers.register(coming, request.previous_broker_epoch)
+    return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))
+
+
+def protocol(code: int) -> str:
+    """INVALID_REGISTRATION for a code that is none of Kafka's."""
+    if code not in PROTOCOLS:
+        raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {PROTOCOLS}")
+    return PROTOCOLS[code]
+
+
+FORMS = (Form(0, 4, BrokerRegistrationRequest, BrokerRegistrationResponse, broker_registration),)

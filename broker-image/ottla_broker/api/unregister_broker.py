@@ -1,0 +1,25 @@
+"""UnregisterBroker (64), version 0.
+
+- Takes a broker out of the cluster for good: what it leads goes to others, and it is listed no more. BROKER_ID_NOT_REGISTERED.
+- Its replicas stay assigned to it until they are reassigned. A broker that still runs registers anew, and is trusted with nothing that others
+  are trusted with.
+"""
+
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def unregister_broker(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    if not ctx.may(Operation.alter, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    await ctx.broker.active_controller().brokers.unregister(request.broker_id)
+    return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
+
+
+FORMS = (Form(0, 0, UnregisterBrokerRequest, UnregisterBrokerResponse, unregister_broker),)

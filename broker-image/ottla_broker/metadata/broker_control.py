@@ -1,0 +1,166 @@
+"""The controller's part that deals with brokers: registration, heartbeats, fencing, their orderly stop, taking them out.
+
+- A broker registers fenced, and is unfenced by its first heartbeat that shows that it knows the metadata up to its own registration.
+- It is fenced when it wants to be, when it is silent for a session, or when its port refuses connections (`pulses`).
+- It may stop when what it led is led by others and every other live broker knows that; the answer that says so fences it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from ottla_broker.metadata import broker_plans
+from ottla_broker.metadata.image import BrokerImage
+from ottla_broker.metadata.records import MetadataRecord, RegisterBroker
+from ottla_broker.metadata.sessions import Sessions
+from ottla_broker.metadata.turn import Turn
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """`offset`: the last metadata record that the broker has applied. `offline`: those of its directories that have failed."""
+
+    broker: int
+    epoch: int
+    offset: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+    offline: Collection[UUID] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a broker is told of itself. `caught_up`: it knows the metadata up to its own registration."""
+
+    caught_up: bool
+    fenced: bool
+    should_shut_down: bool = False
+
+
+class BrokerControl:
+    """Times are the running loop's. Commands raise KafkaError: NOT_CONTROLLER when the lead was lost meanwhile."""
+
+    def __init__(self, turn: Turn, session_timeout_s: float) -> None:
+        self._turn = turn
+        self._image = turn.image
+        self._now = asyncio.get_running_loop().time
+        self.sessions = Sessions(session_timeout_s, self._now())
+        for (
+            broker
+        ) in self._image.alive_brokers():  # a new controller has heard nobody yet: everybody gets a whole session
+            self.sessions.heard(broker.id, broker.epoch, -1, self._now())
+        self._left_by: dict[int, int] = {}  # brokers about to stop → the metadata record that others must know before
+
+    async def register(self, coming: RegisterBroker, previous_epoch: int) -> int:
+        """The broker epoch. DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION."""
+
+        def plan() -> list[MetadataRecord]:
+            known = self._image.brokers.get(coming.broker)
+            lives = known is not None and self.sessions.lives(known.id, known.epoch, self._now())
+            broker_plans.check_registration(self._image, coming, in_session=lives)
+            return broker_plans.registration(self._image, coming, previous_epoch, self._turn.rules())
+
+        came = await self._turn.carry_out(plan)
+        epoch = self._image.brokers[coming.broker].epoch
+        if came:
+            self.sessions.forget(coming.broker, epoch)
+            self._left_by.pop(coming.broker, None)
+            logger.info("broker %d is registered with epoch %d", coming.broker, epoch)
+        return epoch
+
+    async def heartbeat(self, beat: Heartbeat) -> Standing:
+        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER when there may be another one, because no majority is heard."""
+        if not self._turn.log.hears_majority(self.sessions.timeout_s):
+            raise KafkaError(
+                ErrorCode.not_controller, "this controller hears no majority of the metadata log's members"
+            )
+        known = self.registered(beat.broker, beat.epoch)
+        self.sessions.heard(beat.broker, beat.epoch, beat.offset, self._now())
+        if beat.want_shut_down:
+            return await self._shut_down(known, beat)
+        caught_up = beat.offset >= known.epoch
+        if beat.want_fence:
+            await self.fence(beat.broker, beat.epoch, "it asked to be")
+        elif known.fenced and caught_up:
+            await self._unfence(beat.broker, beat.epoch)
+        if set(known.directories) & set(beat.offline):
+            await self._turn.carry_out(
+                lambda: broker_plans.directories_failing(self._image, beat.broker, beat.offline, self._turn.rules())
+            )
+        now = self.registered(beat.broker, beat.epoch)
+        return Standing(caught_up, now.fenced)
+
+    async def fence(self, broker: int, epoch: int, why: str) -> None:
+        """Nothing when it is fenced, or registered anew."""
+
+        def plan() -> list[MetadataRecord]:
+            return self._fencing(broker, epoch)
+
+        if await self._turn.carry_out(plan):
+            logger.warning("broker %d is fenced: %s", broker, why)
+        self.sessions.forget(broker, epoch)
+
+    async def fence_the_silent(self) -> None:
+        """Called every `sessions.turn_s`."""
+        for broker, epoch in self.sessions.turn(self._now()):
+
+            def plan(broker: int = broker, epoch: int = epoch) -> list[MetadataRecord]:
+                heard_meanwhile = self.sessions.lives(broker, epoch, self._now())
+                return [] if heard_meanwhile else self._fencing(broker, epoch)
+
+            if await self._turn.carry_out(plan):
+                logger.warning("broker %d is fenced: it was silent for %g s", broker, self.sessions.timeout_s)
+            if not self.sessions.lives(broker, epoch, self._now()):
+                self.sessions.forget(broker, epoch)
+
+    async def unregister(self, broker: int) -> None:
+        """BROKER_ID_NOT_REGISTERED."""
+        known = self._image.brokers.get(broker)
+        await self._turn.carry_out(lambda: broker_plans.unregistration(self._image, broker, self._turn.rules()))
+        if known is not None:
+            self.sessions.forget(broker, known.epoch)
+        logger.warning("broker %d is not registered any more", broker)
+
+    def registered(self, broker: int, epoch: int) -> BrokerImage:
+        """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH."""
+        known = self._image.brokers.get(broker)
+        if known is None:
+            raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")
+        if known.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.stale_broker_epoch, f"broker {broker} is registered with epoch {known.epoch}, not {epoch}"
+            )
+        return known
+
+    async def _unfence(self, broker: int, epoch: int) -> None:
+        def plan() -> list[MetadataRecord]:
+            self.registered(broker, epoch)
+            return broker_plans.unfencing(self._image, broker, self._turn.rules())
+
+        if await self._turn.carry_out(plan):
+            logger.info("broker %d is unfenced", broker)
+
+    async def _shut_down(self, known: BrokerImage, beat: Heartbeat) -> Standing:
+        def plan() -> list[MetadataRecord]:
+            self.registered(beat.broker, beat.epoch)
+            return broker_plans.leaving(self._image, beat.broker, self._turn.rules())
+
+        if await self._turn.carry_out(plan) or beat.broker not in self._left_by:
+            self._left_by[beat.broker] = self._image.end - 1
+        others = [one for one in self._image.alive_brokers() if one.id != beat.broker and not one.shutting_down]
+        may_stop = all(self.sessions.offset(one.id) >= self._left_by[beat.broker] for one in others)
+        if may_stop:
+            await self.fence(beat.broker, beat.epoch, "it stops")
+            self._left_by.pop(beat.broker, None)
+        return Standing(beat.offset >= known.epoch, may_stop, should_shut_down=may_stop)
+
+    def _fencing(self, broker: int, epoch: int) -> list[MetadataRecord]:
+        known = self._image.brokers.get(broker)
+        if known is None or known.epoch != epoch:
+            return []
+        return broker_plans.fencing(self._image, broker, self._turn.rules())

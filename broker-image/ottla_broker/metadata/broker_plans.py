@@ -1,0 +1,160 @@
+"""What it means in records that a broker comes, is heard, is lost, stops or is taken out: pure.
+
+Every plan is the records of one commit: the broker's own change, and the next state of every partition that it touches. What a partition's state
+becomes is `election`'s.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from uuid import UUID
+
+from ottla_broker.metadata import election
+from ottla_broker.metadata.election import Electorate, TopicRules, directory_of
+from ottla_broker.metadata.image import BrokerImage, Image
+from ottla_broker.metadata.records import (
+    BrokerChange,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+RulesOf = Callable[[UUID], TopicRules]
+"""A topic's election rules, by its id."""
+
+UNCLEAN = -1  # the previous broker epoch of a broker that did not stop cleanly
+
+
+def electorate(image: Image) -> Electorate:
+    return Electorate(
+        alive={broker.id: broker.directories for broker in image.brokers.values() if not broker.fenced},
+        leaving=[broker.id for broker in image.brokers.values() if broker.shutting_down],
+    )
+
+
+def check_registration(image: Image, coming: RegisterBroker, *, in_session: bool) -> None:
+    """DUPLICATE_BROKER_REGISTRATION when another process lives under this id, INVALID_REGISTRATION for what no broker can be.
+
+    Two processes never share a log directory (each locks it), so one that comes with a directory of its predecessor proves that this is gone.
+    """
+    if not coming.endpoints or not coming.directories or len(set(coming.directories)) != len(coming.directories):
+        raise KafkaError(
+            ErrorCode.invalid_registration, f"broker {coming.broker} names no listener, or no directory, or one twice"
+        )
+    known = image.brokers.get(coming.broker)
+    if known is None or not in_session or known.incarnation == coming.incarnation:
+        return
+    if not set(known.directories) & set(coming.directories):
+        raise KafkaError(
+            ErrorCode.duplicate_broker_registration,
+            f"another process is broker {coming.broker} and was heard a moment ago; it may take its place when it is silent for a session",
+        )
+
+
+def registration(image: Image, coming: RegisterBroker, previous_epoch: int, rules_of: RulesOf) -> list[MetadataRecord]:
+    """A broker has come, fenced until it is heard: what it led goes to others, and it is trusted with as much as its previous life warrants.
+
+    `previous_epoch`: its epoch when it last stopped cleanly, or UNCLEAN. Nothing when exactly this is registered already: a request that was
+    sent twice.
+    """
+    known = image.brokers.get(coming.broker)
+    if known is not None and _same(known, coming):
+        return []
+    voters = electorate(image).without(coming.broker)
+    clean = known is not None and previous_epoch == known.epoch
+    lost = _lost_directories(known, coming)
+    changed = []
+    for state in image.partitions_of(coming.broker):
+        rules = rules_of(state.topic)
+        if _is_lost(state, coming, lost):
+            changed.append(election.after_loss(state, coming.broker, coming.directories[0], voters, rules))
+        elif clean:
+            changed.append(election.after_fencing(state, coming.broker, voters, rules))
+        else:
+            changed.append(election.after_unclean_stop(state, coming.broker, voters, rules))
+    return [*_kept(changed), coming]
+
+
+def _same(known: BrokerImage, coming: RegisterBroker) -> bool:
+    return (known.incarnation, known.endpoints, known.rack, known.directories, known.http) == (
+        coming.incarnation,
+        coming.endpoints,
+        coming.rack,
+        coming.directories,
+        coming.http,
+    )
+
+
+def _lost_directories(known: BrokerImage | None, coming: RegisterBroker) -> bool:
+    return known is not None and not set(known.directories) <= set(coming.directories)
+
+
+def _is_lost(state: PartitionRecord, coming: RegisterBroker, lost_any: bool) -> bool:
+    where = directory_of(state, coming.broker)
+    return lost_any if where is None else where not in coming.directories
+
+
+def fencing(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+    """The broker is silent, or wants it: nothing is led by it any more, and it is in no ISR that has others. Nothing when it is fenced."""
+    known = image.brokers.get(broker)
+    if known is None or known.fenced:
+        return []
+    voters = electorate(image).without(broker)
+    changed = (election.after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_of(broker))
+    return [*_kept(changed), BrokerChange(broker, known.epoch, True, known.shutting_down)]
+
+
+def unfencing(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+    """The broker is heard and knows the metadata: it may lead what has no leader. Nothing when it is unfenced, or about to stop."""
+    known = image.brokers[broker]
+    if not known.fenced or known.shutting_down:
+        return []
+    voters = electorate(image)
+    voters = Electorate({**voters.alive, broker: known.directories}, voters.leaving)
+    changed = (election.after_unfencing(s, voters, rules_of(s.topic)) for s in image.partitions_of(broker))
+    return [BrokerChange(broker, known.epoch, False), *_kept(changed)]
+
+
+def leaving(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+    """The broker wants to stop: others lead where others in sync can. Asked again until nothing is left to do."""
+    known = image.brokers[broker]
+    voters = electorate(image).with_leaving(broker)
+    changed = _kept(
+        election.after_shutdown_began(s, broker, voters, rules_of(s.topic)) for s in image.partitions_of(broker)
+    )
+    said: list[MetadataRecord] = (
+        [] if known.shutting_down else [BrokerChange(broker, known.epoch, known.fenced, shutting_down=True)]
+    )
+    return [*said, *changed]
+
+
+def directories_failing(
+    image: Image, broker: int, offline: Collection[UUID], rules_of: RulesOf
+) -> list[MetadataRecord]:
+    """Directories of a living broker have failed: what lies on them is led by others. They are good again when the broker comes anew."""
+    known = image.brokers[broker]
+    left = tuple(directory for directory in known.directories if directory not in offline)
+    if left == known.directories or not left:  # with none left the broker has itself fenced
+        return []
+    voters = electorate(image)
+    voters = Electorate({**voters.alive, broker: left}, voters.leaving)
+    changed = (
+        election.after_fencing(s, broker, voters, rules_of(s.topic))
+        for s in image.partitions_of(broker)
+        if directory_of(s, broker) in offline
+    )
+    return [BrokerChange(broker, known.epoch, known.fenced, known.shutting_down, left), *_kept(changed)]
+
+
+def unregistration(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+    """The broker is taken out of the cluster; its replicas stay where they are until they are reassigned. BROKER_ID_NOT_REGISTERED."""
+    known = image.brokers.get(broker)
+    if known is None:
+        raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")
+    voters = electorate(image).without(broker)
+    changed = (election.after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_of(broker))
+    return [*_kept(changed), UnregisterBroker(broker, known.epoch)]
+
+
+def _kept(states: Iterable[PartitionRecord | None]) -> list[PartitionRecord]:
+    return [state for state in states if state is not None]

@@ -1,0 +1,54 @@
+"""What a change of configs means in records: the configs themselves, and what elections make of them at once. Pure.
+
+Whoever is eligible to lead without being in sync is so because the high watermark stands still while the ISR is below min.insync.replicas. When
+that setting falls, leaders let the high watermark go on; so in the same commit the eligible are forgotten where it may.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ottla_broker.config import TOPIC_MIN_INSYNC_REPLICAS, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+from ottla_broker.metadata.broker_plans import electorate
+from ottla_broker.metadata.election import TopicRules, after_unfencing, without_eligible
+from ottla_broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, TopicImage
+from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord
+
+MIN_INSYNC, UNCLEAN = TOPIC_MIN_INSYNC_REPLICAS.name, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE.name
+
+RulesWith = Callable[[Mapping[str, str]], TopicRules]
+"""The rules of a topic with these configs."""
+
+
+def alteration(
+    image: Image, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesWith
+) -> list[MetadataRecord]:
+    """Nothing for what is as wished already."""
+    current = image.configs.get((resource_type, name), {})
+    different = {key: value for key, value in sorted(changes.items()) if current.get(key) != value}
+    records: list[MetadataRecord] = [ConfigRecord(resource_type, name, key, value) for key, value in different.items()]
+    if resource_type == TOPIC_RESOURCE and different.keys() & {MIN_INSYNC, UNCLEAN}:
+        after = {key: value for key, value in {**current, **different}.items() if value is not None}
+        records += _under(image, [image.topics[name]], rules_with(after))
+    if (resource_type, name) == (BROKER_RESOURCE, "") and MIN_INSYNC in different:
+        records += _under_default(image, different[MIN_INSYNC], rules_with)
+    return records
+
+
+def _under(image: Image, topics: Iterable[TopicImage], rules: TopicRules) -> list[PartitionRecord]:
+    voters = electorate(image)
+    changed = (
+        without_eligible(state, rules) or after_unfencing(state, voters, rules)
+        for topic in topics
+        for state in topic.partitions.values()
+    )
+    return [state for state in changed if state is not None]
+
+
+def _under_default(image: Image, value: str | None, rules_with: RulesWith) -> list[PartitionRecord]:
+    """`value` None: brokers' own files say it now, which may be as little as 1."""
+    standing = [topic for topic in image.topics.values() if MIN_INSYNC not in image.topic_config(topic.name)]
+    return [
+        changed
+        for topic in standing
+        for state in topic.partitions.values()
+        if (changed := without_eligible(state, rules_with({MIN_INSYNC: value or "1"}))) is not None
+    ]

@@ -1,0 +1,188 @@
+"""Who leads a partition, and who is trusted with it, when brokers come and go: pure.
+
+`trusted` are the brokers that hold every record below the high watermark: the ISR, and beside it the eligible leader replicas (KIP-966), which
+left the ISR while it was too small for the high watermark to move.
+
+Invariant: without an unclean election a leader is taken from the trusted only, and nobody becomes trusted here; joining is AlterPartition's
+(`isr_changes`). It is kept because every plan only takes brokers out of what is trusted. A partition whose ISR is below its effective
+min.insync.replicas keeps whoever leaves as eligible; one whose ISR is large enough forgets the eligible, because its high watermark moves on
+without them. The last of the ISR stays in it, fenced or not: it says who must come back.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import msgspec
+
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Electorate:
+    """Who may lead. `alive`: unfenced brokers, with the directories that they have (empty: not known); `leaving`: those of them about to stop."""
+
+    alive: Mapping[int, Collection[UUID]]
+    leaving: Collection[int] = ()
+
+    def may_stay(self, state: PartitionRecord, broker: int) -> bool:
+        """Whether a leader need not give way: it is unfenced and has the directory of its replica."""
+        if broker not in self.alive:
+            return False
+        has, wanted = self.alive[broker], directory_of(state, broker)
+        return not has or wanted is None or wanted in has
+
+    def may_lead(self, state: PartitionRecord, broker: int) -> bool:
+        """Whether it may be made leader: it may stay, and is not about to stop."""
+        return broker not in self.leaving and self.may_stay(state, broker)
+
+    def without(self, gone: int) -> "Electorate":
+        return replace(self, alive={broker: has for broker, has in self.alive.items() if broker != gone})
+
+    def with_leaving(self, leaving: int) -> "Electorate":
+        return replace(self, leaving=(*self.leaving, leaving))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """What a topic's settings say of elections."""
+
+    min_insync: int
+    unclean: bool
+
+
+def effective_min_insync(state: PartitionRecord, min_insync: int) -> int:
+    """min.insync.replicas, as far as the partition can have them: replicas that a reassignment is still bringing do not count yet."""
+    return min(min_insync, len(state.replicas) - len(state.adding))
+
+
+def elected(
+    old: PartitionRecord, isr: Collection[int], trusted: Collection[int], voters: Electorate, rules: TopicRules
+) -> PartitionRecord:
+    """`old` with this ISR: its leader stays if it may, else another is found; what is left of the trusted becomes eligible where it counts.
+
+    `isr` and `trusted` are members of `old.replicas`; the order of replicas is the order of preference. Epochs are not raised: see `next_state`.
+    """
+    in_sync = tuple(broker for broker in old.replicas if broker in isr)
+    others = tuple(broker for broker in old.replicas if broker in trusted and broker not in in_sync)
+    stays = old.leader in in_sync and voters.may_stay(old, old.leader)
+    leader = old.leader if stays else _first(in_sync, old, voters)
+    if leader == NO_LEADER and (leader := _first(others, old, voters)) != NO_LEADER:
+        others = tuple(broker for broker in old.replicas if broker in trusted and broker != leader)
+        in_sync = (leader,)
+    if leader == NO_LEADER and rules.unclean and (leader := _first(old.replicas, old, voters)) != NO_LEADER:
+        in_sync, others = (leader,), ()
+    if not in_sync and others:
+        in_sync, others = others[:1], others[1:]
+    if len(in_sync) >= effective_min_insync(old, rules.min_insync):
+        others = ()
+    return msgspec.structs.replace(old, isr=in_sync, leader=leader, eligible=others)
+
+
+def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
+    """`new` with its epochs as the successor of `old`; None when it says the same. Members of an ISR may stand in any order."""
+    if set(new.isr) == set(old.isr) and set(new.eligible) == set(old.eligible):
+        new = msgspec.structs.replace(new, isr=old.isr, eligible=old.eligible)
+    if new == old:
+        return None
+    return msgspec.structs.replace(
+        new,
+        leader_epoch=old.leader_epoch + (new.leader != old.leader),
+        partition_epoch=old.partition_epoch + 1,
+    )
+
+
+def after_fencing(old: PartitionRecord, gone: int, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+    """Broker `gone` (which is no more in `voters`) serves nobody any more: another leads, and the ISR is without it."""
+    isr = [broker for broker in old.isr if broker != gone] or old.isr
+    return next_state(old, elected(old, isr, _trusted(old), voters, rules))
+
+
+def after_unfencing(old: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+    """A broker has come: a partition without a leader may have one now."""
+    if old.leader != NO_LEADER:
+        return None
+    return next_state(old, elected(old, old.isr, _trusted(old), voters, rules))
+
+
+def after_shutdown_began(
+    old: PartitionRecord, leaving: int, voters: Electorate, rules: TopicRules
+) -> PartitionRecord | None:
+    """Broker `leaving` is about to stop, and still serves: what it leads goes to others in sync, and it leaves the ISR.
+
+    Where nobody else in sync may lead it stays what it is, until it is fenced.
+    """
+    others = [broker for broker in old.isr if broker != leaving]
+    if leaving not in old.isr or not any(voters.may_lead(old, broker) for broker in others):
+        return None
+    return next_state(old, elected(old, others, _trusted(old), voters, rules))
+
+
+def after_unclean_stop(
+    old: PartitionRecord, returned: int, voters: Electorate, rules: TopicRules
+) -> PartitionRecord | None:
+    """Broker `returned` (fenced still) may lack what it had not synced: others are trusted in its place, if there are others."""
+    trusted = [broker for broker in _trusted(old) if broker != returned]
+    if not trusted:
+        return after_fencing(old, returned, voters, rules)
+    isr = [broker for broker in old.isr if broker != returned]
+    return next_state(old, elected(old, isr, trusted, voters, rules))
+
+
+def after_loss(
+    old: PartitionRecord, returned: int, directory: UUID, voters: Electorate, rules: TopicRules
+) -> PartitionRecord | None:
+    """The replica of broker `returned` was on a directory that it has no more: it is trusted with nothing, even if nobody else is left.
+
+    From now on its replica belongs on `directory`.
+    """
+    isr = [broker for broker in old.isr if broker != returned]
+    trusted = [broker for broker in _trusted(old) if broker != returned]
+    moved = msgspec.structs.replace(old, directories=with_directory(old, returned, directory))
+    return next_state(old, elected(moved, isr, trusted, voters, rules))
+
+
+def preferred(old: PartitionRecord, voters: Electorate) -> PartitionRecord | None:
+    """The first replica leads; None when it does, or is not in sync, or may not."""
+    first = old.replicas[0]
+    if old.leader == first or first not in old.isr or not voters.may_lead(old, first):
+        return None
+    return next_state(old, msgspec.structs.replace(old, leader=first))
+
+
+def unclean(old: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+    """Any living replica leads a partition that has no leader, because a person says so: the trusted come first, then whoever lives.
+    None when nobody does."""
+    wished = elected(old, old.isr, _trusted(old), voters, TopicRules(rules.min_insync, unclean=True))
+    return None if wished.leader == NO_LEADER else next_state(old, wished)
+
+
+def without_eligible(old: PartitionRecord, rules: TopicRules) -> PartitionRecord | None:
+    """min.insync.replicas fell to what the ISR has: the high watermark will move, so whoever is not in sync is trusted no more."""
+    if not old.eligible or len(old.isr) < effective_min_insync(old, rules.min_insync):
+        return None
+    return next_state(old, msgspec.structs.replace(old, eligible=()))
+
+
+def directory_of(state: PartitionRecord, broker: int) -> UUID | None:
+    """Where the metadata say that this replica lies; None when they do not say."""
+    if len(state.directories) != len(state.replicas) or broker not in state.replicas:
+        return None
+    return state.directories[state.replicas.index(broker)]
+
+
+def with_directory(state: PartitionRecord, broker: int, directory: UUID) -> tuple[UUID, ...]:
+    if len(state.directories) != len(state.replicas):
+        return state.directories
+    return tuple(
+        directory if replica == broker else known
+        for replica, known in zip(state.replicas, state.directories, strict=True)
+    )
+
+
+def _trusted(state: PartitionRecord) -> tuple[int, ...]:
+    return (*state.isr, *state.eligible)
+
+
+def _first(candidates: Iterable[int], state: PartitionRecord, voters: Electorate) -> int:
+    return next((broker for broker in candidates if voters.may_lead(state, broker)), NO_LEADER)

@@ -1,0 +1,57 @@
+"""Who was heard, and when: a broker's session at the active controller.
+
+Times are the controller's own monotonic clock. A session counts only time in which the controller could have heard: when its own turns come late
+(it was stopped, its machine was busy) every session is prolonged by as much, so that a pause of the controller fences nobody.
+"""
+
+from dataclasses import dataclass
+
+TURNS_A_SESSION = 10
+
+
+@dataclass(slots=True)
+class Session:
+    """`heard_at`: seconds on the controller's clock. `offset`: the last metadata record that the broker said to have."""
+
+    epoch: int
+    heard_at: float
+    offset: int
+
+
+class Sessions:
+    def __init__(self, timeout_s: float, now: float) -> None:
+        self.timeout_s = timeout_s
+        self.turn_s = timeout_s / TURNS_A_SESSION
+        self._last_turn = now
+        self._sessions: dict[int, Session] = {}
+
+    def heard(self, broker: int, epoch: int, offset: int, now: float) -> None:
+        self._sessions[broker] = Session(epoch, now, offset)
+
+    def forget(self, broker: int, epoch: int) -> None:
+        """Unless it is the session of a later registration."""
+        session = self._sessions.get(broker)
+        if session is not None and session.epoch <= epoch:
+            del self._sessions[broker]
+
+    def lives(self, broker: int, epoch: int, now: float) -> bool:
+        session = self._sessions.get(broker)
+        return session is not None and session.epoch == epoch and now - session.heard_at < self.timeout_s
+
+    def offset(self, broker: int) -> int:
+        """The last metadata record that the broker said to have; −1 when it said nothing yet."""
+        session = self._sessions.get(broker)
+        return -1 if session is None else session.offset
+
+    def turn(self, now: float) -> list[tuple[int, int]]:
+        """Called every `turn_s`: the brokers (with their epochs) that were silent for too long. They stay until they are forgotten."""
+        late = now - self._last_turn - self.turn_s
+        self._last_turn = now
+        if late > self.turn_s:
+            for session in self._sessions.values():
+                session.heard_at += late
+        return [
+            (broker, session.epoch)
+            for broker, session in self._sessions.items()
+            if now - session.heard_at >= self.timeout_s
+        ]

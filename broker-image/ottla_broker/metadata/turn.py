@@ -1,0 +1,79 @@
+"""Changes of the cluster's metadata, one at a time: decide from the image, commit, and only then let the next decide.
+
+The lock makes deciding and committing one step, so no plan works from an image that another is about to change. Plans are pure and quick; what
+they cost together is one commit each, so whatever concerns many partitions is one plan.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from ottla_broker.config import TOPIC_MIN_INSYNC_REPLICAS, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, Config
+from ottla_broker.metadata.broker_plans import RulesOf
+from ottla_broker.metadata.election import TopicRules
+from ottla_broker.metadata.image import Changes, Image
+from ottla_broker.metadata.records import MetadataRecord
+
+T = TypeVar("T")
+
+Decision = tuple[Sequence[MetadataRecord], T]
+"""Records to commit (none: nothing is to be done), and what to answer once they are committed."""
+
+
+class Commits(Protocol):
+    async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
+        """All of `records` or none, applied to the image when it returns. KafkaError NOT_CONTROLLER when the lead was lost, and then
+        they may or may not be committed; KAFKA_STORAGE_ERROR when the disk refuses."""
+        ...
+
+    def hears_majority(self, within_s: float) -> bool:
+        """Whether a majority of the metadata log's members was heard so lately: without, there may be another controller already."""
+        ...
+
+
+class Turn:
+    """`image` is what plans look at; `config` gives topics' rules where topics say nothing."""
+
+    def __init__(self, image: Image, log: Commits, config: Config) -> None:
+        self.image = image
+        self.log = log
+        self._config = config
+        self._lock = asyncio.Lock()
+
+    async def take(self, plan: Callable[[], Decision[T]]) -> T:
+        """Runs the plan when nobody else's is under way; KafkaErrors are the plan's and the commit's."""
+        async with self._lock:
+            records, answer = plan()
+            if records:
+                await self.log.commit(records)
+            return answer
+
+    async def carry_out(self, plan: Callable[[], Sequence[MetadataRecord]]) -> bool:
+        """The same for a plan that only wants something done; whether there was anything to do."""
+
+        def decided() -> Decision[bool]:
+            records = plan()
+            return records, bool(records)
+
+        return await self.take(decided)
+
+    def rules(self) -> RulesOf:
+        """Topics' election rules as they are now, for one plan."""
+        by_config: dict[tuple[tuple[str, str], ...], TopicRules] = {}
+
+        def rules_of(topic: UUID) -> TopicRules:
+            overrides = self.image.topic_config(self.image.topic_names[topic])
+            key = tuple(overrides.items())
+            if (known := by_config.get(key)) is None:
+                known = by_config[key] = self.rules_with(overrides)
+            return known
+
+        return rules_of
+
+    def rules_with(self, overrides: Mapping[str, str]) -> TopicRules:
+        """The rules of a topic with these configs."""
+        return TopicRules(
+            self._config.topic(TOPIC_MIN_INSYNC_REPLICAS, overrides),
+            self._config.topic(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
+        )

@@ -1,0 +1,94 @@
+"""What the leader of a partition knows of its followers in one leader epoch, and what follows from it: pure.
+
+- The high watermark is the smallest log end over the *maximal* ISR: the committed one, and whoever an ISR in flight to the controller would
+  add (rule 3). A follower of which nothing was heard in this epoch holds it where it is.
+- A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy leader would always be a little ahead of
+  whoever wants to join.
+- A follower leaves the ISR when for `replica.lag.time.max.ms` it has not reached what the leader's log held at the beginning of that time.
+- It may join when its log reaches the high watermark and the start of the leader's epoch.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+UNKNOWN: Final = -1
+JOINING_S: Final = 1.0
+"""How long after its last fetch a follower that could join holds the high watermark."""
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """`end`, `start`: of its log, by its last fetch. `broker_epoch`: of the life that fetched. Times by the loop's clock."""
+
+    broker: int
+    end: int = UNKNOWN
+    start: int = UNKNOWN
+    broker_epoch: int = UNKNOWN
+    fetched_s: float = -inf
+    caught_up_s: float = -inf  # when it had last reached our log's end
+    leader_end: int = 0  # our log's end when it fetched last
+    mark: int = UNKNOWN  # what it has to reach to be in time …
+    marked_s: float = inf  # … from when on
+
+    def fetched(self, offset: int, start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
+        """It asks for records from `offset`: everything below is in its log. With `flush.messages=1`, on its disk."""
+        if offset >= leader_end:
+            self.caught_up_s = now_s
+        elif offset >= self.leader_end:
+            self.caught_up_s = max(self.caught_up_s, self.fetched_s)
+        self.end, self.start, self.broker_epoch = offset, start, broker_epoch
+        self.leader_end, self.fetched_s = leader_end, now_s
+
+    def is_late(self, leader_end: int, now_s: float, lag_max_s: float) -> bool:
+        """Looks at it now and then; true when it has been behind for too long."""
+        if self.end >= leader_end:
+            self.marked_s = inf
+            return False
+        if self.marked_s == inf or self.end >= self.mark:
+            self.mark, self.marked_s = leader_end, now_s
+        return now_s - self.marked_s >= lag_max_s
+
+    def could_join(self, high_watermark: int, epoch_start: int) -> bool:
+        return self.end >= high_watermark and self.end >= epoch_start
+
+    @property
+    def holds_until_s(self) -> float:
+        """Until when it holds the high watermark although it is not in the ISR; it must have caught up a moment ago."""
+        return self.fetched_s + JOINING_S if self.fetched_s - self.caught_up_s <= JOINING_S else -inf
+
+
+class Followers:
+    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas."""
+
+    __slots__ = ("_all", "counted", "outside")
+
+    def __init__(self) -> None:
+        self._all: dict[int, Follower] = {}
+        self.counted: Sequence[Follower] = ()
+        self.outside: Sequence[Follower] = ()
+
+    def __iter__(self) -> Iterator[Follower]:
+        return iter(self._all.values())
+
+    def get(self, broker: int) -> Follower | None:
+        return self._all.get(broker)
+
+    def clear(self) -> None:
+        self._all = {}
+        self.counted = self.outside = ()
+
+    def be(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:
+        """Who they are from now on. What is known of those that stay is kept."""
+        counts = set(maximal)
+        self._all = {broker: self._all.get(broker) or Follower(broker) for broker in replicas}
+        self.counted = [follower for follower in self._all.values() if follower.broker in counts]
+        self.outside = [follower for follower in self._all.values() if follower.broker not in counts]
+
+    def least_end(self, own: int) -> int:
+        """The smallest log end over the maximal ISR, of which our own is `own`."""
+        for follower in self.counted:
+            if follower.end < own:
+                own = follower.end
+        return own

@@ -1,0 +1,49 @@
+"""What a leading partition knows of the brokers around it, and its way to the controller."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from ottla_broker.metadata.image import Image
+
+if TYPE_CHECKING:
+    from ottla_broker.replication.partition import Partition
+
+
+class Peers(Protocol):
+    def now_s(self) -> float:
+        """Monotonic time."""
+        ...
+
+    def may_join(self, broker: int, epoch: int) -> bool:
+        """Whether this life of a broker may join an ISR as far as is known here (rule 4); the controller has the last word."""
+        ...
+
+    def propose(self, partition: "Partition") -> None:
+        """Brings `partition.pending` to the controller. What becomes of it is told by the metadata, or by `refused` and `superseded`."""
+        ...
+
+
+class Alone:
+    """For partitions that have one replica, and for tests of those."""
+
+    def now_s(self) -> float:
+        return 0.0
+
+    def may_join(self, broker: int, epoch: int) -> bool:
+        return False
+
+    def propose(self, partition: "Partition") -> None:
+        raise AssertionError(f"{partition.topic}-{partition.partition} has nobody to propose anything to")
+
+
+class BrokersAround:
+    """As the image has them. `now_s`: the loop's clock; `send`: takes a partition's proposal on its way."""
+
+    def __init__(self, image: Image, now_s: Callable[[], float], send: Callable[["Partition"], None]) -> None:
+        self._image = image
+        self.now_s = now_s
+        self.propose = send
+
+    def may_join(self, broker: int, epoch: int) -> bool:
+        registered = self._image.brokers.get(broker)
+        return registered is not None and registered.epoch == epoch and not registered.fenced

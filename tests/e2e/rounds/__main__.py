@@ -1,0 +1,54 @@
+"""`python -m tests.e2e.rounds [N] [--seed TEXT]`: N rounds one after the other; exit code 1 when a promise was broken."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tests.clusters import Cluster
+from tests.e2e.rounds.play import Outcome, play, stage
+
+KEPT = Path(__file__).parent.parent.parent.parent / "build" / "rounds"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.rounds", description=__doc__)
+    parser.add_argument("rounds", nargs="?", type=int, default=10, metavar="N", help="how many (10)")
+    parser.add_argument("--seed", default="1", help="of the first round; rounds are named SEED-NUMBER (1)")
+    parser.add_argument("--first", type=int, default=1, metavar="NUMBER", help="begin with this one (1)")
+    parser.add_argument("--against", choices=["ottla", "kafka"], default="ottla")
+    options = parser.parse_args()
+    began = time.monotonic()
+    outcomes: list[Outcome] = []
+    numbers = list(range(options.first, options.first + options.rounds))
+    while numbers:
+        with stage(options.against) as cluster:
+            outcomes += _rounds(cluster, options.seed, numbers)
+    failed = [outcome for outcome in outcomes if outcome.problems]
+    acked = sum(outcome.acked for outcome in outcomes)
+    print(
+        f"{len(outcomes)} rounds in {time.monotonic() - began:.0f} s: {acked} records acknowledged, {len(failed)} rounds failed; "
+        f"their logs: {KEPT}"
+    )
+    return 1 if failed else 0
+
+
+def _rounds(cluster: Cluster, seed: str, numbers: list[int]) -> list[Outcome]:
+    """Plays and takes from `numbers` until a round fails: the next one then has a cluster of its own."""
+    outcomes = []
+    while numbers:
+        outcome = play(cluster, f"{seed}-{numbers.pop(0)}", KEPT)
+        outcomes.append(outcome)
+        verdict = "ok" if not outcome.problems else "FAILED: " + "; ".join(outcome.problems[:3])[:600]
+        print(
+            f"{outcome.diary.stem}: {outcome.what}: {outcome.acked} acks, longest gap {outcome.gap_s:.1f} s, whole after "
+            f"{outcome.healed_s:.1f} s, {outcome.took_s:.1f} s in all: {verdict}",
+            flush=True,
+        )
+        if outcome.problems:
+            break
+    return outcomes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

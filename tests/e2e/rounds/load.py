@@ -1,0 +1,232 @@
+"""The clients of a round, each in a thread: what they were told is written down, and judged afterwards."""
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka as ck
+
+# Short enough that a request in a connection that fell silent is given up within a round.
+CLIENT = {"socket.timeout.ms": 3000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
+RECORDS_PER_S = 400.0
+ACKED_WITHIN_S = 60.0
+
+Place = tuple[str, int]  # topic, partition
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    value: bytes
+    place: Place
+    offset: int
+    at_s: float  # time.monotonic()
+
+
+@dataclass
+class Producer:
+    """Sends numbered records to all partitions in turn, from `start` to `stop`."""
+
+    name: str
+    bootstrap: str
+    topic: str
+    partitions: int
+    settings: dict[str, Any]
+    acks: list[Ack] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    sent: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def idempotent(self) -> bool:
+        return bool(self.settings.get("enable.idempotence"))
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when everything sent was acknowledged or given up."""
+        self._stop.set()
+        self._thread.join(ACKED_WITHIN_S + 30)
+        if self._thread.is_alive():
+            self.failures.append("it does not come to its end")
+
+    def longest_gap_s(self) -> float:
+        """The longest time without an acknowledgement."""
+        times = [ack.at_s for ack in self.acks]
+        return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
+
+    def _run(self) -> None:
+        timeout = {"acks": "all", "message.timeout.ms": int(ACKED_WITHIN_S * 1000), "request.timeout.ms": 3000}
+        producer = ck.Producer({"bootstrap.servers": self.bootstrap} | CLIENT | timeout | self.settings)
+        began = time.monotonic()
+        while not self._stop.is_set():
+            if self.sent > (time.monotonic() - began) * RECORDS_PER_S:
+                producer.poll(0.005)
+                continue
+            try:
+                value = b"%s/%d" % (self.name.encode(), self.sent)
+                producer.produce(self.topic, value, partition=self.sent % self.partitions, on_delivery=self._delivered)
+                self.sent += 1
+            except BufferError:
+                producer.poll(0.1)
+        left = producer.flush(ACKED_WITHIN_S + 10)
+        if left:
+            self.failures.append(f"{left} records were neither acknowledged nor refused")
+
+    def _delivered(self, error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is not None:
+            self.failures.append(f"{message.value()!r}: {error.name()}: {error.str()}")
+        else:
+            place = (message.topic(), message.partition())
+            self.acks.append(Ack(message.value(), place, message.offset(), time.monotonic()))
+
+
+@dataclass
+class Member:
+    """A consumer of a group: reads, and commits what it has read, by a call that waits for the answer."""
+
+    name: str
+    bootstrap: str
+    topic: str
+    group: str
+    seen: dict[Place, dict[int, bytes]] = field(default_factory=dict)
+    committed: dict[Place, int] = field(default_factory=dict)  # the highest offset whose commit was acknowledged
+    failures: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)  # what it was told and got over
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(40)
+        if self._thread.is_alive():
+            self.failures.append("it does not come to its end")
+
+    def _run(self) -> None:
+        consumer = ck.Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+            }
+            | CLIENT
+        )
+        consumer.subscribe([self.topic])
+        try:
+            while not self._stop.is_set():
+                for message in consumer.consume(500, timeout=0.2):
+                    self._take(message)
+                self._commit(consumer)
+        finally:
+            consumer.close()
+
+    def _take(self, message: ck.Message) -> None:
+        error = message.error()
+        if error is None:
+            records = self.seen.setdefault((message.topic(), message.partition()), {})
+            before = records.setdefault(message.offset(), message.value())
+            if before != message.value():
+                place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
+                self.failures.append(f"read {before!r} and later {message.value()!r} at {place}")
+        elif error.fatal():
+            self.failures.append(error.str())
+        else:
+            self.troubles.append(error.str())
+
+    def _commit(self, consumer: ck.Consumer) -> None:
+        try:
+            for done in consumer.commit(asynchronous=False) or ():
+                if done.error is None and done.offset >= 0:
+                    place = (done.topic, done.partition)
+                    self.committed[place] = max(self.committed.get(place, 0), done.offset)
+        except ck.KafkaException as reason:
+            error = reason.args[0]
+            if error.code() != ck.KafkaError._NO_OFFSET:
+                self.troubles.append(f"commit: {error.str()}")
+
+
+@dataclass
+class Load:
+    producers: list[Producer]
+    members: list[Member]
+
+    @property
+    def clients(self) -> list[Producer | Member]:
+        return [*self.producers, *self.members]
+
+    def start(self) -> None:
+        for client in self.clients:
+            client.start()
+
+    def acked(self) -> int:
+        return sum(len(producer.acks) for producer in self.producers)
+
+    def stop_producers(self) -> None:
+        for producer in self.producers:
+            producer._stop.set()
+        for producer in self.producers:
+            producer.stop()
+
+    def stop_members(self) -> None:
+        for member in self.members:
+            member._stop.set()
+        for member in self.members:
+            member.stop()
+
+    def seen(self) -> dict[Place, dict[int, bytes]]:
+        """What the group has read, all members together."""
+        union: dict[Place, dict[int, bytes]] = {}
+        for member in self.members:
+            for place, records in member.seen.items():
+                union.setdefault(place, {}).update(records)
+        return union
+
+
+def kept(bootstrap: str, topic: str, partitions: int, within_s: float = 30.0) -> dict[Place, dict[int, bytes]]:
+    """Everything that a fresh reader finds. AssertionError when it does not come to all ends in time."""
+    reader = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+        | CLIENT
+    )
+    found: dict[Place, dict[int, bytes]] = {(topic, number): {} for number in range(partitions)}
+    ends: dict[int, int] = {}
+    deadline = time.monotonic() + within_s
+    try:
+        reader.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
+        while len(ends) < partitions:
+            assert time.monotonic() < deadline, f"a reader comes to the end of {sorted(ends)} only, in {within_s} s"
+            for message in reader.consume(1000, timeout=0.5):
+                error = message.error()
+                if error is None:
+                    found[topic, message.partition()][message.offset()] = message.value()
+                elif error.code() == ck.KafkaError._PARTITION_EOF:
+                    ends[message.partition()] = message.offset()
+        return found
+    finally:
+        reader.close()
+
+
+def committed_offsets(bootstrap: str, group: str, places: Sequence[Place]) -> dict[Place, int]:
+    """What the coordinator says is committed; −1001 (nothing) is left out."""
+    asking = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT)
+    try:
+        answered = asking.committed([ck.TopicPartition(*place) for place in places], timeout=30)
+        return {(one.topic, one.partition): one.offset for one in answered if one.offset >= 0}
+    finally:
+        asking.close()

@@ -1,0 +1,96 @@
+"""The instrument is tried before anything is measured with it: what is cut is silent, one way at a time, and mends."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.networks import OUTSIDE, Host, Network
+from tests.waiting import eventually
+
+SENDER = """
+import socket, time
+to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for n in range(10**6):
+    to.sendto(b"%d", ("{address}", 5000))
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with Network.of(2) as network:
+        yield network
+
+
+@pytest.fixture
+def ears(network: Network) -> Iterator[socket.socket]:
+    """Hears what host 1 says to the outside, a datagram every 10 ms."""
+    outside = network.hosts[OUTSIDE]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ears:
+        ears.bind((outside.address, 5000))
+        ears.settimeout(0.5)
+        talking = said(network.hosts["1"], SENDER.format(address=outside.address))
+        try:
+            yield ears
+        finally:
+            talking.kill()
+            talking.wait()
+
+
+def said(host: Host, program: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(host.inside(sys.executable, "-c", program))
+
+
+def heard(ears: socket.socket) -> bool:
+    try:
+        ears.recv(100)
+    except TimeoutError:
+        return False
+    return True
+
+
+def drained(ears: socket.socket) -> None:
+    ears.setblocking(False)
+    try:
+        while ears.recv(100):
+            pass
+    except BlockingIOError:
+        ears.settimeout(0.5)
+
+
+def test_a_cut_is_silent_and_mends(network: Network, ears: socket.socket) -> None:
+    eventually(lambda: heard(ears), what="hosts reach each other")
+    network.cut("1", OUTSIDE)
+    drained(ears)
+    assert not heard(ears)
+    network.mend("1", OUTSIDE)
+    assert heard(ears)
+
+
+def test_a_cut_is_of_one_way_and_of_two_hosts(network: Network, ears: socket.socket) -> None:
+    eventually(lambda: heard(ears), what="hosts reach each other")
+    network.cut(OUTSIDE, "1")
+    network.cut("1", "2")
+    drained(ears)
+    assert heard(ears)
+    refused_after = time.monotonic()
+    with pytest.raises(TimeoutError):  # the way there is cut: nobody even refuses
+        socket.create_connection((network.hosts["1"].address, 5001), timeout=0.5)
+    network.mend(OUTSIDE, "1")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((network.hosts["1"].address, 5001), timeout=5)
+    assert time.monotonic() - refused_after < 5
+
+
+def test_nothing_is_left_behind() -> None:
+    with Network.of(2) as network:
+        names = [host.namespace for host in network.hosts.values() if host.namespace]
+        assert all((Path("/run/netns") / name).exists() for name in names)
+    assert not any((Path("/run/netns") / name).exists() for name in names)
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    assert network.hosts[OUTSIDE].device not in links

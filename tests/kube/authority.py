@@ -1,0 +1,68 @@
+"""The certificates of a control plane, by `openssl`: an authority of its own, a server's, and the key that signs service accounts' tokens."""
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.jars import unavailable
+
+DAYS = "30"
+ELLIPTIC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Paths of PEM files: `certificate` is what clients trust, `server` and `server_key` are shown by servers, `accounts_key` signs tokens."""
+
+    folder: Path
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "ca.key"
+
+    @property
+    def server(self) -> Path:
+        return self.folder / "tls.crt"
+
+    @property
+    def server_key(self) -> Path:
+        return self.folder / "tls.key"
+
+    @property
+    def accounts_key(self) -> Path:
+        return self.folder / "sa.key"
+
+
+def authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> Authority:
+    """Makes all of it in `folder`. `addresses`, `names`: what the server may be called by."""
+    if shutil.which("openssl") is None:
+        unavailable("no `openssl` on PATH, which makes the certificates of a control plane")
+    folder.mkdir()
+    made = Authority(folder)
+    extensions = folder / "server.extensions"
+    called = [f"IP:{address}" for address in addresses] + [f"DNS:{name}" for name in names]
+    extensions.write_text(f"subjectAltName={','.join(called)}\nextendedKeyUsage=serverAuth\n")
+    request = folder / "tls.csr"
+    use = "keyUsage=critical,keyCertSign,digitalSignature"
+    _openssl(
+        *("req", "-x509", *ELLIPTIC, "-keyout", made.key, "-out", made.certificate),
+        *("-days", DAYS, "-subj", "/CN=tests", "-addext", use),
+    )
+    _openssl("req", *ELLIPTIC, "-keyout", made.server_key, "-out", request, "-subj", "/CN=kube-apiserver")
+    _openssl(
+        *("x509", "-req", "-in", request, "-CA", made.certificate, "-CAkey", made.key, "-CAcreateserial"),
+        *("-days", DAYS, "-extfile", extensions, "-out", made.server),
+    )
+    _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", made.accounts_key)
+    return made
+
+
+def _openssl(*arguments: str | Path) -> None:
+    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

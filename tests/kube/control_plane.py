@@ -1,0 +1,109 @@
+"""A real Kubernetes control plane: etcd, API server, and where nodes are wanted the controllers and the scheduler.
+
+    with control_plane(folder) as plane:
+        plane.admin.ask("GET", "/api/v1/namespaces")
+
+Each part may be stopped, killed, held still and started again by itself; ports and data stay.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.brokers import free_port
+from tests.daemons import Daemon
+from tests.etcd import Etcd
+from tests.kube.api import Api
+from tests.kube.authority import Authority, authority
+from tests.kube.programs import program
+from tests.waiting import eventually
+
+READY_WITHIN_S = 90.0
+LOOPBACK = "127.0.0.1"
+SERVICES = "10.96.0.0/16"
+FIRST_SERVICE = "10.96.0.1"
+NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+
+
+class ControlPlane:
+    """`admin` may do everything. `address`: where its nodes reach it; on the loopback interface there are no nodes."""
+
+    def __init__(self, folder: Path, address: str = LOOPBACK) -> None:
+        self.folder = folder
+        self.address = address
+        self.url = f"https://{address}:{free_port()}"
+        self.authority: Authority = authority(folder / "pki", {LOOPBACK, address, FIRST_SERVICE}, NAMES)
+        self._tokens = {name: secrets.token_hex(16) for name in ("admin", "controllers", "scheduler", "node")}
+        (folder / "tokens.csv").write_text(
+            "".join(f'{token},{name},{name},"system:masters"\n' for name, token in self._tokens.items())
+        )
+        self.admin = self.asker("admin")
+        self.etcd = Etcd(folder)
+        self.api_server = self._daemon("kube-apiserver", self._api_server_flags())
+
+    def asker(self, name: str) -> Api:
+        return Api(self.url, self.authority.certificate, self._tokens[name])
+
+    def kubeconfig(self, name: str = "admin") -> Path:
+        path = self.folder / f"{name}.kubeconfig"
+        return path if path.exists() else self.asker(name).kubeconfig(path)
+
+    def start(self) -> None:
+        """Returns when the API server is ready."""
+        self.etcd.start()
+        self.start_api_server()
+
+    def start_api_server(self) -> None:
+        self.api_server.start()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            assert self.api_server.running(), self.api_server.said()
+            return self.admin.ready()
+
+        eventually(ready, within_s=READY_WITHIN_S, what="the API server is ready")
+
+    def stop(self) -> None:
+        self.api_server.kill()  # there is nothing to wait for: its clients are gone, and what it knows is in etcd
+        self.etcd.daemon.stop()
+
+    def _daemon(self, part: str, flags: dict[str, str | Path]) -> Daemon:
+        arguments = [f"--{name}={value}" for name, value in flags.items()]
+        return Daemon([program("control-plane"), part, *arguments], self.folder / f"{part}.log")
+
+    def _api_server_flags(self) -> dict[str, str | Path]:
+        local = self.address.startswith("127.")
+        return {
+            "etcd-servers": self.etcd.url,
+            "secure-port": self.url.rpartition(":")[2],
+            "bind-address": LOOPBACK if local else "0.0.0.0",
+            "advertise-address": self.address,
+            # Endpoints must not be on the loopback interface.
+            **({"endpoint-reconciler-type": "none"} if local else {}),
+            "tls-cert-file": self.authority.server,
+            "tls-private-key-file": self.authority.server_key,
+            "client-ca-file": self.authority.certificate,
+            "service-account-key-file": self.authority.accounts_key,
+            "service-account-signing-key-file": self.authority.accounts_key,
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "token-auth-file": self.folder / "tokens.csv",
+            "authorization-mode": "RBAC",
+            "service-cluster-ip-range": SERVICES,
+            "allow-privileged": "true",
+            "kubelet-preferred-address-types": "InternalIP",
+            "profiling": "false",
+            "shutdown-delay-duration": "0s",
+        }
+
+
+@contextmanager
+def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
+    folder.mkdir(parents=True, exist_ok=True)
+    plane = ControlPlane(folder, address)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()

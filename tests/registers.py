@@ -1,0 +1,105 @@
+"""The stores of a register, each a real one that can be away and come back: a file, etcd, and an API server of Kubernetes."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ottla_broker.metadata.register import Register
+from ottla_broker.metadata.register.kubernetes import ANNOTATION
+from ottla_broker.metadata.register.stores import connect
+from ottla_broker.runtime import Runtime
+from tests.etcd import Etcd
+from tests.kube.api import Refused
+from tests.kube.control_plane import ControlPlane
+
+
+class Store(Protocol):
+    """`environment`: what a process needs to reach it."""
+
+    environment: Mapping[str, str]
+
+    def setting(self, name: str) -> str:
+        """The value of `register` for a register of that name."""
+        ...
+
+    def spoil(self, name: str, text: str) -> None:
+        """Puts something else where a register was."""
+        ...
+
+    def go_away(self) -> None: ...
+    def come_back(self) -> None: ...
+
+
+def connected(store: Store, name: str) -> Register:
+    return connect(store.setting(name), Runtime(), os.environ | dict(store.environment))
+
+
+class FileStore:
+    """Away: its folder cannot be reached, because something else lies there."""
+
+    environment: Mapping[str, str] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "registers"
+        self._folder.mkdir()
+
+    def setting(self, name: str) -> str:
+        return f"file:{self._folder}/{name}.json"
+
+    def spoil(self, name: str, text: str) -> None:
+        (self._folder / f"{name}.json").write_text(text)
+
+    def go_away(self) -> None:
+        self._folder.rename(self._folder.with_suffix(".away"))
+        self._folder.touch()
+
+    def come_back(self) -> None:
+        self._folder.unlink()
+        self._folder.with_suffix(".away").rename(self._folder)
+
+
+class EtcdStore:
+    environment: Mapping[str, str] = {}
+
+    def __init__(self, server: Etcd) -> None:
+        self.server = server
+        self.daemon = server.daemon
+
+    def setting(self, name: str) -> str:
+        return f"etcd:{self.server.url}/registers/{name}"
+
+    def spoil(self, name: str, text: str) -> None:
+        self.server.put(f"registers/{name}", text.encode())
+
+    def go_away(self) -> None:
+        self.daemon.kill()
+
+    def come_back(self) -> None:
+        self.server.start()
+
+
+class LeaseStore:
+    """Away: the API server is; its etcd stays."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.daemon = plane.api_server
+        self.environment: Mapping[str, str] = {"KUBECONFIG": str(plane.kubeconfig())}
+
+    def setting(self, name: str) -> str:
+        return f"kubernetes:default/{name}"
+
+    def spoil(self, name: str, text: str) -> None:
+        leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        metadata = {"name": name, "annotations": {ANNOTATION: text}}
+        try:
+            self.plane.admin.ask("PATCH", f"{leases}/{name}", {"metadata": metadata})
+        except Refused:
+            self.plane.admin.ask("POST", leases, {"metadata": metadata})
+
+    def go_away(self) -> None:
+        self.daemon.kill()
+
+    def come_back(self) -> None:
+        self.plane.start_api_server()
