@@ -57,7 +57,7 @@ def may_be_asked_for(
 
 def wanted_members(brokers: int) -> int:
     """How many members a cluster of so many brokers should have."""
-    return min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS)
+    return max(1, min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS))
 
 
 @dataclass(frozen=True, slots=True)
