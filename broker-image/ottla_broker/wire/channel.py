@@ -28,6 +28,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[int, Answered]] = deque()
         self._next_correlation = 0
         self._broken: Exception | None = None
+        self._given_up = 0
         self.versions: dict[int, tuple[int, int]] = {}
 
     # --- what the transport calls
@@ -69,7 +70,7 @@ class Channel(asyncio.BufferedProtocol):
     @property
     def abandoned(self) -> bool:
         """Whether somebody gave up an answer that has not come. All later answers stand behind it."""
-        return any(waiter.cancelled() for _, waiter in self._waiting)
+        return self._given_up > 0
 
     def version_for(self, request: Any) -> int:
         """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
@@ -107,14 +108,18 @@ class Channel(asyncio.BufferedProtocol):
 
         def answered(answer: bytearray | Exception) -> None:
             if waiter.done():
-                return
-            if isinstance(answer, Exception):
+                self._given_up -= 1
+            elif isinstance(answer, Exception):
                 waiter.set_exception(answer)
             else:
                 waiter.set_result(answer)
 
         self.post(correlation_id, buffers, answered)
-        return await waiter
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            self._given_up += waiter.cancelled()
+            raise
 
     def next_correlation(self) -> int:
         correlation_id = self._next_correlation
