@@ -106,8 +106,8 @@ class Channel(asyncio.BufferedProtocol):
 
         def answered(answer: bytearray | Exception) -> None:
             if waiter.done():
-                self._given_up -= 1
-            elif isinstance(answer, Exception):
+                return  # nobody waits for it any more
+            if isinstance(answer, Exception):
                 waiter.set_exception(answer)
             else:
                 waiter.set_result(answer)
