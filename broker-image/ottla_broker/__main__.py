@@ -22,8 +22,9 @@ import uvloop
 # Where hypothesis is installed, kio imports it, for its users' tests: seconds and megabytes that no broker needs.
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
+from ottla_broker import vigil
 from ottla_broker.broker import Broker
-from ottla_broker.config import HTTP_LISTENER, Config, SettingError
+from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
@@ -74,7 +75,7 @@ async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
     runtime = Runtime()
     broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
-    server = Server(broker)
+    server = Server(broker, vigil=vigil_of(config))
     http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -110,6 +111,13 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
     except OSError as error:
         raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
     return http
+
+
+def vigil_of(config: Config) -> vigil.Vigil | None:
+    patience_us = config(PRODUCE_SPIN_MAX_US)
+    if not patience_us or not vigil.affordable():
+        return None
+    return vigil.Vigil(asyncio.get_running_loop().call_soon, patience_us)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
-from ottla_broker.api.context import Buffers, Context, HangUp, Peer
+from ottla_broker.api.context import Buffers, Context, HangUp, Peer, Waiting
 from ottla_broker.api.form import Form, refusal
 from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
 from ottla_broker.metadata.controller_link import RELAYED_BY
 from ottla_broker.metrics import API_KEYS
+from ottla_broker.vigil import LARGEST_REQUEST, Rhythm
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SMALL, FrameReader
@@ -51,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
         self._last_written = 0
+        self._rhythm = Rhythm()
         self.active_at = 0.0
         self.stuck_since = 0.0  # when unsent bytes last became fewer
 
@@ -84,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self.active_at = self._server.now()
+        if self._server.vigil is not None:
+            self._server.vigil.asked(self._rhythm)
         try:
             for frame in self._frames.received(count):
                 self._take(frame)
@@ -117,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
             self._queue.append(frame)
             self._queued_bytes += len(frame)
             self._consider_reading()
+            if self.peer.follower and isinstance(self._working, Waiting):
+                self._working.hurry()  # a follower that asks for more waits no longer for what it asked before
         elif not self._closed:
             self._serve(frame)
 
@@ -151,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         try:
             header = read_front(frame)
-            if header.api_key == FETCH and self._server.responses.full:
+            if header.api_key == FETCH and self._server.responses.full and not self.peer.follower:
                 self._starve(frame)
                 return
             self._start(frame, header)
@@ -172,6 +178,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(reply, pipelined=key == PRODUCE)
             elif reply is not None:
                 self._answer(reply)
+                if key == PRODUCE and len(frame) <= LARGEST_REQUEST and self.idle and self._server.vigil is not None:
+                    self._server.vigil.answered(self._rhythm)
             return
         form = form_of(key, version)
         if form is not None:

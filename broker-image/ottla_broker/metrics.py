@@ -13,11 +13,13 @@ API_KEYS = 128  # more than Kafka has; the size of the list that counts requests
 
 @dataclass(slots=True)
 class Traffic:
-    """What clients wrote to and read from one partition since it came to this broker. Replication is not counted."""
+    """What clients wrote to and read from one partition since it came to this broker, and apart from that its followers and we as one."""
 
     messages_in: int = 0  # records
     bytes_in: int = 0
     bytes_out: int = 0
+    replication_in: int = 0
+    replication_out: int = 0
 
 
 class Metric(NamedTuple):

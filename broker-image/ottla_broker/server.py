@@ -32,6 +32,7 @@ from ottla_broker.connection import Connection
 from ottla_broker.memory import Pool
 from ottla_broker.metrics import API_KEYS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.vigil import Vigil
 from ottla_broker.wire.framing import SCRATCH_BYTES
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def take_port_of_machine(listener: Listener, config: Config) -> socket.socket:
 
 
 class Server:
-    """Serves a broker that has started. One per broker, on the running loop. `take_port`: for a world without sockets."""
+    """Serves a broker that has started. One per broker, on the running loop. `take_port`: for a world without sockets. `vigil`:
+    only for one with real time."""
 
     def __init__(
         self,
@@ -105,8 +107,10 @@ class Server:
         limits: Limits | None = None,
         authorizer: Authorizer | None = None,
         take_port: "TakePort | None" = None,
+        vigil: Vigil | None = None,
     ) -> None:
         self.broker = broker
+        self.vigil = vigil
         self.limits = limits or Limits.of(broker.config)
         self.authorizer = authorizer or AllowAll()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))

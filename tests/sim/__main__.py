@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 
 from tests.sim.scenario import Outcome, run
@@ -16,7 +18,7 @@ def main() -> int:
     parser.add_argument("seed", nargs="?", type=int, help="replay this one")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="run so many")
     parser.add_argument("--first", type=int, default=1, metavar="K", help="the first of them")
-    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--brokers", type=int, choices=[1, 3, 5], help="else as many as each seed wants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     options = parser.parse_args()
@@ -25,7 +27,7 @@ def main() -> int:
     return many(range(options.first, options.first + options.seeds), options.brokers, options.jobs)
 
 
-def replay(seed: int, brokers: int, level: int) -> int:
+def replay(seed: int, brokers: int | None, level: int) -> int:
     outcome = run(seed, brokers, tell=print, level=level)
     print(summary(outcome))
     return report(outcome)
@@ -38,34 +40,39 @@ def report(outcome: Outcome) -> int:
 
 
 def summary(outcome: Outcome) -> str:
-    faults = ", ".join(f"{count} × {name}" for name, count in sorted(outcome.faults.items())) or "no faults"
+    faults = counted(outcome.faults) or "no faults"
     return (
-        f"seed {outcome.seed}: {'BROKEN' if outcome.broken else 'kept'}; {outcome.acks} acks, {outcome.reads} reads in "
-        f"{outcome.virtual_s:.0f} s, {outcome.packets} packets, {outcome.cpu_s:.1f} s CPU, digest {outcome.digest & 0xFFFFFFFF:08x}; {faults}"
+        f"seed {outcome.seed}, {outcome.brokers} brokers: {'BROKEN' if outcome.broken else 'kept'}; {outcome.acks} acks, {outcome.reads} reads in "
+        f"{outcome.virtual_s:.0f} s, {outcome.packets} packets, {outcome.cpu_s:.1f} s CPU, digest {outcome.digest & 0xFFFFFFFF:08x}; {faults}; {counted(outcome.done)}"
     )
 
 
-def many(seeds: range, brokers: int, jobs: int) -> int:
+def counted(things: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} × {name}" for name, count in sorted(things.items()))
+
+
+def many(seeds: range, brokers: int | None, jobs: int) -> int:
     started = time.monotonic()
     bad = []
-    faults: dict[str, int] = {}
+    faults: Counter[str] = Counter()
+    done: Counter[str] = Counter()
     acks, cpu_s = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         for outcome in pool.imap_unordered(partial(run, brokers=brokers), seeds):
             acks += outcome.acks
             cpu_s += outcome.cpu_s
-            for name, count in outcome.faults.items():
-                faults[name] = faults.get(name, 0) + count
+            faults.update(outcome.faults)
+            done.update(outcome.done)
             if outcome.broken:
                 bad.append(outcome.seed)
                 print(summary(outcome))
                 report(outcome)
-                print(f"  replay: python -m tests.sim {outcome.seed} --brokers {brokers}", flush=True)
+                same = f" --brokers {brokers}" if brokers else ""
+                print(f"  replay: python -m tests.sim {outcome.seed}{same}", flush=True)
     minutes = (time.monotonic() - started) / 60
-    told = ", ".join(f"{count} × {name}" for name, count in sorted(faults.items()))
     print(
         f"{len(seeds)} seeds, {len(bad)} broken{f': {sorted(bad)}' if bad else ''}; {len(seeds) / minutes:.0f} seeds/minute, "
-        f"{cpu_s / max(len(seeds), 1):.1f} s CPU each; {acks} acks; {told}"
+        f"{cpu_s / max(len(seeds), 1):.1f} s CPU each; {acks} acks; {counted(faults)}; {counted(done)}"
     )
     return 1 if bad else 0
 

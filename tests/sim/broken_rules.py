@@ -27,7 +27,7 @@ LATE_S = 0.2
 @contextmanager
 def acks_before_the_sync() -> Iterator[None]:
     """With flush.messages=1 an ack does not wait for the device (rule 17)."""
-    with patch.object(Partition, "_acks_are_synced", property(lambda partition: False)):
+    with patch.object(Partition, "acks_are_synced", property(lambda partition: False)):
         yield
 
 

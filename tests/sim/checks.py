@@ -1,8 +1,8 @@
 """What must be true after a run, whatever has happened in it. Each check yields the promises that it found broken, in words."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from tests.sim.history import History, Place
 
@@ -15,14 +15,22 @@ class Kept:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is found at the end."""
+
+    id: UUID
+    partitions: int
+
+
 Contents = Mapping[Place, Mapping[int, Kept]]  # place → offset → record
 
 
-def broken_promises(history: History, contents: Contents, topics: Mapping[str, int]) -> list[str]:
-    """`contents`: what a reader finds after the faults; `topics`: name → partitions then."""
+def broken_promises(history: History, contents: Contents, topics: Mapping[str, Topic]) -> list[str]:
+    """`contents`: what a reader finds after the faults; `topics`: by name what is there then."""
     return [
         *history.problems,
-        *acknowledged_are_where_their_ack_said(history, contents),
+        *acknowledged_are_where_their_ack_said(history, contents, topics),
         *nothing_comes_from_nowhere(history, contents),
         *idempotent_records_are_there_once_and_in_order(history, contents),
         *one_acknowledging_leader_in_an_epoch(history, contents),
@@ -32,8 +40,20 @@ def broken_promises(history: History, contents: Contents, topics: Mapping[str, i
     ]
 
 
-def acknowledged_are_where_their_ack_said(history: History, contents: Contents) -> Iterator[str]:
+def acknowledged_are_where_their_ack_said(
+    history: History, contents: Contents, topics: Mapping[str, Topic]
+) -> Iterator[str]:
+    """In the topic that it was acknowledged in, and in no other of that name."""
+    elsewhere = {(name, found.value): found for name, _, found in _records(contents)}
     for ack in history.acks:
+        name = ack.place[0]
+        if name not in topics or topics[name].id != ack.topic_id:
+            if not history.topics[name].mortal:
+                yield f"topic {name} is another one, or gone, and nobody asked for that"
+            for value in ack.values:
+                if (name, value) in elsewhere:
+                    yield f"of another topic: {value[:40]!r} was acknowledged in {name} before it was deleted and is in its successor"
+            continue
         for offset, value in enumerate(ack.values, ack.offset):
             found = contents.get(ack.place, {}).get(offset)
             if found is None:
@@ -43,6 +63,12 @@ def acknowledged_are_where_their_ack_said(history: History, contents: Contents) 
                     f"replaced: at {ack.place} offset {offset} is {found.value[:40]!r}; acknowledged was {value[:40]!r} "
                     f"by {ack.broker} at {ack.at_s:.4f} s"
                 )
+
+
+def _records(contents: Contents) -> Iterator[tuple[str, int, Kept]]:
+    for (name, _), records in contents.items():
+        for offset, kept in records.items():
+            yield name, offset, kept
 
 
 def nothing_comes_from_nowhere(history: History, contents: Contents) -> Iterator[str]:
@@ -74,9 +100,9 @@ def one_acknowledging_leader_in_an_epoch(history: History, contents: Contents) -
     leaders: dict[tuple[Place, int], int] = {}
     for ack in history.acks:
         kept = contents.get(ack.place, {}).get(ack.offset)
-        if kept is not None and kept.value == ack.values[0]:
+        if not ack.again and kept is not None and kept.value == ack.values[0]:
             first = leaders.setdefault((ack.place, kept.epoch), ack.broker)
-            if first != ack.broker and ack.values:
+            if first != ack.broker:
                 yield f"two leaders: {first} and {ack.broker} both acknowledged in epoch {kept.epoch} of {ack.place}"
 
 
@@ -98,19 +124,11 @@ def committed_stretches_were_seen_whole(history: History, contents: Contents) ->
             yield f"skipped: {group} committed {place} up to {end} and never saw {sorted(missed)[:5]}"
 
 
-def topics_are_as_acknowledged(history: History, topics: Mapping[str, int]) -> Iterator[str]:
-    for name, wanted in history.topics.items():
-        if wanted is True and name not in topics:
+def topics_are_as_acknowledged(history: History, topics: Mapping[str, Topic]) -> Iterator[str]:
+    for name, fate in history.topics.items():
+        if fate.there is True and name not in topics:
             yield f"topic {name} was acknowledged and is not there"
-        elif wanted is False and name in topics:
+        elif fate.there is False and name in topics:
             yield f"topic {name} is there; its deletion was acknowledged"
-
-
-def replicas_are_equal(replicas: Mapping[Place, Mapping[int, Mapping[int, bytes]]]) -> Iterator[str]:
-    """`replicas`: place → broker → offset of a batch → its bytes, below the high watermark."""
-    for place, brokers in replicas.items():
-        by_content: dict[tuple[tuple[int, bytes], ...], list[int]] = defaultdict(list)
-        for broker, batches in brokers.items():
-            by_content[tuple(sorted(batches.items()))].append(broker)
-        if len(by_content) > 1:
-            yield f"replicas of {place} differ: {sorted(by_content.values())}"
+        elif fate.there is True and topics[name].partitions < fate.partitions:
+            yield f"topic {name} has {topics[name].partitions} partitions; {fate.partitions} were acknowledged"

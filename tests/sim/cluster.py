@@ -22,6 +22,7 @@ START_MS = 1_750_000_000_000  # the wall clock when a run begins
 FOLDER = "/data"
 CANNOT_START = (KafkaError, LogDirError, ListenError)
 TRY_AGAIN_S = 1.0
+STOPS_WITHIN_S = 20.0
 
 
 class SimulatedBroker:
@@ -132,7 +133,7 @@ class SimulatedBroker:
     def power_up(self) -> None:
         self._cluster.network.power_up(self.host)
 
-    async def stop(self, within_s: float = 60.0) -> bool:
+    async def stop(self, within_s: float = STOPS_WITHIN_S) -> bool:
         """A clean stop, as SIGTERM asks for it; killed when it takes too long. Whether it was clean."""
         life, broker, server = self.process, self.broker, self.server
         assert life is not None
@@ -174,8 +175,8 @@ class Cluster:
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
 
     @property
-    def bootstrap(self) -> str:
-        return ",".join(f"{broker.host}:{PORT}" for broker in self.brokers.values())
+    def addresses(self) -> list[str]:
+        return [f"{broker.host}:{PORT}" for broker in self]
 
     def __iter__(self) -> Iterator[SimulatedBroker]:
         return iter(self.brokers.values())

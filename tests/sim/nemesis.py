@@ -2,155 +2,129 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 
+from tests.sim.allowed import Allowed
 from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.faults import Faults
+from tests.sim.network_faults import NetworkFaults
+from tests.sim.plan import Plan
+from tests.sim.standing import metadata_leader
 
-CLOCK_JUMP_MS = 600_000
-BETWEEN_FAULTS_S = 2.5  # on average
-SLOW_SYNC_S = (0.05, 1.5)
+BETWEEN_FAULTS_S = {1: 2.5, 3: 1.5, 5: 1.0}  # on average
+LOOK_S = 0.1  # how often it looks who is at risk no more
 
-Fault = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """What the promises of a run cover. `power_loss`: only where acks wait for the device."""
-
-    power_loss: bool
+Fault = Callable[[SimulatedBroker], Awaitable[None]]
 
 
 class Nemesis:
-    """One per run. `clients`: hosts that talk to the brokers. Everything it breaks it mends, and `end` mends the rest."""
+    """One per run. `clients`: hosts that talk to the brokers. Everything it breaks it mends."""
 
-    def __init__(self, cluster: Cluster, clients: Sequence[str], random: Random, allowed: Allowed) -> None:
+    def __init__(self, cluster: Cluster, clients: Sequence[str], random: Random, plan: Plan) -> None:
         self.cluster = cluster
         self.random = random
         self.happened: dict[str, int] = {}
-        self._clients = list(clients)
-        self._allowed = allowed
+        self._between_s = BETWEEN_FAULTS_S[plan.brokers]
         self._busy: set[int] = set()  # brokers that something is being done to
-        self._faults: list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]] = [
-            (4, "crash", self._crash),
-            (3, "clean restart", self._clean_restart),
-            (2, "pause", self._pause),
-            (2, "slow disk", self._slow_disk),
-            (2, "clock jump", self._clock_jump),
-            (3, "cut client", self._cut_client),
-            (2, "full disk", self._full_disk),
+        self._under_way = 0
+        self._allowed = Allowed(cluster, plan)
+        one = self._one = Faults(cluster, random, self._allowed)
+        net = self._net = NetworkFaults(cluster, random, clients)
+        self._faults: list[tuple[int, str, Fault]] = [
+            (4, "crash", one.crash),
+            (3, "clean restart", one.clean_restart),
+            (2, "pause", one.pause),
+            (2, "slow disk", one.slow_disk),
+            (2, "clock jump", one.clock_jump),
+            (3, "cut client", net.cut_client),
+            (2, "full disk", one.full_disk),
+            (4, "power loss", one.power_loss),
+            (2, "cut from register", net.cut_from_register),
+            (1, "register away", net.register_away),
         ]
-        if allowed.power_loss:
-            self._faults.append((5, "power loss", self._power_loss))
+        if plan.brokers > 1:
+            self._faults += [
+                (4, "wiped disk", one.wipe),
+                (4, "isolation", net.isolate),
+                (2, "one-way isolation", net.isolate_one_way),
+                (3, "cut between two", net.cut_between_two),
+                (4, "controller loss", self._controller_loss),
+                (2, "several crash", self._several_crash),
+                (2, "several lose power", self._several_lose_power),
+                (1, "slow register", net.slow_register),
+            ]
 
     async def run(self, until_s: float) -> None:
         """Breaks things until the loop's time is `until_s`, and returns when all of it is mended."""
         loop = asyncio.get_running_loop()
-        pause_s = self.random.choice((0.3, BETWEEN_FAULTS_S))  # sometimes while everything is still new
+        looking = loop.create_task(self._look())
+        pause_s = self.random.choice((0.3, self._between_s))  # sometimes while everything is still new
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(self.random.expovariate(1 / pause_s))
-                pause_s = BETWEEN_FAULTS_S
+                pause_s = self._between_s
                 if loop.time() >= until_s:
-                    return
+                    break
                 tasks.create_task(self._strike())
+        looking.cancel()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._allowed.look()
 
     async def _strike(self) -> None:
         (_, name, fault) = self.random.choices(self._faults, [weight for weight, _, _ in self._faults])[0]
         broker = self.random.choice(list(self.cluster))
-        if broker.node_id in self._busy or not broker.up:
+        if broker.node_id in self._busy or not broker.up or not self._may(name, broker):
             return
-        self._busy.add(broker.node_id)
         self.happened[name] = self.happened.get(name, 0) + 1
+        await self._on([broker], fault(broker))
+
+    def _may(self, name: str, broker: SimulatedBroker) -> bool:
+        if name == "power loss":
+            return self._allowed.power_loss(broker)
+        if name == "wiped disk":
+            return self._allowed.wipe(broker, calm=not self._under_way)
+        return True
+
+    async def _on(self, brokers: Sequence[SimulatedBroker], fault: Awaitable[None]) -> None:
+        self._busy.update(broker.node_id for broker in brokers)
+        self._under_way += 1
         try:
-            await fault(broker)
+            await fault
         finally:
-            self._busy.discard(broker.node_id)
+            self._under_way -= 1
+            self._busy.difference_update(broker.node_id for broker in brokers)
 
-    def _say(self, what: str) -> None:
-        self.cluster.trace.say(what)
+    def _others(self, broker: SimulatedBroker) -> list[SimulatedBroker]:
+        """Some of the brokers that nothing is being done to."""
+        free = [one for one in self.cluster if one is not broker and one.node_id not in self._busy and one.up]
+        return self.random.sample(free, self.random.randint(0, len(free)))
 
-    async def _some_time(self, least_s: float, most_s: float) -> None:
-        await asyncio.sleep(least_s * (most_s / least_s) ** self.random.random())
+    # --- faults that are made of others
 
-    # --- faults
+    async def _controller_loss(self, _: SimulatedBroker) -> None:
+        """Something happens to whoever leads the metadata."""
+        broker = metadata_leader(self.cluster)
+        if broker is None or not broker.up or broker.node_id in self._busy:
+            return
+        one, net = self._one, self._net
+        fault = self.random.choice((one.crash, one.pause, one.clean_restart, net.isolate, net.isolate_one_way))
+        await self._on([broker], fault(broker))
 
-    async def _crash(self, broker: SimulatedBroker) -> None:
-        broker.kill()
-        await self._some_time(0.05, 5)
-        broker.start()
-        if self.random.randrange(3) == 0:  # and once more while it recovers
-            await self._some_time(0.001, 0.1)
-            if broker.runs:
-                broker.kill()
-                await self._some_time(0.05, 2)
-                broker.start()
+    async def _several_crash(self, broker: SimulatedBroker) -> None:
+        others = self._others(broker)
+        self.cluster.trace.say(f"kills {[one.node_id for one in (broker, *others)]} together")
+        await self._on(others, self._together([broker, *others], self._one.crash))
 
-    async def _power_loss(self, broker: SimulatedBroker) -> None:
-        broker.lose_power()
-        await self._some_time(0.05, 5)
-        broker.power_up()
-        broker.start()
-        if self.random.randrange(3) == 0:
-            await self._some_time(0.001, 0.1)
-            broker.lose_power()
-            await self._some_time(0.05, 2)
-            broker.power_up()
-            broker.start()
+    async def _several_lose_power(self, broker: SimulatedBroker) -> None:
+        """As many of some as may; the others are killed."""
+        struck = [broker, *self._others(broker)]
+        self.cluster.trace.say(f"the power of {[one.node_id for one in struck]} fails")
+        await self._on(struck[1:], self._together(struck, self._one.power_loss))
 
-    async def _clean_restart(self, broker: SimulatedBroker) -> None:
-        await broker.stop()
-        await self._some_time(0.05, 3)
-        broker.start()
-
-    async def _pause(self, broker: SimulatedBroker) -> None:
-        process = broker.process
-        assert process is not None
-        self._say(f"stops {broker.host}")
-        process.stop()
-        await self._some_time(0.1, 15)
-        self._say(f"lets {broker.host} go on")
-        process.go_on()
-
-    async def _slow_disk(self, broker: SimulatedBroker) -> None:
-        usual, random = broker.disk.sync_s, self.random
-        self._say(f"makes the disk of {broker.host} slow")
-        broker.disk.sync_s = lambda: random.uniform(*SLOW_SYNC_S)
-        await self._some_time(1, 10)
-        if self.random.randrange(2) and broker.runs:  # with much that is not on the device yet
-            await (self._power_loss if self._allowed.power_loss else self._crash)(broker)
-        self._say(f"the disk of {broker.host} is as it was")
-        broker.disk.sync_s = usual
-
-    async def _full_disk(self, broker: SimulatedBroker) -> None:
-        self._say(f"fills the disk of {broker.host}")
-        broker.disk.full = True
-        await self._some_time(0.5, 5)
-        if self.random.randrange(3) == 0 and broker.runs:
-            broker.kill()
-            await self._some_time(0.05, 2)
-            broker.start()
-            await self._some_time(0.5, 2)
-        self._say(f"there is room on the disk of {broker.host} again")
-        broker.disk.full = False
-
-    async def _clock_jump(self, broker: SimulatedBroker) -> None:
-        broker.clock_offset_ms = self.random.randrange(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
-        self._say(f"sets the clock of {broker.host} to {broker.clock_offset_ms:+} ms")
-
-    async def _cut_client(self, broker: SimulatedBroker) -> None:
-        network, client = self.cluster.network, self.random.choice(self._clients)
-        ways = self.random.choice(
-            [
-                [(client, broker.host), (broker.host, client)],
-                [(client, broker.host)],
-                [(broker.host, client)],
-            ]
-        )
-        self._say("cuts " + " and ".join(f"{a} → {b}" for a, b in ways))
-        for way in ways:
-            network.cut(*way)
-        await self._some_time(0.2, 12)
-        self._say("mends " + " and ".join(f"{a} → {b}" for a, b in ways))
-        for way in ways:
-            network.mend(*way)
+    async def _together(self, brokers: Sequence[SimulatedBroker], fault: Fault) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for broker in brokers:
+                tasks.create_task(fault(broker))  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ one (SIGSTOP) is held back until it goes on. The network, the disk and whoever d
 
 import asyncio
 import contextvars
-import heapq
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, Protocol, TypeVar
@@ -86,7 +85,7 @@ class _Handle(asyncio.Handle):
     def _run(self) -> None:
         process = self._context.get(_process)  # type: ignore[attr-defined]
         if process is None or (process.alive and not process.stopped):
-            super()._run()
+            _call(self)
         else:
             process.hold(self)
 
@@ -97,9 +96,20 @@ class _TimerHandle(asyncio.TimerHandle):
     def _run(self) -> None:
         process = self._context.get(_process)  # type: ignore[attr-defined]
         if process is None or (process.alive and not process.stopped):
-            super()._run()
+            _call(self)
         else:
             process.hold(self)
+
+
+def _call(handle: Any) -> None:
+    try:
+        handle._context.run(handle._callback, *handle._args)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 - as asyncio's own: the loop hears of it
+        handle._loop.call_exception_handler(
+            {"message": f"Exception in callback {handle._callback}", "exception": error, "handle": handle}
+        )
 
 
 class VirtualExecutor(Protocol):
@@ -116,18 +126,11 @@ class SimulatedLoop(VirtualLoop):
         self.network: Any = None  # tests.sim.network.Network, which needs the loop first
         self.set_task_factory(_make_task)
 
-    def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
-        return handle
+    def handle(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
+        return _Handle(callback, args, self, context)
 
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        timer = _TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
-        return timer
+    def timer(self, when: float, callback: Any, args: Any, context: Any) -> asyncio.TimerHandle:
+        return _TimerHandle(when, callback, args, self, context)
 
     def ready(self, handles: "list[asyncio.Handle]") -> None:
         self._ready.extend(handles)  # type: ignore[attr-defined]

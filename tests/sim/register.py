@@ -3,36 +3,59 @@
 import asyncio
 from random import Random
 
-from ottla_broker.metadata.register import Conflict, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Seen
+
+USUAL_S = (0.001, 0.01)  # one way
+SLOW_S = (0.1, 1.5)
+GIVES_UP_S = (2.0, 10.0)  # after so long a call to a store that does not answer fails
+REFUSES_ONE_IN = 3  # a store that is away is noticed at once by some, as a port that refuses is
 
 
 class RegisterStore:
-    """The store itself. `cut`: hosts that cannot reach it now; what they ask waits until they can."""
+    """The store itself. A cut host, and everybody while the store is away, waits a while in vain and then hears that it cannot be reached;
+    what was asked may have been done all the same."""
 
     def __init__(self, random: Random) -> None:
         self.value: RegisterValue | None = None
         self.version = 0
         self.history: list[tuple[float, str, RegisterValue]] = []
-        self.latency_s = (0.001, 0.01)
+        self.latency_s = USUAL_S
         self._random = random
-        self._cut: set[str] = set()
+        self._cut: dict[str, int] = {}
+        self._away = 0
         self._mended = asyncio.Event()
         self._changed = asyncio.Event()
 
+    # --- faults; each may happen several times at once
+
     def cut(self, host: str) -> None:
-        self._cut.add(host)
+        self._cut[host] = self._cut.get(host, 0) + 1
 
     def mend(self, host: str) -> None:
-        self._cut.discard(host)
+        self._cut[host] -= 1
+        self._ring()
+
+    def leave(self) -> None:
+        """Nobody reaches it."""
+        self._away += 1
+
+    def come_back(self) -> None:
+        self._away -= 1
+        self._ring()
+
+    def _ring(self) -> None:
         self._mended.set()
         self._mended = asyncio.Event()
+
+    # --- for the registers of brokers
 
     def seen(self) -> Seen:
         return Seen(self.value, str(self.version))
 
-    def write(self, value: RegisterValue | None) -> None:
+    def write(self, host: str, value: RegisterValue) -> None:
         self.value = value
         self.version += 1
+        self.history.append((asyncio.get_running_loop().time(), host, value))
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -41,9 +64,18 @@ class RegisterStore:
         await self._changed.wait()
 
     async def reach(self, host: str) -> None:
+        """One way between a host and the store. RegisterError when it took too long."""
         await asyncio.sleep(self._random.uniform(*self.latency_s))
-        while host in self._cut:
-            await self._mended.wait()
+        if not (self._cut.get(host) or self._away):
+            return
+        if self._away and self._random.randrange(REFUSES_ONE_IN) == 0:
+            raise RegisterError("the register is unavailable")
+        try:
+            async with asyncio.timeout(self._random.uniform(*GIVES_UP_S)):
+                while self._cut.get(host) or self._away:
+                    await self._mended.wait()
+        except TimeoutError:
+            raise RegisterError("the register does not answer") from None
 
 
 class SimulatedRegister:
@@ -61,13 +93,13 @@ class SimulatedRegister:
 
     async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
         await self._store.reach(self._host)
-        store = self._store
-        if seen.version != str(store.version):
+        if seen.version != str(self._store.version):
             raise Conflict("another broker was first")
-        store.write(new)
-        store.history.append((asyncio.get_running_loop().time(), self._host, new))
-        done = store.seen()
-        await store.reach(self._host)  # a broker may die before it hears that it was written
+        self._store.write(self._host, new)
+        done = self._store.seen()
+        await self._store.reach(
+            self._host
+        )  # a broker may die, or be told of a failure, before it hears that it was written
         return done
 
     async def watch(self, seen: Seen, timeout_s: float) -> Seen:

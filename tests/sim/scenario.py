@@ -6,40 +6,44 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from kio.schema.metadata.v12.response import MetadataResponse
-
-from ottla_broker.wire.batch import batches
-from ottla_broker.wire.client import Client
-from ottla_broker.wire.records import decode_all
-from tests.sim.checks import Contents, Kept, broken_promises, replicas_are_equal
-from tests.sim.clients import FAILURES, Admin, Member, Producer, SimulatedClient, World, committed
+from tests.sim.admin import Admin, Mover
+from tests.sim.checks import broken_promises
+from tests.sim.client import World
 from tests.sim.cluster import Cluster
 from tests.sim.history import History, Place
-from tests.sim.nemesis import Allowed, Nemesis
+from tests.sim.member import Member
+from tests.sim.nemesis import Nemesis
+from tests.sim.plan import Plan
 from tests.sim.processes import Process, SimulatedLoop
+from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
+from tests.sim.reader import Reader
+from tests.sim.replicas import Watch, at_rest, broken_at_rest
+from tests.sim.standing import newest_image, unwell
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
 TOPIC = "events"
 GROUPS = ("readers", "others")
 CONVERGES_WITHIN_S = 120.0
-FAULTS_FOR_S = (15.0, 45.0)
-SYNC_S = (0.004, 0.02, 0.1)
+RESTS_WITHIN_S = 30.0
+LOOK_S = 0.5
 
 
 @dataclass
 class Outcome:
-    """`broken`: promises that were broken; empty: the run passed. `digest`: equal for two runs of one seed."""
+    """`broken`: promises that were broken; empty: the run passed. `digest`: equal for two runs of one seed. `done`: what admins got done."""
 
     seed: int
+    brokers: int
     broken: list[str]
     digest: int
     lines: list[str]
     faults: dict[str, int]
+    done: dict[str, int]
     acks: int
     reads: int
     virtual_s: float
@@ -47,52 +51,11 @@ class Outcome:
     packets: int
 
 
-@dataclass
-class Plan:
-    """What a seed makes of a run."""
-
-    seed: int
-    brokers: int = 1
-    settings: dict[str, str] = field(default_factory=dict)
-    synced: bool = False
-    partitions: int = 1
-    faults_for_s: float = 20.0
-    sync_s: float = 0.004  # the longest that one fsync takes
-
-    @classmethod
-    def of(cls, seed: int, brokers: int) -> "Plan":
-        random = Random(seed)
-        synced = bool(random.randrange(2))
-        settings = {
-            "log.segment.bytes": str(random.choice((4 << 10, 32 << 10, 1 << 20))),
-            "log.index.interval.bytes": str(random.choice((256, 4096))),
-            "offsets.topic.num.partitions": str(random.choice((1, 3))),
-            "offsets.topic.segment.bytes": str(random.choice((4 << 10, 1 << 20))),
-            "log.cleaner.backoff.ms": str(random.choice((1_000, 15_000))),
-            "log.flush.offset.checkpoint.interval.ms": str(random.choice((2_000, 60_000))),
-            "replica.high.watermark.checkpoint.interval.ms": str(random.choice((1_000, 5_000))),
-            "group.initial.rebalance.delay.ms": str(random.choice((0, 500))),
-            "group.min.session.timeout.ms": "1000",
-            "offsets.topic.replication.factor": str(min(3, brokers)),
-            "auto.create.topics.enable": "false",
-        }
-        if synced:
-            settings["log.flush.interval.messages"] = "1"
-        return cls(
-            seed,
-            brokers,
-            settings,
-            synced,
-            random.choice((1, 2, 3)),
-            random.uniform(*FAULTS_FOR_S),
-            random.choice(SYNC_S),
-        )
-
-
 def run(
-    seed: int, brokers: int = 1, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING
+    seed: int, brokers: int | None = None, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Runs one seed. `tell`: where to put each line of the trace as it comes; `level`: what of the brokers' own logs is in it."""
+    """Runs one seed. `brokers` None: as many as the seed wants. `tell`: where to put each line of the trace as it comes; `level`: what of the
+    brokers' own logs is in it."""
     started = time.process_time()
     plan = Plan.of(seed, brokers)
     loop = SimulatedLoop()
@@ -104,17 +67,20 @@ def run(
         simulation = Simulation(loop, plan, trace)
         broken = simulation.run()
         loop.set_exception_handler(lambda *_: None)
+        history, network = simulation.history, simulation.cluster.network
         return Outcome(
             seed,
+            plan.brokers,
             broken + trace.problems,
-            simulation.cluster.network.digest,
+            network.digest,
             trace.lines,
             simulation.faults,
-            len(simulation.history.acks),
-            sum(len(records) for places in simulation.history.seen.values() for records in places.values()),
+            simulation.world.done,
+            len(history.acks),
+            sum(len(records) for places in history.seen.values() for records in places.values()),
             loop.time(),
             time.process_time() - started,
-            simulation.cluster.network.packets,
+            network.packets,
         )
     finally:
         trace.unfollow()
@@ -142,9 +108,9 @@ class Simulation:
         self.trace = trace
         self.random = Random(plan.seed ^ 0x0771A)
         self.cluster = Cluster(loop, Random(self.random.getrandbits(64)), plan.brokers, plan.settings, trace)
-        self.history = History()
+        self.history = History(tell=trace.say)
+        self.world = World(self.cluster.addresses, self.history, trace)
         self.faults: dict[str, int] = {}
-        self.world: World
 
     def run(self) -> list[str]:
         main = self.loop.create_task(self._main())
@@ -156,18 +122,18 @@ class Simulation:
     async def _main(self) -> list[str]:
         plan, trace = self.plan, self.trace
         trace.say(f"seed {plan.seed}: {plan}")
-        self.world = World(self.cluster.bootstrap, self.history, trace)
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             broker.start()
-        setting_up = self._client(Admin, "admin-0", replicas=min(3, plan.brokers))
-        if not await self._within(60, setting_up.process.run(setting_up.create(TOPIC, plan.partitions)), "set up"):
+        watch = Watch(self.cluster, trace)
+        watching = self.loop.create_task(watch.run())
+        setting_up = self._client(Admin, "admin-0", replicas=plan.replicas)
+        if not await self._within(60, setting_up.process.run(self._set_up(setting_up)), "set up"):
             return ["the cluster did not come up", *self.history.problems]
         clients = self._clients()
         tasks = [client.process.run(client.run()) for client in clients]
-        nemesis = Nemesis(
-            self.cluster, [client.name for client in clients], Random(self.random.getrandbits(64)), Allowed(plan.synced)
-        )
+        hosts = [client.name for client in clients]
+        nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan)
         await nemesis.run(self.loop.time() + plan.faults_for_s)
         self.faults = nemesis.happened
         trace.say("faults are over")
@@ -179,28 +145,46 @@ class Simulation:
                 broken.append(f"a client failed: {error!r}")
         broken += [f"a client does not end: {task}" for task in late]
         broken += await self._checked()
+        watching.cancel()
         return broken + [problem for problem in self.history.problems if problem not in broken]
+
+    async def _set_up(self, admin: Admin) -> None:
+        """Until the topic can be made: brokers may come one after the other, and it wants so many of them."""
+        await admin.create(TOPIC, self.plan.partitions)
 
     def _clients(self) -> list[Any]:
         random, plan = self.random, self.plan
-        places = [(TOPIC, partition) for partition in range(plan.partitions)]
-        made: list[Any] = [
-            self._client(
-                Producer,
-                f"producer-{number}",
-                places=random.sample(places, random.randrange(1, len(places) + 1)),
-                pause_s=random.choice((0.05, 0.1, 0.4)),
-                idempotent=number % 2 == 0,
-            )
-            for number in range(3)
-        ]
+        places: list[Place] = [(TOPIC, partition) for partition in range(plan.partitions)]
+        made: list[Any] = []
+        for number, manner in enumerate(self._manners()):
+            mine = random.sample(places, random.randrange(1, len(places) + 1))
+            made.append(self._client(Producer, f"producer-{number}", places=mine, manner=manner))
         for group in GROUPS[: random.randrange(1, 3)]:
             made += [
-                self._client(Member, f"{group}-{number}", group=group, topic=TOPIC, partitions=plan.partitions)
+                self._client(
+                    Member, f"{group}-{number}", group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))
+                )
                 for number in range(random.randrange(1, 4))
             ]
-        made.append(self._client(Admin, "admin-1", replicas=min(3, plan.brokers)))
+        made.append(self._client(Admin, "admin-1", replicas=plan.replicas))
+        wanderers = Manner(idempotent=bool(random.randrange(2)), in_flight=3, by_id=True)
+        made.append(self._client(Wanderer, "wanderer-1", manner=wanderers, but=TOPIC))
+        if plan.brokers > 1:
+            all_places = [*places, *(("__consumer_offsets", 0),)]
+            made.append(self._client(Mover, "mover-1", places=all_places, brokers=plan.brokers, replicas=plan.replicas))
         return made
+
+    def _manners(self) -> list[Manner]:
+        random = self.random
+
+        def of(acks: int, *, idempotent: bool) -> Manner:
+            in_flight = random.choice((1, 3, 5))
+            return Manner(acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.1, 0.4)))
+
+        manners = [of(ALL, idempotent=True), of(ALL, idempotent=False), of(ALL, idempotent=True)]
+        if random.randrange(2):
+            manners.append(of(random.choice((ONE, NONE)), idempotent=False))
+        return manners
 
     def _client(self, kind: Callable[..., Any], name: str, **named: Any) -> Any:
         return kind(self.world, Process(self.loop, name), Random(self.random.getrandbits(64)), **named)
@@ -216,93 +200,46 @@ class Simulation:
     # --- afterwards
 
     async def _converged(self) -> list[str]:
-        """Everybody gets on again: each producer's acks and each group's commits move past where they are now."""
-        deadline = self.loop.time() + CONVERGES_WITHIN_S
-        acks = {name: self._count(name) for name in self._producers()}
-        ends = dict(self.history.high_watermarks)
-        while self.loop.time() < deadline:
-            await asyncio.sleep(0.5)
-            if self.history.problems:
-                return []  # it is lost already
-            silent = [name for name, count in acks.items() if self._count(name) <= count]
-            behind = [
-                (group, place)
-                for group in self.history.seen
-                for place, end in ends.items()
-                if self.history.committed.get((group, place), 0) < end
+        """Everybody gets on again: each producer's acks and each group's commits move past where they are now, and every partition has a
+        leader and all its replicas in its ISR."""
+        history = self.history
+        acks = {name: history.acks_of[name] for name in self._producers()}
+        ends = {place: history.told_end(place) for place in history.high_watermarks if place[0] == TOPIC}
+
+        def missing() -> list[str]:
+            image = newest_image(self.cluster)
+            return [
+                *(f"{name} is silent" for name, count in acks.items() if history.acks_of[name] <= count),
+                *(
+                    f"{group} is behind at {place}"
+                    for group in history.seen
+                    for place, end in ends.items()
+                    if history.committed.get((group, place), 0) < end
+                ),
+                *(f"{broker.host} is down" for broker in self.cluster if not broker.up),
+                *(["no broker runs"] if image is None else unwell(image)),
             ]
-            if not silent and not behind and all(broker.up for broker in self.cluster):
-                self.trace.say("everybody gets on again")
+
+        return await self._until_nothing(missing, CONVERGES_WITHIN_S, "no convergence")
+
+    async def _until_nothing(self, missing: Callable[[], list[str]], within_s: float, otherwise: str) -> list[str]:
+        deadline = self.loop.time() + within_s
+        while self.loop.time() < deadline:
+            await asyncio.sleep(LOOK_S)
+            if self.history.problems or self.trace.problems:
+                return []  # it is lost already
+            if not missing():
                 return []
-        down = [broker.host for broker in self.cluster if not broker.up]
-        return [f"no convergence in {CONVERGES_WITHIN_S} s: silent {silent}, behind {behind}, down {down}"]
+        return [f"{otherwise} in {within_s:.0f} s: {what}" for what in missing()]
 
-    def _producers(self) -> set[str]:
-        return set(self.history.sent.values())
-
-    def _count(self, producer: str) -> int:
-        return sum(1 for ack in self.history.acks if self.history.sent[ack.values[0]] == producer)
+    def _producers(self) -> list[str]:
+        return [name for name in dict.fromkeys(self.history.sent.values()) if name.startswith("producer")]
 
     async def _checked(self) -> list[str]:
-        reader = SimulatedClient(
-            World(self.cluster.bootstrap, self.history, self.trace), Process(self.loop, "reader"), self.random
-        )
-        task = reader.process.run(self._read_everything(reader))
-        if not await self._within(60, task, "read everything"):
+        reader = Reader(self.world, Process(self.loop, "reader"), self.random)
+        if not await self._within(60, reader.process.run(reader.run()), "read everything"):
             return ["the contents cannot be read"]
-        contents, topics = task.result()
-        return broken_promises(self.history, contents, topics) + list(replicas_are_equal(self._replicas()))
-
-    async def _read_everything(self, reader: SimulatedClient) -> tuple[Contents, dict[str, int]]:
-        contents: dict[Place, dict[int, Kept]] = {}
-        while True:
-            try:
-                async with reader.connected() as client:
-                    answer: MetadataResponse = await client.metadata()
-                    topics = {topic.name or "": len(topic.partitions) for topic in answer.topics}
-                    for partition in range(self.plan.partitions):
-                        place = (TOPIC, partition)
-                        contents[place] = await self._read(client, place)
-                    for group in self.history.seen:
-                        for place, offset in (await committed(client, group, list(contents))).items():
-                            known = self.history.committed.get((group, place), -1)
-                            self.history.told_committed(group, place, offset, known)
-                    return contents, topics
-            except FAILURES as reason:
-                reader.failed("read everything", reason)
-                await reader.pause()
-
-    async def _read(self, client: Client, place: Place) -> dict[int, Kept]:
-        found: dict[int, Kept] = {}
-        known = self.history.high_watermarks.get(place, 0)
-        offset = 0
-        while True:
-            fetched = await client.fetch(*place, offset, max_wait_s=0.0)
-            if not fetched.records:
-                self.history.told_high_watermark(place, fetched.high_watermark, known)
-                return found
-            for header, record in decode_all(fetched.records):
-                found[record.offset] = Kept(record.value or b"", header.leader_epoch)
-                offset = header.next_offset
-
-    def _replicas(self) -> dict[Place, dict[int, dict[int, bytes]]]:
-        """Straight from the brokers' logs."""
-        found: dict[Place, dict[int, dict[int, bytes]]] = {}
-        for node in self.cluster:
-            if node.broker is None:
-                continue
-            for partition in range(self.plan.partitions):
-                hosted = node.broker.partitions.get(TOPIC, partition)
-                if hosted is None:
-                    continue
-                log, kept = hosted.log, dict[int, bytes]()
-                offset = log.start
-                while offset < log.high_watermark:
-                    data = log.read(offset, 1 << 20, up_to=log.high_watermark)
-                    if not data:
-                        break
-                    for at, header in batches(data):
-                        kept[header.base_offset] = bytes(data[at : at + header.size])
-                        offset = header.next_offset
-                found.setdefault((TOPIC, partition), {})[node.node_id] = kept
-        return found
+        broken = broken_promises(self.history, reader.contents, reader.topics)
+        if not broken:
+            broken = await self._until_nothing(lambda: list(at_rest(self.cluster)), RESTS_WITHIN_S, "no rest")
+        return broken + list(broken_at_rest(self.cluster))

@@ -1,7 +1,8 @@
 """What a handler knows besides its request."""
 
+import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,7 @@ class Peer:
     principal: Principal = ANONYMOUS
     software_name: str = "unknown"
     software_version: str = "unknown"
+    follower: bool = False  # a broker that fetches as a replica
 
 
 @dataclass(slots=True)
@@ -50,6 +52,14 @@ class Context:
 
 Buffers = Sequence[Buffer]
 Reply = Buffers | Future[Buffers] | None
+
+
+class Waiting(asyncio.Future[Buffers]):
+    """A reply that waits for something that is not due yet. `hurry`: gives it as it is now."""
+
+    def __init__(self, hurry: Callable[[], None], *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.hurry = hurry
 
 
 class HotHandler(Protocol):

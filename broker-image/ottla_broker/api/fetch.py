@@ -3,33 +3,43 @@
 - Answers whole batches as they lie in the log, from the batch that holds the offset; the first batch is answered
   even above the size limits (rule 11). Limits: per partition, of the request, and `fetch.max.bytes`.
 - With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over, and costs nothing
-  meanwhile.
+  meanwhile (`fetch_waiting`).
 - read_committed sees only what lies before the last stable offset, with the list of aborted transactions (rule 7).
-- Sessions (v7, KIP-227) are in `fetch_sessions`. v9 checks leader epochs, v11 could name a nearer replica and never
-  does, v13 names topics by id (rule 13), v16 tells who leads instead.
-- Left out: answers to followers (last fetched epoch, fetch from a follower).
+- A follower (replica id ≥ 0; v15+ with its broker's epoch) reads to the log's end, and with each offset says how far
+  its own log goes, unless the epoch of its last record tells that the logs part before (v12+, rule 2).
+- Sessions (v7, KIP-227) are in `fetch_sessions`. v9 checks leader epochs, v11 may name a nearer replica (KIP-392),
+  v13 names topics by id (rule 13), v16 tells who leads instead (KIP-951).
 """
 
 import asyncio
-from asyncio import Future
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, Reply
+from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_for_follower
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
+from ottla_broker.api.fetch_waiting import Wait
+from ottla_broker.api.leader_hints import addresses_of, leader_of
 from ottla_broker.config import FETCH_MAX_BYTES, MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch import CONSUMER, Fetched, FetchPartition, FetchRequest, Topic, read_fetch, write_fetch
+from ottla_broker.wire.fetch import (
+    CONSUMER,
+    Fetched,
+    FetchPartition,
+    FetchRequest,
+    Topic,
+    read_fetch,
+    write_fetch,
+)
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
     from ottla_broker.replication.partition import Partition
 
-READ_COMMITTED = 1
-BY_ID = 13
+FOLLOWER_BYTES: Final = 4 << 20
+"""Bytes that a follower is given at a time: so much the loop can read and send between two requests of clients."""
 
 Found = list[tuple[Topic, Fetched]]
 
@@ -47,13 +57,23 @@ class Fetching:
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         request = read_fetch(frame, header)
         try:
+            if request.replica != CONSUMER:
+                check_follower(context)
             session, incremental = self.sessions.session_of(request)
         except KafkaError as reason:
             return write_fetch(header.version, header.correlation_id, (), error=reason.code)
-        wanted = request.partitions if session is None else session.wanted()
-        limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
-        fetch = Fetch(context, header, request, wanted, limit, session, incremental)
+        if request.replica == CONSUMER:
+            limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
+        else:
+            limit = min(request.max_bytes, FOLLOWER_BYTES)
+            context.peer.follower = True
+        fetch = Fetch(context, header, request, limit, session, incremental)
         return fetch.answer() or Wait(fetch).future
+
+
+def check_follower(context: Context) -> None:
+    if not (context.authorizer.allows_everything or context.may(Operation.cluster_action, Resource.cluster())):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
 class Fetch:
@@ -61,7 +81,8 @@ class Fetch:
 
     __slots__ = (
         "_incremental",
-        "_session",
+        "_not_yet",
+        "_noted",
         "_sizes",
         "context",
         "found",
@@ -69,7 +90,7 @@ class Fetch:
         "limit",
         "partitions",
         "request",
-        "wanted",
+        "session",
     )
 
     def __init__(
@@ -77,7 +98,6 @@ class Fetch:
         context: Context,
         header: RequestHeader,
         request: FetchRequest,
-        wanted: Sequence[FetchPartition],
         limit: int,
         session: Session | None,
         incremental: bool,
@@ -85,34 +105,42 @@ class Fetch:
         self.context = context
         self.header = header
         self.request = request
-        self.wanted = wanted
         self.limit = limit
-        self._session = session
+        self.session = session
         self._incremental = incremental
+        self._noted = False  # whether a follower's offsets were taken note of
         self.found: Found = []
         self.partitions: list[Partition] = []  # those that may bring more
         self._sizes: list[tuple[Partition, int]] = []  # bytes read of each, to be counted when they are sent
+        self._not_yet: list[Fetched] = []
 
     def answer(self) -> Buffers | None:
         """The response if there is enough to answer, else None: an error, `min_bytes`, or nothing to wait for."""
         request = self.request
         enough = self.read()
-        if enough or request.max_wait_ms <= 0 or not self.wanted:
+        if enough or request.max_wait_ms <= 0:
+            return self.response(over=not enough)
+        if self.session is None and not request.partitions:
             return self.response()
         return None
 
     def read(self) -> bool:
         """Reads what is there; true when it should be answered now."""
-        size, failed = 0, False
+        size, urgent = 0, False
         self.found = []
         self.partitions = []
         self._sizes = []
-        for wanted in self.wanted:
+        self._not_yet = []
+        for wanted in self.request.partitions if self.session is None else self.session.wanted():
             fetched = self._read(wanted, self.limit - size, first=size == 0)
             size += len(fetched.records)
-            failed = failed or fetched.error is not ErrorCode.none
+            if fetched.error is not ErrorCode.none:
+                urgent = urgent or fetched not in self._not_yet
+            elif fetched.diverging is not None or fetched.preferred >= 0:
+                urgent = True
             self.found.append((wanted.topic, fetched))
-        return failed or size >= self.request.min_bytes
+        self._noted = True
+        return urgent or size >= self.request.min_bytes
 
     @property
     def size(self) -> int:
@@ -120,35 +148,56 @@ class Fetch:
 
     def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> Fetched:
         try:
-            partition = find(self.context, wanted)
-            return self._read_partition(partition, wanted, left, first=first)
-        except KafkaError as reason:
-            return Fetched(wanted.partition, reason.code)
-
-    def _read_partition(self, partition: "Partition", wanted: FetchPartition, left: int, *, first: bool) -> Fetched:
-        log, offset = partition.log, wanted.offset
-        isolation, replica = self.request.isolation, self.request.replica
-        if replica >= 0 and replica not in partition.state.replicas:
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"broker {replica} has no replica of the partition")
-        if not log.start <= offset <= log.end or wanted.last_fetched_epoch > log.epochs.latest():
-            raise KafkaError(ErrorCode.offset_out_of_range)
-        end = partition.readable_end(isolation, replica)
-        self.partitions.append(partition)
-        fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
-        if offset < end and (left > 0 or first):
+            partition = self._find(wanted)
             most = min(left, wanted.max_bytes)
-            fetched.records = log.read(offset, most, up_to=end, at_least_one=first)
+            if self.request.replica == CONSUMER:
+                fetched = read_for_client(partition, self.request, wanted, most, first=first)
+            else:
+                fetched = read_for_follower(partition, self.request, wanted, most, first=first, note=not self._noted)
+        except NotYet as reason:
+            fetched = Fetched(wanted.partition, reason.code)
+            self._not_yet.append(fetched)
+            return fetched
+        except KafkaError as reason:
+            return Fetched(wanted.partition, reason.code, leader=leader_of(self.context, wanted, reason.code))
+        if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
-            if isolation == READ_COMMITTED and replica == CONSUMER:
-                fetched.aborted = [(one.producer_id, one.first_offset) for one in log.aborted(offset, end)]
-        if isolation == READ_COMMITTED and fetched.aborted is None:
-            fetched.aborted = ()
         return fetched
 
-    def response(self) -> Buffers:
+    def _find(self, wanted: FetchPartition) -> "Partition":
+        """The partition, watched in case that it has to be waited for."""
+        partitions = self.context.broker.partitions
+        if isinstance(wanted.topic, UUID):
+            topic, topic_id = partitions.name_of(wanted.topic), wanted.topic
+        else:
+            topic, topic_id = wanted.topic, None
+        if self.request.replica == CONSUMER and not (
+            self.context.authorizer.allows_everything or self.context.may(Operation.read, Resource.topic(topic))
+        ):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
+        hosted = partitions.get(topic, wanted.partition)
+        if hosted is not None:
+            self.partitions.append(hosted)
+            if self.session is not None:
+                self.session.watch(wanted, hosted)
+        try:
+            return partitions.leader(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
+        except KafkaError as reason:
+            if self.request.replica != CONSUMER and hosted and reason.code is ErrorCode.unknown_leader_epoch:
+                raise NotYet(reason.code) from None  # the metadata that make us leader are on their way
+            raise
+
+    def response(self, *, over: bool = False) -> Buffers:
+        """`over`: nothing is waited for any more, so that what is not there yet is told as an error."""
         for partition, size in self._sizes:
-            partition.traffic.bytes_out += size
-        session = self._session
+            if self.request.replica == CONSUMER:
+                partition.traffic.bytes_out += size
+            else:
+                partition.traffic.replication_out += size
+        if not over:
+            for fetched in self._not_yet:
+                fetched.error, fetched.more = ErrorCode.none, True
+        session = self.session
         topics: dict[Topic, list[Fetched]] = {}
         for topic, fetched in self.found:
             # A full answer too is remembered as told.
@@ -160,79 +209,5 @@ class Fetch:
             self.header.correlation_id,
             list(topics.items()),
             session_id=0 if session is None else session.id,
+            addresses=addresses_of(self.context, (f.leader for _, f in self.found if f.leader is not None)),
         )
-
-
-def find(context: Context, wanted: FetchPartition) -> "Partition":
-    partitions = context.broker.partitions
-    topic = wanted.topic
-    if isinstance(topic, UUID):
-        name, topic_id = partitions.name_of(topic), topic
-    else:
-        name, topic_id = topic, None
-    if not (context.authorizer.allows_everything or context.may(Operation.read, Resource.topic(name))):
-        raise KafkaError(ErrorCode.topic_authorization_failed)
-    return partitions.leader(name, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
-
-
-class Wait:
-    """A fetch that waits: one timer, and one callback at each of its partitions. Nothing is left of it when it is
-    answered or its connection is gone."""
-
-    __slots__ = ("_checking", "_fetch", "_loop", "_missing", "_sizes", "_timer", "future")
-
-    def __init__(self, fetch: Fetch) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._fetch = fetch
-        self._checking = False
-        self.future: Future[Buffers] = self._loop.create_future()
-        self.future.add_done_callback(self._clean_up)
-        self._timer = self._loop.call_later(fetch.request.max_wait_ms / 1000, self._time_is_over)
-        self._sizes: list[tuple[Partition, int, int]] = []
-        self._watch()
-
-    def _watch(self) -> None:
-        fetch = self._fetch
-        self._missing = fetch.request.min_bytes - fetch.size
-        self._sizes = [(partition, partition.log.size, partition.leader_epoch) for partition in fetch.partitions]
-        for partition, _, _ in self._sizes:
-            partition.watch(self._woken)
-
-    def _unwatch(self) -> None:
-        for partition, _, _ in self._sizes:
-            partition.unwatch(self._woken)
-
-    def _woken(self) -> None:
-        # Not at once: the append that woke us has its own answer to send first, and more may come in the same turn.
-        if not self._checking:
-            self._checking = True
-            self._loop.call_soon(self._check)
-
-    def _check(self) -> None:
-        self._checking = False
-        if self.future.done() or not self._may_be_enough():
-            return
-        enough = self._fetch.read()
-        if enough:
-            self.future.set_result(self._fetch.response())
-        else:
-            self._unwatch()
-            self._watch()
-
-    def _may_be_enough(self) -> bool:
-        """Whether the logs have grown by what is missing, or something other than growth has happened."""
-        grown = 0
-        for partition, size, epoch in self._sizes:
-            if partition.leader_epoch != epoch or not partition.leads:
-                return True
-            grown += partition.log.size - size
-        return grown >= self._missing or self._missing <= 1
-
-    def _time_is_over(self) -> None:
-        if not self.future.done():
-            self._fetch.read()
-            self.future.set_result(self._fetch.response())
-
-    def _clean_up(self, future: Future[Buffers]) -> None:
-        self._timer.cancel()
-        self._unwatch()

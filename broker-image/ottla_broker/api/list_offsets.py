@@ -5,9 +5,13 @@
   KIP-734), −4 the first local offset (v8), −5 the last tiered one (v9), −6 the first that waits for upload (v11).
 - Nothing is tiered: −4 answers as −2, and −5 and −6 answer that there is none.
 - v4 checks leader epochs and tells that of the offset.
+- A leader that has just begun may not know yet all that its predecessor told to be committed: it answers when it does,
+  or after a while OFFSET_NOT_AVAILABLE (KIP-207; before v5 LEADER_NOT_AVAILABLE), and only tells the start at once.
 """
 
+import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -30,10 +34,14 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 SINCE = {LARGEST: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}  # the version that brought the question
+AT_ONCE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
+NOT_AVAILABLE_SINCE = 5
+LONGEST_WAIT_S = 1.0
 NOWHERE = TimestampOffset(-1, -1)
 
 
 async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    await settled(ctx, request)
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -44,6 +52,33 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsets
             for topic in request.topics
         ),
     )
+
+
+async def settled(ctx: Context, request: ListOffsetsRequest) -> None:
+    """Gives leaders that have just begun the time that they usually need."""
+    waited_for = [
+        partition
+        for topic in request.topics
+        for wanted in topic.partitions
+        if wanted.timestamp not in AT_ONCE
+        and (partition := ctx.broker.partitions.get(topic.name, wanted.partition_index)) is not None
+        and not partition.settled
+    ]
+    if waited_for and request.replica_id < 0:
+        await asyncio.gather(*(until_settled(one) for one in waited_for))
+
+
+async def until_settled(partition: "Partition") -> None:
+    changed = asyncio.Event()
+    partition.watch(changed.set)
+    try:
+        with suppress(TimeoutError):  # the answer will say so
+            async with asyncio.timeout(LONGEST_WAIT_S):
+                while partition.leads and not partition.settled:
+                    await changed.wait()
+                    changed.clear()
+    finally:
+        partition.unwatch(changed.set)
 
 
 def answered(
@@ -69,6 +104,10 @@ def one(
         if ctx.version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING:
             raise KafkaError(ErrorCode.unsupported_version, f"timestamp {wanted.timestamp} in version {ctx.version}")
         partition = ctx.broker.partitions.leader(topic, wanted.partition_index, epoch=wanted.current_leader_epoch)
+        if request.replica_id < 0 and not partition.settled and wanted.timestamp not in AT_ONCE:
+            raise KafkaError(
+                ErrorCode.offset_not_available if ctx.version >= NOT_AVAILABLE_SINCE else ErrorCode.leader_not_available
+            )
         found = look_up(
             partition, wanted.timestamp, partition.readable_end(request.isolation_level, request.replica_id)
         )

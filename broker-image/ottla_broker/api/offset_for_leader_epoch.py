@@ -31,16 +31,22 @@ async def offset_for_leader_epoch(ctx: Context, request: OffsetForLeaderEpochReq
         topics=tuple(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(end_of_epoch(ctx, topic.topic, wanted) for wanted in topic.partitions),
+                partitions=tuple(
+                    end_of_epoch(ctx, topic.topic, wanted, from_broker=request.replica_id >= 0)
+                    for wanted in topic.partitions
+                ),
             )
             for topic in request.topics
         ),
     )
 
 
-def end_of_epoch(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def end_of_epoch(ctx: Context, topic: str, wanted: OffsetForLeaderPartition, *, from_broker: bool) -> EpochEndOffset:
     try:
-        if not ctx.may(Operation.describe, Resource.topic(topic)):
+        if not (
+            ctx.may(Operation.describe, Resource.topic(topic))
+            or (from_broker and ctx.may(Operation.cluster_action, Resource.cluster()))
+        ):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         partition = ctx.broker.partitions.leader(topic, wanted.partition, epoch=wanted.current_leader_epoch)
     except KafkaError as reason:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, HangUp, Reply
+from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.produce import Produced, ProduceRequest, read_produce, write_produce
+from ottla_broker.wire.produce import WITH_LEADERS, Produced, ProduceRequest, read_produce, write_produce
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -55,8 +56,8 @@ def produce(context: Context, frame: bytearray, header: RequestHeader, room: int
                     raise HangUp(f"acks=0 and {produced.error.name} for {name}-{produced.partition}")
         return None
     if waiting:
-        return settle(header, topics, waiting, request.timeout_ms)
-    return [write_produce(header.version, header.correlation_id, topics)]
+        return settle(context, header, topics, waiting, request.timeout_ms)
+    return [answer(context, header, topics)]
 
 
 def wrong(request: ProduceRequest, version: int) -> KafkaError | None:
@@ -114,24 +115,38 @@ def denied(index: int, reason: KafkaError) -> Produced:
     return Produced(index, reason.code, message=reason.message)
 
 
-def settle(header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int) -> Future[Buffers]:
+def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray:
+    """The response; where somebody else leads, with who it is."""
+    leaders = []
+    for topic, partitions in topics:
+        for produced in partitions:
+            if produced.error in TOLD_WITH and header.version >= WITH_LEADERS:
+                produced.leader = current_leader(context, topic, produced.partition)
+                leaders.append(produced.leader)
+    addresses = addresses_of(context, filter(None, leaders)) if leaders else ()
+    return write_produce(header.version, header.correlation_id, topics, addresses)
+
+
+def settle(
+    context: Context, header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int
+) -> Future[Buffers]:
     """A future of the answer, when everything that is waited for has come or the time is over."""
     loop = asyncio.get_running_loop()
-    answer: Future[Buffers] = loop.create_future()
+    settled: Future[Buffers] = loop.create_future()
     left: dict[Future[None], Produced] = {asyncio.ensure_future(wait): produced for produced, wait in waiting}
 
     def finish() -> None:
         timer.cancel()
-        if not answer.done():
-            answer.set_result([write_produce(header.version, header.correlation_id, topics)])
+        if not settled.done():
+            settled.set_result([answer(context, header, topics)])
 
     def done(wait: Future[None]) -> None:
         produced = left.pop(wait)
         if not wait.cancelled() and (reason := wait.exception()) is not None:
             if not isinstance(reason, KafkaError):
-                if not answer.done():
+                if not settled.done():
                     timer.cancel()
-                    answer.set_exception(reason)
+                    settled.set_exception(reason)
                 return
             produced.error, produced.base_offset, produced.message = reason.code, -1, reason.message
         if not left:
@@ -145,4 +160,4 @@ def settle(header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: 
     timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_over)
     for wait in tuple(left):
         wait.add_done_callback(done)
-    return answer
+    return settled

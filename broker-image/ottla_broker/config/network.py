@@ -84,6 +84,14 @@ CONNECTION_QUEUED_MAX_BYTES = _theme.broker(
     "Bytes of unanswered requests that one connection may hold before reading from it waits. One request may always be larger.",
     ours=True,
 )
+PRODUCE_SPIN_MAX_US = _theme.broker(
+    "produce.spin.max.us",
+    integer(at_least=0, at_most=10_000),
+    200,
+    "How many microseconds the broker may stay awake for the next record of a client that sends small ones one at a time and quickly, "
+    "rather than be woken by it. 0: never, for brokers whose processor time is rationed. Never with a single processor.",
+    ours=True,
+)
 CONNECTIONS_MAX_IDLE_MS = _theme.broker(
     "connections.max.idle.ms",
     long(),

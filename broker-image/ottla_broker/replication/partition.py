@@ -132,6 +132,7 @@ class Partition:
     def _begin_to_follow(self) -> None:
         self.pending = None
         self.followers.clear()
+        self.epoch_start = 0
         self.log.epochs.truncate_from_end(self.log.end)  # an epoch of ours in which nothing was written is nobody's
         self._acks.fail(KafkaError(ErrorCode.not_leader_or_follower))
 

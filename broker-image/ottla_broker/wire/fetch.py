@@ -2,11 +2,12 @@
 
 Request: replica id i32 (to v14) · max wait i32 · min bytes i32 · max bytes i32 · isolation i8 · session id i32 and
 epoch i32 (v7+) · topics [name, or id from v13 · partitions [index i32 · leader epoch i32 (v9+) · fetch offset i64 ·
-last fetched epoch i32 (v12+) · log start i64 (v5+) · max bytes i32]] · forgotten topics (v7+) · rack (v11+); tag 1:
-replica id and epoch (v15+). Response: throttle time i32 · error i16 and session id i32 (v7+) · topics [name or id ·
-partitions [index i32 · error i16 · high watermark i64 · last stable offset i64 · log start i64 (v5+) · aborted
-transactions · preferred replica i32 (v11+) · records]]. Flexible from v12. Checked against kio's codec for every
-version.
+last fetched epoch i32 (v12+) · log start i64 (v5+) · max bytes i32 · tag 0: a replica's directory id (v17+)]] ·
+forgotten topics (v7+) · rack (v11+); tag 1: replica id and epoch (v15+). Response: throttle time i32 · error i16 and
+session id i32 (v7+) · topics [name or id · partitions [index i32 · error i16 · high watermark i64 · last stable offset
+i64 · log start i64 (v5+) · aborted transactions · preferred replica i32 (v11+) · records · tags (v12+): 0 diverging
+epoch, 1 current leader, 2 snapshot]] · tag 0: addresses of leaders (v16+). Flexible from v12. Checked against kio's
+codec for every version. How a follower asks is in `replica_fetch`.
 """
 
 import struct
@@ -18,14 +19,19 @@ from uuid import UUID
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.leaders import Address, put_addresses, put_leader
 from ottla_broker.wire.produce import put_topic
 from ottla_broker.wire.reading import Cursor, Malformed, skip_tags
 from ottla_broker.wire.writing import put_varint
 
 FLEXIBLE: Final = 12
 BY_ID: Final = 13
+BY_STATE: Final = 15  # the version from which a replica names itself and its epoch in a tag
+WITH_DIRECTORY: Final = 17
+WITH_ADDRESSES: Final = 16
 NO_EPOCH: Final = -1
 CONSUMER: Final = -1
+NO_REPLICA: Final = -1
 
 # Record buffers below this size are copied into the buffer around them: one write of one piece is cheaper then.
 _JOIN_BELOW: Final = 4096
@@ -48,10 +54,14 @@ class FetchPartition:
     max_bytes: int
     leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
+    log_start: int = -1  # a follower's
+    directory: UUID | None = None  # that of a follower's log
 
 
 @dataclass(slots=True)
 class FetchRequest:
+    """`replica`: the broker that asks, −1 for a client; `replica_epoch`: that of its life, −1 when it does not say."""
+
     replica: int
     max_wait_ms: int
     min_bytes: int
@@ -61,11 +71,15 @@ class FetchRequest:
     session_epoch: int
     partitions: list[FetchPartition]
     forgotten: list[tuple[Topic, int]]
+    rack: str | None = None
+    replica_epoch: int = NO_EPOCH
 
 
 @dataclass(slots=True)
 class Fetched:
-    """The answer for one partition. `aborted`: (producer id, first offset), for read_committed; None otherwise."""
+    """The answer for one partition. `aborted`: (producer id, first offset), for read_committed; None otherwise.
+    `leader`: (id, epoch) of who leads, for a client that came to the wrong broker. `diverging`: (epoch, end offset) of the
+    leader's log where that of the asker parts from it. `snapshot`: (end offset, epoch) of what to fetch instead."""
 
     partition: int
     error: ErrorCode
@@ -74,7 +88,11 @@ class Fetched:
     log_start: int = -1
     records: Buffer = b""
     aborted: Sequence[tuple[int, int]] | None = None
-    leader: tuple[int, int] | None = None  # the leader's id and epoch, for a client that came to the wrong broker
+    leader: tuple[int, int] | None = None
+    diverging: tuple[int, int] | None = None
+    snapshot: tuple[int, int] | None = None
+    preferred: int = NO_REPLICA  # the replica that a consumer should ask instead (KIP-392)
+    more: bool = False  # there is more to be had at that offset than was read; not on the wire
 
 
 # Layouts of a partition's fixed fields: (epoch, offset, last fetched epoch, log start, max bytes), as far as a
@@ -88,20 +106,33 @@ _PARTITION_V12 = struct.Struct(">iiqiqi")
 def _take_partition(cursor: Cursor, topic: Topic, version: int) -> FetchPartition:
     data, at = cursor.data, cursor.at
     epoch = last_epoch = NO_EPOCH
+    start = -1
     if version >= FLEXIBLE:
-        index, epoch, offset, last_epoch, _, max_bytes = _PARTITION_V12.unpack_from(data, at)
+        index, epoch, offset, last_epoch, start, max_bytes = _PARTITION_V12.unpack_from(data, at)
         cursor.at = at + _PARTITION_V12.size
-        skip_tags(cursor)
-    elif version >= 9:
-        index, epoch, offset, _, max_bytes = _PARTITION_V9.unpack_from(data, at)
+        directory = _take_directory(cursor, version)
+        return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, directory)
+    if version >= 9:
+        index, epoch, offset, start, max_bytes = _PARTITION_V9.unpack_from(data, at)
         cursor.at = at + _PARTITION_V9.size
     elif version >= 5:
-        index, offset, _, max_bytes = _PARTITION_V5.unpack_from(data, at)
+        index, offset, start, max_bytes = _PARTITION_V5.unpack_from(data, at)
         cursor.at = at + _PARTITION_V5.size
     else:
         index, offset, max_bytes = _PARTITION_V4.unpack_from(data, at)
         cursor.at = at + _PARTITION_V4.size
-    return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch)
+    return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start)
+
+
+def _take_directory(cursor: Cursor, version: int) -> UUID | None:
+    """The tags of a partition; from version 17 they may hold the id of the directory with the asker's log."""
+    found = None
+    for _ in range(cursor.take_varint()):
+        tag, size = cursor.take_varint(), cursor.take_varint()
+        value = cursor.take_bytes(size)
+        if tag == 0 and version >= WITH_DIRECTORY and size == 16:
+            found = UUID(bytes=bytes(value))
+    return found
 
 
 def _take_topic(cursor: Cursor, version: int) -> Topic:
@@ -125,7 +156,7 @@ def _read_fetch(cursor: Cursor, version: int) -> FetchRequest:
     flexible = version >= FLEXIBLE
     if flexible:
         skip_tags(cursor)
-    replica = cursor.take_fixed(_I32) if version < 15 else CONSUMER
+    replica = cursor.take_fixed(_I32) if version < BY_STATE else CONSUMER
     max_wait_ms, min_bytes, max_bytes, isolation = _FRONT.unpack_from(cursor.data, cursor.at)
     cursor.at += _FRONT.size
     session_id, session_epoch = 0, -1
@@ -140,12 +171,22 @@ def _read_fetch(cursor: Cursor, version: int) -> FetchRequest:
         if flexible:
             skip_tags(cursor)
     forgotten = _take_forgotten(cursor, version) if version >= 7 else []
-    if version >= 11:
-        cursor.take_text(flexible)  # the client's rack: there is no follower to send it to
+    rack = (cursor.take_text(flexible) or None) if version >= 11 else None
+    replica_epoch = NO_EPOCH
     if flexible:
-        replica = _take_replica(cursor, replica)
+        replica, replica_epoch = _take_replica(cursor, replica, version)
     return FetchRequest(
-        replica, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, partitions, forgotten
+        replica,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        partitions,
+        forgotten,
+        rack,
+        replica_epoch,
     )
 
 
@@ -161,15 +202,16 @@ def _take_forgotten(cursor: Cursor, version: int) -> list[tuple[Topic, int]]:
     return forgotten
 
 
-def _take_replica(cursor: Cursor, replica: int) -> int:
-    """The last section of tags; from version 15 it may name the replica that asks."""
+def _take_replica(cursor: Cursor, replica: int, version: int) -> tuple[int, int]:
+    """The last section of tags; from version 15 it may name the replica that asks, and its epoch."""
+    epoch = NO_EPOCH
     for _ in range(cursor.take_varint()):
         tag, size = cursor.take_varint(), cursor.take_varint()
         section = cursor.at
         cursor.take_bytes(size)
-        if tag == 1:
-            replica, _ = _REPLICA.unpack_from(cursor.data, section)
-    return replica
+        if tag == 1 and version >= BY_STATE:
+            replica, epoch = _REPLICA.unpack_from(cursor.data, section)
+    return replica, epoch
 
 
 # index, error, high watermark, last stable offset[, log start]
@@ -177,6 +219,8 @@ _FETCHED_V4 = struct.Struct(">ihqq")
 _FETCHED_V5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _HEAD = struct.Struct(">ii")
+_DIVERGING = struct.Struct(">iq")
+_SNAPSHOT = struct.Struct(">qi")
 _TOP = struct.Struct(">ihi")  # throttle time, error, session id
 
 
@@ -215,9 +259,10 @@ def write_fetch(
     *,
     error: ErrorCode = ErrorCode.none,
     session_id: int = 0,
+    addresses: Sequence[Address] = (),
 ) -> list[Buffer]:
     """A whole response as the buffers to write in order, with its size in front. Records are not copied unless they
-    are few."""
+    are few. `addresses`: of the leaders that the answer names."""
     flexible = version >= FLEXIBLE
     pieces = _Pieces()
     out = pieces.last
@@ -234,7 +279,7 @@ def write_fetch(
         if flexible:
             pieces.last.append(0)
     if flexible:
-        pieces.last.append(0)
+        put_addresses(pieces.last, addresses if version >= WITH_ADDRESSES else ())
     return pieces.finish(correlation_id)
 
 
@@ -248,11 +293,15 @@ def _put_partition(pieces: _Pieces, fetched: Fetched, version: int, flexible: bo
         out += _FETCHED_V4.pack(fetched.partition, fetched.error, fetched.high_watermark, fetched.last_stable_offset)
     _put_aborted(out, fetched.aborted, flexible)
     if version >= 11:
-        out += b"\xff\xff\xff\xff"  # no preferred replica
+        out += _I32.pack(fetched.preferred)
     _put_count(out, len(fetched.records), flexible)
     pieces.put(fetched.records)
     if flexible:
-        _put_leader(pieces.last, fetched.leader)
+        out = pieces.last
+        if fetched.diverging is None and fetched.leader is None and fetched.snapshot is None:
+            out.append(0)
+        else:
+            _put_tags(out, fetched)
 
 
 def _put_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> None:
@@ -263,14 +312,20 @@ def _put_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, flex
             out.append(0)
 
 
-def _put_leader(out: bytearray, leader: tuple[int, int] | None) -> None:
-    """The tags of a partition: only the current leader, tag 1, is ever told."""
-    if leader is None:
-        out.append(0)
-        return
-    out += b"\x01\x01\x09"  # one tag, number 1, nine bytes: two i32 and its own section of tags
-    out += _HEAD.pack(*leader)
-    out.append(0)
+def _put_tags(out: bytearray, fetched: Fetched) -> None:
+    out.append((fetched.diverging is not None) + (fetched.leader is not None) + (fetched.snapshot is not None))
+    if fetched.diverging is not None:
+        _put_tag(out, 0, _DIVERGING, fetched.diverging)
+    if fetched.leader is not None:
+        put_leader(out, 1, fetched.leader)
+    if fetched.snapshot is not None:
+        _put_tag(out, 2, _SNAPSHOT, fetched.snapshot)
+
+
+def _put_tag(out: bytearray, tag: int, layout: struct.Struct, value: tuple[int, int]) -> None:
+    out += bytes((tag, layout.size + 1))
+    out += layout.pack(*value)
+    out.append(0)  # its own section of tags
 
 
 def _put_count(out: bytearray, count: int, flexible: bool) -> None:

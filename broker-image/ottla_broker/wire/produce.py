@@ -2,7 +2,8 @@
 
 Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions [index i32 ·
 records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 · base offset i64 · log append time
-i64 (v2+) · log start i64 (v5+) · record errors [] and message (v8+)]] · throttle time i32 (v1+). Flexible from v9.
+i64 (v2+) · log start i64 (v5+) · record errors [] and message (v8+) · tag 0: current leader (v10+)]] · throttle time
+i32 (v1+) · tag 0: addresses of leaders (v10+). Flexible from v9.
 Checked against kio's codec for every version it has.
 """
 
@@ -14,10 +15,12 @@ from uuid import UUID
 
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.leaders import Address, put_addresses, put_leader
 from ottla_broker.wire.reading import Cursor, Malformed, skip_tags
 from ottla_broker.wire.writing import put_varint
 
 FLEXIBLE: Final = 9
+WITH_LEADERS: Final = 10
 BY_ID: Final = 13
 NO_OFFSET: Final = -1
 
@@ -48,6 +51,7 @@ class Produced:
     log_append_time_ms: int = -1
     log_start: int = NO_OFFSET
     message: str | None = None
+    leader: tuple[int, int] | None = None  # id and epoch of who leads instead
 
 
 def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
@@ -87,7 +91,10 @@ def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
 
 
 def write_produce(
-    version: int, correlation_id: int, topics: Sequence[tuple[str | UUID, Sequence[Produced]]]
+    version: int,
+    correlation_id: int,
+    topics: Sequence[tuple[str | UUID, Sequence[Produced]]],
+    addresses: Sequence[Address] = (),
 ) -> bytearray:
     """A whole response, with its size in front."""
     out = bytearray(8)
@@ -105,7 +112,7 @@ def write_produce(
     if version >= 1:
         out += b"\0\0\0\0"  # throttle time
     if flexible:
-        out.append(0)
+        put_addresses(out, addresses if version >= WITH_LEADERS else ())
     _HEAD.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 
@@ -130,7 +137,11 @@ def _put_partition(out: bytearray, produced: Produced, version: int, flexible: b
         _put_count(out, 0, flexible)  # no errors of single records: batches are not opened
         put_text(out, produced.message, flexible)
     if flexible:
-        out.append(0)
+        if produced.leader is None or version < WITH_LEADERS:
+            out.append(0)
+        else:
+            out.append(1)
+            put_leader(out, 0, produced.leader)
 
 
 def _put_count(out: bytearray, count: int, flexible: bool) -> None:

@@ -1,0 +1,99 @@
+"""What one partition gives to one Fetch: to a client that reads, to a follower that copies."""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.fetch import NO_EPOCH, Fetched, FetchPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from ottla_broker.log.partition_log import PartitionLog
+    from ottla_broker.replication.partition import Partition
+
+READ_COMMITTED: Final = 1
+UNTOLD: Final = -1
+
+
+class NotYet(KafkaError):
+    """Cannot be answered now, but probably in a moment: worth waiting for before it is told."""
+
+
+def read_for_client(
+    partition: "Partition", request: FetchRequest, wanted: FetchPartition, most: int, *, first: bool
+) -> Fetched:
+    """Up to the high watermark, or the last stable offset. `most`: bytes; `first`: whether the first batch is given whatever its size.
+
+    OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE for what a leader that has just begun, or a follower, does not know to be committed.
+    """
+    log, offset = partition.log, wanted.offset
+    diverging = parting(log, wanted)
+    if diverging is not None:
+        return Fetched(wanted.partition, ErrorCode.none, log_start=log.start, diverging=diverging)
+    watermark = log.high_watermark
+    if not log.start <= offset <= watermark:
+        check_range(partition, offset)
+    committed_only = request.isolation == READ_COMMITTED
+    stable = log.last_stable_offset
+    end = stable if committed_only else watermark
+    settled = partition.settled
+    if settled:
+        fetched = Fetched(wanted.partition, ErrorCode.none, watermark, stable, log.start)
+    elif offset < watermark:
+        # What its predecessor told may be higher; and nobody is told that it fell.
+        fetched = Fetched(wanted.partition, ErrorCode.none, UNTOLD, UNTOLD, log.start)
+    else:
+        raise NotYet(ErrorCode.offset_not_available, "the leader has just begun")
+    if offset < end:
+        if most > 0 or first:
+            fetched.records = log.read(offset, most, up_to=end, at_least_one=first)
+            if committed_only:
+                fetched.aborted = [(one.producer_id, one.first_offset) for one in log.aborted(offset, end)]
+        fetched.more = not fetched.records
+    if committed_only and fetched.aborted is None:
+        fetched.aborted = ()
+    return fetched
+
+
+def check_range(partition: "Partition", offset: int) -> None:
+    """Of an offset that is not between the log's start and the high watermark. Up to the leader's log end it is one that will come."""
+    log = partition.log
+    if offset < log.start or (partition.leads and offset > log.end):
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if not partition.leads:
+        raise NotYet(ErrorCode.offset_not_available, "the high watermark is not known to be so high")
+
+
+def read_for_follower(
+    partition: "Partition", request: FetchRequest, wanted: FetchPartition, most: int, *, first: bool, note: bool
+) -> Fetched:
+    """Up to the log's end. `note`: take its offset as how far its log goes, unless that parts from ours (rule 2).
+
+    OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
+    """
+    log, offset = partition.log, wanted.offset
+    diverging = parting(log, wanted)
+    if diverging is not None:
+        return Fetched(
+            wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start, diverging=diverging
+        )
+    if not log.start <= offset <= log.end:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if note:
+        partition.fetched_by(request.replica, request.replica_epoch, offset, wanted.log_start)
+    fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
+    if offset < log.end:
+        if most > 0 or first:
+            fetched.records = log.read(offset, most, up_to=log.end, at_least_one=first)
+        fetched.more = not fetched.records
+    return fetched
+
+
+def parting(log: "PartitionLog", wanted: FetchPartition) -> tuple[int, int] | None:
+    """(epoch, end) where the asker's log parts from ours: the largest epoch of ours that is no newer than its last, and where that ends.
+    OFFSET_OUT_OF_RANGE when its last epoch is newer than all of ours."""
+    asked = wanted.last_fetched_epoch
+    if asked == NO_EPOCH:
+        return None
+    epoch, end = log.epochs.end_of(asked, log.end)
+    if epoch == NO_EPOCH:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    return (epoch, end) if epoch < asked or end < wanted.offset else None

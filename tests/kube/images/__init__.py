@@ -1,0 +1,1 @@
+"""The project's own images, from their Dockerfiles, without Docker and without a registry."""

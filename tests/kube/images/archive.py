@@ -1,0 +1,95 @@
+"""An OCI image archive (https://github.com/opencontainers/image-spec) from layers on disk: what `ctr images import` takes."""
+
+import hashlib
+import io
+import json
+import os
+import platform
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.kube.images.dockerfile import Stage
+
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+OPAQUE = "trusted.overlay.opaque"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def write(path: Path, name: str, stage: Stage, layers: Iterable[Path]) -> None:
+    """`name`: the whole reference, with registry and tag. The archive is complete or not there."""
+    scratch = path.with_suffix(".making")
+    with tarfile.open(scratch, "w") as archive:
+        blobs = [_add_layer(archive, layer) for layer in layers]
+        config = _add_json(archive, _config(stage, [blob["digest"] for blob in blobs]), "image.config")
+        manifest = _add_json(
+            archive, {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": blobs}, "image.manifest"
+        )
+        manifest["annotations"] = {"io.containerd.image.name": name}
+        _add(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": [manifest]}).encode())
+        _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+    scratch.rename(path)
+
+
+def _config(stage: Stage, layers: list[str]) -> dict[str, Any]:
+    return {
+        "architecture": MACHINES[platform.machine()],
+        "os": "linux",
+        "config": {
+            "User": stage.user,
+            "Env": [f"{key}={value}" for key, value in stage.environment.items()],
+            "Entrypoint": stage.entrypoint or None,
+            "Cmd": stage.command or None,
+            "WorkingDir": stage.workdir,
+            "ExposedPorts": {port if "/" in port else f"{port}/tcp": {} for port in stage.ports},
+            "Labels": stage.labels,
+        },
+        "rootfs": {"type": "layers", "diff_ids": layers},
+    }
+
+
+def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            _add_folder(tar, layer, "")
+        size = file.tell()
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        entry = tarfile.TarInfo(f"blobs/sha256/{digest}")
+        entry.size = size
+        archive.addfile(entry, file)
+    return {"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": f"sha256:{digest}", "size": size}
+
+
+def _add_folder(tar: tarfile.TarFile, folder: Path, at: str) -> None:
+    """What an overlay marks as gone (a device 0:0) and as hiding all below (an attribute) are files with names of their own in a layer."""
+    if at and OPAQUE in os.listxattr(folder) and os.getxattr(folder, OPAQUE) == b"y":
+        tar.addfile(tarfile.TarInfo(f"{at}.wh..wh..opq"))
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
+            tar.addfile(tarfile.TarInfo(f"{at}.wh.{entry.name}"))
+            continue
+        tar.add(entry.path, f"{at}{entry.name}", recursive=False)
+        if entry.is_dir(follow_symlinks=False):
+            _add_folder(tar, Path(entry.path), f"{at}{entry.name}/")
+
+
+def _add_json(archive: tarfile.TarFile, content: dict[str, Any], kind: str) -> dict[str, Any]:
+    """`image.config` or `image.manifest`; returns its descriptor."""
+    data = json.dumps(content).encode()
+    version = "config.v1" if kind == "image.config" else "manifest.v1"
+    digest = hashlib.sha256(data).hexdigest()
+    _add(archive, f"blobs/sha256/{digest}", data)
+    media = f"application/vnd.oci.image.{version}+json"
+    return {"mediaType": media, "digest": f"sha256:{digest}", "size": len(data)}
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    archive.addfile(entry, io.BytesIO(data))

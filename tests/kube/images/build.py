@@ -1,0 +1,86 @@
+"""Which images there are, and where they lie built; `python -m tests.kube.images.build [NAME…]` builds and tells their sizes."""
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kube.images import archive, debian, dockerfile
+from tests.kube.images.layers import Builder, Built, size_of
+
+ROOT = Path(__file__).parents[3]
+REGISTRY = "ottla.test"  # of names only: nothing is ever fetched from it
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """`file`: its Dockerfile in the checkout. `below`: the stage whose layers are the language's and not the image's own."""
+
+    file: str
+    stage: str
+    below: str
+
+
+BASES = {"debian:bookworm-slim": debian.slim}
+IMAGES = {
+    "broker": Image("broker-image/Dockerfile", "broker", "python"),
+    "operator": Image("broker-image/Dockerfile", "operator", "python"),
+}
+
+
+def reference(name: str) -> str:
+    """What a pod's `image` says."""
+    return f"{REGISTRY}/ottla-{name}:test"
+
+
+def cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "images"
+
+
+def missing() -> str:
+    """What this machine lacks to build images, in words; empty when nothing."""
+    if os.geteuid() != 0:
+        return "only root may build images without Docker: it mounts overlays and changes root"
+    lacking = [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]
+    return f"to build images without Docker, {', '.join(lacking)} must be there" if lacking else ""
+
+
+def build(name: str) -> Built:
+    image = IMAGES[name]
+    builder = Builder(ROOT, cache() / "layers", BASES)
+    return builder.build(dockerfile.read(ROOT / image.file), image.stage)
+
+
+def own_size(name: str) -> int:
+    """Bytes unpacked, beyond the stage below."""
+    image = IMAGES[name]
+    builder = Builder(ROOT, cache() / "layers", BASES)
+    below = builder.build(dockerfile.read(ROOT / image.file), image.below)
+    return sum(size_of(layer) for layer in build(name).layers if layer not in below.layers)
+
+
+def archived(name: str) -> Path:
+    """An archive that containerd imports; made again only when a layer changed."""
+    built = build(name)
+    folder = cache() / "archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{built.digest()}.tar"
+    if not path.exists():
+        archive.write(path, reference(name), built.stage, built.layers)
+    return path
+
+
+def main(names: list[str]) -> int:
+    if lacking := missing():
+        print(lacking, file=sys.stderr)
+        return 1
+    for name in names or IMAGES:
+        built = build(name)
+        whole = sum(size_of(layer) for layer in built.layers)
+        print(f"{name}: {whole / 1e6:.0f} MB unpacked, {own_size(name) / 1e6:.0f} MB of them beyond Debian and Python")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""What can be done to the links between brokers, their clients and their register. Each fault returns when it is mended."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.faults import some_time
+from tests.sim.register import SLOW_S, USUAL_S
+
+Way = tuple[str, str]
+
+
+class NetworkFaults:
+    """`clients`: hosts that talk to the brokers."""
+
+    def __init__(self, cluster: Cluster, random: Random, clients: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._clients = list(clients)
+
+    async def _cut(self, ways: Sequence[Way], least_s: float, most_s: float) -> None:
+        network = self._cluster.network
+        told = " and ".join(f"{a} → {b}" for a, b in ways)
+        self._cluster.trace.say(f"cuts {told}")
+        for way in ways:
+            network.cut(*way)
+        await some_time(self._random, least_s, most_s)
+        self._cluster.trace.say(f"mends {told}")
+        for way in ways:
+            network.mend(*way)
+
+    def _some_ways(self, a: str, b: str) -> list[Way]:
+        return self._random.choice([[(a, b), (b, a)], [(a, b)], [(b, a)]])
+
+    def _other_brokers(self, broker: SimulatedBroker) -> list[str]:
+        return [one.host for one in self._cluster if one is not broker]
+
+    async def cut_client(self, broker: SimulatedBroker) -> None:
+        await self._cut(self._some_ways(self._random.choice(self._clients), broker.host), 0.2, 12)
+
+    async def cut_between_two(self, broker: SimulatedBroker) -> None:
+        await self._cut(self._some_ways(broker.host, self._random.choice(self._other_brokers(broker))), 0.2, 10)
+
+    async def isolate(self, broker: SimulatedBroker) -> None:
+        """From all other brokers, and sometimes from the register; clients still reach it, so that it may tell them what is not true any more."""
+        store, too = self._cluster.register, self._random.randrange(2)
+        if too:
+            store.cut(broker.host)
+        others = self._other_brokers(broker)
+        await self._cut([(broker.host, b) for b in others] + [(b, broker.host) for b in others], 0.5, 10)
+        if too:
+            store.mend(broker.host)
+
+    async def isolate_one_way(self, broker: SimulatedBroker) -> None:
+        """It hears nobody, or nobody hears it."""
+        others = self._other_brokers(broker)
+        hears = self._random.randrange(2)
+        await self._cut([(b, broker.host) if hears else (broker.host, b) for b in others], 0.5, 10)
+
+    async def cut_from_register(self, broker: SimulatedBroker) -> None:
+        store = self._cluster.register
+        self._cluster.trace.say(f"cuts {broker.host} from the register")
+        store.cut(broker.host)
+        await some_time(self._random, 0.5, 12)
+        self._cluster.trace.say(f"{broker.host} reaches the register again")
+        store.mend(broker.host)
+
+    async def register_away(self, _: SimulatedBroker) -> None:
+        store = self._cluster.register
+        self._cluster.trace.say("the register is away")
+        store.leave()
+        await some_time(self._random, 0.5, 12)
+        self._cluster.trace.say("the register is back")
+        store.come_back()
+
+    async def slow_register(self, _: SimulatedBroker) -> None:
+        store = self._cluster.register
+        self._cluster.trace.say("the register is slow")
+        store.latency_s = SLOW_S
+        await some_time(self._random, 1, 12)
+        self._cluster.trace.say("the register is as usual")
+        store.latency_s = USUAL_S

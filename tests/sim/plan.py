@@ -1,0 +1,70 @@
+"""What a seed makes of a run: how many brokers, with which settings and promises, for how long."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+SIZES = (1, 3, 3, 3, 5)  # clusters of a mixed set of seeds
+FAULTS_FOR_S = {1: (12.0, 40.0), 3: (10.0, 25.0), 5: (8.0, 15.0)}
+SYNC_S = (0.004, 0.02, 0.1)
+
+
+@dataclass
+class Plan:
+    """`replicas`: of every topic; `least_in_sync`: its min.insync.replicas. `synced`: flush.messages=1."""
+
+    seed: int
+    brokers: int = 1
+    replicas: int = 1
+    least_in_sync: int = 1
+    settings: dict[str, str] = field(default_factory=dict)
+    synced: bool = False
+    partitions: int = 1
+    faults_for_s: float = 20.0
+    sync_s: float = 0.004  # the longest that one fsync takes
+
+    @classmethod
+    def of(cls, seed: int, brokers: int | None) -> "Plan":
+        """`brokers` None: as the seed wants."""
+        random = Random(seed)
+        synced = bool(random.randrange(2))
+        size = random.choice(SIZES)
+        plan = cls(seed, size if brokers is None else brokers, synced=synced)
+        plan.replicas = min(plan.brokers, random.choice((3, 3, 5)))
+        plan.least_in_sync = {1: 1, 3: random.choice((1, 2, 2, 2)), 5: random.choice((2, 3))}.get(plan.replicas, 1)
+        plan.partitions = random.choice((1, 2, 3))
+        plan.faults_for_s = random.uniform(*FAULTS_FOR_S[plan.brokers])
+        plan.sync_s = random.choice(SYNC_S)
+        plan.settings = {
+            "log.segment.bytes": str(random.choice((4 << 10, 32 << 10, 1 << 20))),
+            "log.index.interval.bytes": str(random.choice((256, 4096))),
+            "offsets.topic.num.partitions": str(random.choice((1, 2) if plan.brokers > 1 else (1, 3))),
+            "offsets.topic.segment.bytes": str(random.choice((4 << 10, 1 << 20))),
+            "log.cleaner.backoff.ms": str(random.choice((1_000, 15_000))),
+            "log.flush.offset.checkpoint.interval.ms": str(random.choice((2_000, 60_000))),
+            "replica.high.watermark.checkpoint.interval.ms": str(random.choice((1_000, 5_000))),
+            "group.initial.rebalance.delay.ms": str(random.choice((0, 500))),
+            "group.min.session.timeout.ms": "1000",
+            "offsets.topic.replication.factor": str(plan.replicas),
+            "default.replication.factor": str(plan.replicas),
+            "min.insync.replicas": str(plan.least_in_sync),
+            "auto.create.topics.enable": "false",
+        }
+        if synced:
+            plan.settings["log.flush.interval.messages"] = "1"
+        if plan.brokers > 1:
+            plan.settings |= _many(random)
+        return plan
+
+
+def _many(random: Random) -> dict[str, str]:
+    """Settings that only several brokers have a use for."""
+    session_ms = random.choice((1_000, 3_000))
+    return {
+        "broker.session.timeout.ms": str(session_ms),
+        "broker.heartbeat.interval.ms": str(session_ms // 6),
+        "replica.lag.time.max.ms": str(random.choice((1_000, 4_000))),
+        "replica.fetch.wait.max.ms": str(random.choice((200, 500))),
+        "replica.fetch.backoff.ms": str(random.choice((50, 500))),
+        "leader.imbalance.check.interval.seconds": str(random.choice((3, 300))),
+        "replica.selector.class": random.choice(("", "org.apache.kafka.common.replica.RackAwareReplicaSelector")),
+    }

@@ -1,0 +1,121 @@
+"""What must be true of the brokers themselves: while they run, and when everything has come to rest."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.replication.partition import Partition
+from tests.sim.cluster import Cluster
+from tests.sim.reader import below_high_watermark, latest_by_key
+from tests.sim.standing import metadata_log, running
+from tests.sim.trace import Trace
+
+LOOK_S = 0.1
+COMPACTED = "__consumer_offsets"
+
+
+class Watch:
+    """Looks at every broker many times a second. A high watermark never falls in one life of a replica, and nobody leads an epoch that
+    somebody else leads, or led."""
+
+    def __init__(self, cluster: Cluster, trace: Trace) -> None:
+        self._cluster = cluster
+        self._trace = trace
+        self._high_watermarks: dict[tuple[Any, ...], int] = {}
+        self._leaders: dict[tuple[Any, ...], int] = {}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        for node, broker in running(self._cluster):
+            for partition in broker.partitions:
+                which = (partition.topic, partition.topic_id, partition.partition)
+                self._look_at_high_watermark((node.node_id, node.lives, *which), partition.log.high_watermark)
+                if partition.leads:
+                    self._look_at_leader((*which, partition.leader_epoch), node.node_id)
+            if (log := metadata_log(broker)) is not None:
+                self._look_at_high_watermark((node.node_id, node.lives, "metadata"), log.high_watermark)
+
+    def _look_at_high_watermark(self, which: tuple[Any, ...], now: int) -> None:
+        before = self._high_watermarks.get(which, 0)
+        if now < before:
+            self._trace.problem(f"broker {which[0]}: the high watermark of {which[2:]} fell from {before} to {now}")
+        self._high_watermarks[which] = now
+
+    def _look_at_leader(self, which: tuple[Any, ...], node_id: int) -> None:
+        first = self._leaders.setdefault(which, node_id)
+        if first != node_id:
+            self._trace.problem(f"brokers {first} and {node_id} both lead {which[0]}-{which[2]} in epoch {which[3]}")
+            self._leaders[which] = node_id
+
+
+def at_rest(cluster: Cluster) -> Iterator[str]:
+    """What is still moving: replicas whose high watermark or end is not their leader's, and images behind the newest."""
+    ends = {broker.image.end for _, broker in running(cluster)}
+    if len(ends) > 1:
+        yield f"images end at {sorted(ends)}"
+    replicas = _replicas(cluster)
+    for place, found in replicas.items():
+        states = {(partition.log.end, partition.log.high_watermark) for _, partition in found}
+        if len(states) > 1 or any(end != high for end, high in states):
+            yield f"replicas of {place} end and are committed at {sorted(states)}"
+
+
+def _replicas(cluster: Cluster) -> dict[tuple[str, int], list[tuple[int, Partition]]]:
+    found: dict[tuple[str, int], list[tuple[int, Partition]]] = {}
+    for node, broker in running(cluster):
+        for partition in broker.partitions:
+            found.setdefault((partition.topic, partition.partition), []).append((node.node_id, partition))
+    return found
+
+
+def broken_at_rest(cluster: Cluster) -> Iterator[str]:
+    yield from replicas_are_equal(cluster)
+    yield from metadata_are_equal(cluster)
+
+
+def replicas_are_equal(cluster: Cluster) -> Iterator[str]:
+    """Batch by batch below the high watermark; of compacted partitions, whose replicas are cleaned each on its own, what they say in the end."""
+    for place, found in _replicas(cluster).items():
+        (first, reference), *others = found
+        for node_id, partition in others:
+            if place[0] == COMPACTED:
+                if latest_by_key(partition.log) != latest_by_key(reference.log):
+                    yield f"replicas of {place} on brokers {first} and {node_id} do not say the same"
+                continue
+            here, there = dict(below_high_watermark(partition.log)), dict(below_high_watermark(reference.log))
+            if here != there:
+                differing = sorted(at for at in here.keys() | there.keys() if here.get(at) != there.get(at))
+                yield f"replicas of {place} on brokers {first} and {node_id} differ at {differing[:5]}"
+
+
+def metadata_are_equal(cluster: Cluster) -> Iterator[str]:
+    """Below what each knows to be committed the logs hold the same, and images of the same end are the same."""
+    logs: list[tuple[int, dict[int, bytes], int]] = []
+    images: dict[int, tuple[int, Image]] = {}
+    for node, broker in running(cluster):
+        log = metadata_log(broker)
+        if log is None:
+            continue
+        here = dict(below_high_watermark(log))
+        for other, there, start in logs:
+            common = max(start, log.start)
+            for at in here.keys() & there.keys():
+                if at >= common and here[at] != there[at]:
+                    yield f"the metadata logs of brokers {other} and {node.node_id} differ at {at}"
+        logs.append((node.node_id, here, log.start))
+        first, image = images.setdefault(broker.image.end, (node.node_id, broker.image))
+        for what in differences(image, broker.image):
+            yield f"the images of brokers {first} and {node.node_id} at {image.end} differ in {what}"
+
+
+def differences(one: Image, other: Image) -> list[str]:
+    return [
+        name
+        for name in ("topics", "topic_names", "brokers", "configs", "next_producer_id")
+        if getattr(one, name) != getattr(other, name)
+    ]

@@ -1,0 +1,60 @@
+"""How a cluster stands, seen from outside by whoever directs the run: what no client could know at once, and no broker either."""
+
+from collections.abc import Iterator
+
+from ottla_broker.broker import Broker
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
+from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.history import Place
+
+
+def running(cluster: Cluster) -> Iterator[tuple[SimulatedBroker, Broker]]:
+    """Those whose process lives, stopped ones too."""
+    for node in cluster:
+        if node.broker is not None and node.runs:
+            yield node, node.broker
+
+
+def newest_image(cluster: Cluster) -> Image | None:
+    """Of all that living brokers know to be committed, the most; None when none lives."""
+    return max((broker.image for _, broker in running(cluster)), key=lambda image: image.end, default=None)
+
+
+def partitions(image: Image) -> Iterator[tuple[Place, PartitionRecord]]:
+    for name in sorted(image.topics):
+        topic = image.topics[name]
+        for partition in sorted(topic.partitions):
+            yield (name, partition), topic.partitions[partition]
+
+
+def unwell(image: Image) -> list[str]:
+    """Partitions that are not as they should be when nothing is wrong, in words."""
+    return [
+        f"{place}: leader {state.leader}, ISR {list(state.isr)} of {list(state.replicas)}"
+        + (f", adding {list(state.adding)}, removing {list(state.removing)}" if state.adding or state.removing else "")
+        for place, state in partitions(image)
+        if state.leader < 0 or sorted(state.isr) != sorted(state.replicas) or state.adding or state.removing
+    ]
+
+
+def metadata_log(broker: Broker) -> PartitionLog | None:
+    return broker.directories[0].logs.get((METADATA_TOPIC, 0)) if broker.directories else None
+
+
+def metadata_leader(cluster: Cluster) -> SimulatedBroker | None:
+    """Whom the register names."""
+    value = cluster.register.value
+    return None if value is None else cluster.brokers.get(value.leader)
+
+
+def caught_up(cluster: Cluster, node: SimulatedBroker) -> bool:
+    """Whether its present life has been in the ISR of everything that it should have: it has all that was acknowledged before this life."""
+    image, broker = newest_image(cluster), node.broker
+    if image is None or broker is None or not node.up or not broker.directories:
+        return False
+    known = image.brokers.get(node.node_id)
+    if known is None or known.fenced or known.epoch != broker.directories[0].broker_epoch:
+        return False
+    return all(node.node_id in state.isr for _, state in partitions(image) if node.node_id in state.replicas)
