@@ -100,7 +100,7 @@ class Node:
             self.config.log_config,
             led=lambda partition: self.led.append(("led", partition.leader_epoch)),
             lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
-            peers=BrokersAround(self.image, cluster.loop.time, self.proposals.send),
+            peers=BrokersAround(self.image, self.proposals.send),
             following=self.fetchers,
         )
         self.server = Server(
@@ -286,6 +286,11 @@ class SmallCluster:
             isr=cast(Any, state.isr),
             partition_epoch=cast(Any, state.partition_epoch + (code is ErrorCode.none)),
         )
+
+    def mend(self) -> None:
+        for one in self.nodes.values():
+            for other in self.nodes.values():
+                self.network.mend(one.host, other.host)
 
     async def until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
         """How long it took, in virtual seconds."""

@@ -59,7 +59,7 @@ def test_rule_2_a_follower_cuts_off_what_its_leader_never_had_although_both_ends
         cluster.untold.add(1)
         cluster.say(leader=2, isr=(2,))
         await cluster[2].append(b"the new leader's")
-        cluster.network.mend_all()
+        cluster.mend()
         cluster.reach(1)
         assert await failure(lost) is ErrorCode.not_leader_or_follower
         await cluster.until_equal(0, 1, 2)
@@ -169,7 +169,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_u
                 break
         assert cluster.state[0].isr == (1, 2)
         assert acked.done()
-        cluster.network.mend_all()
+        cluster.mend()
         await cluster.until(lambda: set(cluster.state[0].isr) == {1, 2, 3})
         await cluster.until_equal()
 
@@ -187,7 +187,7 @@ def test_a_leader_whose_controller_is_silent_goes_on_with_the_isr_that_it_has() 
         await asyncio.sleep(2)
         assert not waits.done()  # 3 may be in the ISR by now (rule 3)
         cluster.silent = False
-        cluster.network.mend_all()
+        cluster.mend()
         await waits
         await cluster.until(lambda: set(cluster.state[0].isr) == {1, 2, 3})
 
