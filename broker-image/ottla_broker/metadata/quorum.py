@@ -351,7 +351,10 @@ class Quorum:
     async def _copy(self, value: RegisterValue) -> None:
         """Until the leader's port refuses connections. KafkaError when this broker's own log fails."""
         address = address_of(value, value.leader)
+        tried_at = -PAUSE_S
         while True:
+            await asyncio.sleep(tried_at + PAUSE_S - self._loop.time())  # one that was good and broke is made anew at once
+            tried_at = self._loop.time()
             try:
                 channel = await connect(address, self._client_id)
                 try:
@@ -366,7 +369,6 @@ class Quorum:
                 if reason.code not in STALE and self.log.log.failed is not None:
                     raise
                 logger.info("cannot follow broker %d in epoch %d: %s", value.leader, value.epoch, reason)
-            await asyncio.sleep(PAUSE_S)
 
     async def _copy_over(self, channel: Channel, epoch: int) -> None:
         wait_ms = self._lease_ms // 10
