@@ -26,6 +26,7 @@ BASES = {"debian:bookworm-slim": debian.slim}
 IMAGES = {
     "broker": Image("broker-image/Dockerfile", "broker", "python"),
     "operator": Image("broker-image/Dockerfile", "operator", "python"),
+    "spark": Image("spark-app/Dockerfile", "spark", "java"),
 }
 
 
