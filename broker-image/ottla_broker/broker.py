@@ -194,6 +194,7 @@ class Broker:
         """Before a stop, while everything is still served: others take over what this broker leads."""
         if self.ready:
             await self.lifecycle.leave()
+            await self.quorum.resign()
 
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:
         """Creates a topic that a client spoke of, where that is wanted. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION."""
