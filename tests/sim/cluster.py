@@ -85,10 +85,10 @@ class SimulatedBroker:
         )
         try:
             reached = server.bind()
+            await server.serve()
             await broker.start(
                 {name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()}
             )
-            await server.serve()
         except CANNOT_START as reason:
             self._trace.say(f"cannot start: {reason}")
             self._loop.call_soon(self._ended, me, context=NOBODY)

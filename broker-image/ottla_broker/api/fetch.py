@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, Reply
+from ottla_broker.api.fetch_metadata_log import fetch_metadata_log, is_wanted
 from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_for_follower
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.api.fetch_waiting import Wait
@@ -56,6 +57,8 @@ class Fetching:
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         request = read_fetch(frame, header)
+        if is_wanted(request.partitions):
+            return fetch_metadata_log(context, frame, header)
         try:
             if request.replica != CONSUMER:
                 check_follower(context)

@@ -12,12 +12,20 @@ dead and the register away, the metadata can still change.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla_broker.metadata.register import Member, MemberKey
 
 MOST_MEMBERS = 5
 USUAL_MEMBERS = 3
 BROKERS_FOR_MOST = 5
+
+
+class Position(NamedTuple):
+    """How far a log goes: the epoch of its last record (−1: it has none), and the offset after it. The larger one is the more advanced."""
+
+    epoch: int
+    end: int
 
 
 def majority(members: int) -> int:
@@ -37,9 +45,19 @@ def commit_point(ends: Mapping[MemberKey, int], memberships: Iterable[Collection
     )
 
 
+def may_be_asked_for(
+    members: Collection[Member], ends: Mapping[MemberKey, int], *, high_watermark: int, epoch_start: int
+) -> bool:
+    """Whether the leader may ask the register for a membership: a majority of it has everything that may be committed.
+
+    That is what lies below the high watermark, and what the leader took over when its epoch began, which any earlier leader may have committed.
+    """
+    return commit_point(ends, [members]) >= max(high_watermark, epoch_start)
+
+
 def wanted_members(brokers: int) -> int:
     """How many members a cluster of so many brokers should have."""
-    return min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS)
+    return max(1, min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS))
 
 
 @dataclass(frozen=True, slots=True)

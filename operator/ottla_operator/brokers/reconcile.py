@@ -2,21 +2,45 @@
 
 from collections.abc import Sequence
 
-from ottla_operator.brokers import topics
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.brokers import cluster, placing, reassignments, topics
 from ottla_operator.brokers.link import Link
-from ottla_operator.plan.topics import Change, Configure, Create, Delete, Grow, Seen, Stuck
+from ottla_operator.figures import counted
+from ottla_operator.plan.reassign import Impossible, resize
+from ottla_operator.plan.topics import Change, Configure, Create, Delete, Grow, Replicate, Seen, Stuck
 from ottla_operator.resources.topic import Topic
 
 
 async def observe(link: Link, wanted: Sequence[Topic]) -> dict[str, Seen]:
-    """Those of the wished topics that there are, by their names on the brokers. Settings are asked for only where they are managed."""
+    """Those of the wished topics that there are, by their names on the brokers. Settings, and what is moving, are asked for only where they are
+    managed."""
     found = await topics.describe(link, {it.topic_name for it in wanted})
     managed = [it.topic_name for it in wanted if it.spec.config is not None and it.topic_name in found]
     config = await topics.own_settings(link, managed)
+    moving: set[str] = set()
+    brokers = 0
+    if any(it.spec.replicas not in (None, *_counts(found, it)) or len(_counts(found, it)) > 1 for it in wanted):
+        moving = {topic for topic, _ in await reassignments.ongoing(link)}
+        brokers = len((await cluster.describe(link)).brokers)
     return {
-        name: Seen(name, len(it.partitions), it.replicas, config.get(name, {}), str(it.id) if it.id else "")
+        name: Seen(
+            name,
+            len(it.partitions),
+            it.replicas,
+            config.get(name, {}),
+            str(it.id) if it.id else "",
+            max((len(partition.replicas) for partition in it.partitions), default=0),
+            name in moving,
+            brokers,
+        )
         for name, it in found.items()
     }
+
+
+def _counts(found: dict[str, topics.Topic], wanted: Topic) -> set[int]:
+    """How many replicas the partitions of a topic have; nothing when it is not there."""
+    topic = found.get(wanted.topic_name)
+    return {len(it.replicas) for it in topic.partitions} if topic else set()
 
 
 async def apply(link: Link, change: Change) -> None:
@@ -26,12 +50,24 @@ async def apply(link: Link, change: Change) -> None:
             await topics.create(link, change.name, change.partitions, change.replicas, change.config)
         case Grow():
             await topics.grow(link, change.name, change.partitions)
+        case Replicate():
+            await _replicate(link, change)
         case Configure():
             await topics.configure(link, change.name, change.put, change.drop)
         case Delete():
             await topics.delete(link, change.name)
         case Stuck():
             pass
+
+
+async def _replicate(link: Link, change: Replicate) -> None:
+    """Returns when the brokers have taken it down; they copy meanwhile."""
+    seen = await placing.observe(link)
+    try:
+        moves = resize(seen.partitions, seen.brokers, {change.name}, change.replicas)
+    except Impossible as error:  # a broker has fallen since we looked
+        raise KafkaError(ErrorCode.invalid_replication_factor, str(error)) from error
+    await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
 
 
 def spoken(change: Change) -> str:
@@ -41,6 +77,8 @@ def spoken(change: Change) -> str:
             return f"topic {change.name} made"
         case Grow():
             return f"topic {change.name} grown to {change.partitions} partitions"
+        case Replicate():
+            return f"topic {change.name}: to {counted(change.replicas, 'replica')}"
         case Configure():
             said = [
                 *(f"{key}={value}" for key, value in change.put.items()),

@@ -24,11 +24,17 @@ class State(Enum):
 
 @dataclass(slots=True)
 class BrokerRow:
+    """`leads`: partitions; `replicas`: that it holds; `behind`: of them, that are not in sync. None: not known."""
+
     label: str
     address: str
     state: State = State.waiting
     pid: int | None = None
     note: str = ""
+    controller: bool = False
+    leads: int | None = None
+    replicas: int | None = None
+    behind: int | None = None
 
 
 @dataclass(slots=True)
@@ -78,6 +84,8 @@ class Board:
     topics: dict[tuple[str, str], TopicRow] = field(default_factory=dict)
     pipelines: dict[tuple[str, str], PipelineRow] = field(default_factory=dict)
     loads: dict[str, LoadRow] = field(default_factory=dict)
+    moving: dict[str, str] = field(default_factory=dict)
+    """Cluster → how far its partitions are that move because of brokers that came or go."""
     firsts: dict[str, float] = field(default_factory=dict)
 
     def first(self, what: str) -> None:

@@ -1,31 +1,36 @@
 """One cluster on this machine: its brokers, topics, pipelines and loads, brought to what the files say and kept there."""
 
 import asyncio
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla_operator.brokers.link import Link, Unreachable, connected
-from ottla_operator.local import ports
-from ottla_operator.local.board import Board, BrokerRow, State
+from ottla_operator.brokers.link import BadAddress, Link, Unreachable, connected
+from ottla_operator.local.board import Board
+from ottla_operator.local.brokers import Brokers
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
-from ottla_operator.local.keeper import AGAIN, Keeper
 from ottla_operator.local.loading import Load
+from ottla_operator.local.memory import Memory
 from ottla_operator.local.pipelines import PipelineRun
+from ottla_operator.local.tending import Tending
 from ottla_operator.local.topics import Topics
 from ottla_operator.plan.brokers import BrokerPlan
+from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 
 CONNECT_AGAIN_S = 0.2
+ALL_READY_WITHIN_S = 15.0
+ASK_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the files say about one cluster. `document`: the Cluster's own. `loads`: scripts beside the files."""
+    """What the files say about one cluster. `document`: the Cluster's own. `brokers`: plans of those that are wanted, and of those that are still there.
+    `loads`: scripts beside the files."""
 
+    cluster: Cluster
     document: Document
     brokers: tuple[BrokerPlan, ...]
     topics: tuple[Topic, ...]
@@ -38,16 +43,19 @@ class ClusterRun:
     home: Home
     board: Board
     wish: Wish
-    _brokers: dict[int, tuple[BrokerPlan, Keeper, asyncio.Task[None]]] = field(default_factory=dict)
+    _memory: Memory = field(init=False)
+    _brokers: Brokers = field(init=False)
+    _tending: Tending = field(init=False)
     _pipelines: dict[str, tuple[PipelineRun, asyncio.Task[None]]] = field(default_factory=dict)
     _loads: list[Load] = field(default_factory=list)
     _topics: Topics = field(init=False)
     _link: Link | None = None
-    _said: dict[str, str] = field(default_factory=dict)
-    """Broker → what was last said to be wrong with it, so that it is said once."""
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
+        self._memory = Memory.of(self.home.cluster(self.name))
+        self._brokers = Brokers(self.home, self.board, self.wish.document)
+        self._tending = Tending(self.wish.cluster, self._brokers, self._memory, self.board)
         self._topics = Topics(self.name, self.board, self.wish.topics)
 
     @property
@@ -56,22 +64,25 @@ class ClusterRun:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(plan.address for plan in self.wish.brokers)
+        return ",".join(it.address for it in self.wish.brokers if it.id <= self.wish.cluster.spec.replicas)
 
     async def run(self) -> None:
         """Until it is cancelled. Processes go on then, until `stop`."""
-        for plan in self.wish.brokers:
-            self._start_broker(plan)
+        self._start_brokers()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._first_ready())
             tasks.create_task(self._with_brokers(tasks))
 
     async def change(self, wish: Wish) -> None:
-        """Brings the running cluster to another wish. Brokers whose settings changed are started again one after the other."""
+        """Brings the running cluster to another wish."""
         async with self._changing:
             gone = [it for it in self.wish.topics if it.name not in {new.name for new in wish.topics}]
             self.wish = wish
-            await self._change_brokers()
+            self._brokers.document = wish.document
+            self._start_brokers()
+            await self._brokers.restart_fallen()
+            self._tending.wanted = wish.cluster
+            self._tending.changed.set()
             if self._link is not None:
                 await self._topics.remove(self._link, gone)
             self._topics.wanted = wish.topics
@@ -83,34 +94,35 @@ class ClusterRun:
         """Pipelines first, then brokers, those together. Whether all ended by themselves."""
         await asyncio.gather(*(load.stop() for load in self._loads))
         clean = await asyncio.gather(*(run.stop() for run, _ in self._pipelines.values()))
-        clean += await asyncio.gather(*(keeper.stop() for _, keeper, _ in self._brokers.values()))
-        return all(clean)
+        return all([*clean, await self._brokers.stop()])
 
     def kill(self) -> None:
         for run, _ in self._pipelines.values():
             run.keeper.kill()
-        for _, keeper, _ in self._brokers.values():
-            keeper.kill()
+        self._brokers.kill()
+
+    def _start_brokers(self) -> None:
+        there = self._memory.present | set(range(1, self.wish.cluster.spec.replicas + 1))
+        if there != self._memory.present:
+            self._memory.present = there
+            self._memory.save()
+        self._brokers.take(it for it in self.wish.brokers if it.id in there)
 
     async def _first_ready(self) -> None:
-        await self._one_ready()
+        await self._brokers.one_ready()
         self.board.first("first broker ready")
-
-    async def _one_ready(self) -> str:
-        """Waits for a broker of ours that serves; the addresses of all that do. Another cluster may have our port: nothing of ours must go there."""
-        waits = [asyncio.create_task(keeper.ready.wait()) for _, keeper, _ in self._brokers.values()]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for it in waits:
-                it.cancel()
-        return ",".join(plan.address for plan, keeper, _ in self._brokers.values() if keeper.ready.is_set())
+        if (count := self.wish.cluster.spec.replicas) > 1 and await self._brokers.wait(self._tending.wanted_ids):
+            self.board.first(f"{count} brokers ready")
 
     async def _with_brokers(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             try:
-                async with connected(await self._one_ready()) as link:
+                await self._brokers.one_ready()
+                # A topic that is made while few brokers are there has its replicas on those few.
+                await self._brokers.wait(self._tending.wanted_ids, ALL_READY_WITHIN_S)
+                async with connected(self._brokers.bootstrap, ASK_WITHIN_S) as link:
                     self._link = link
+                    tasks.create_task(self._tending.keep(link))
                     keeping = tasks.create_task(self._topics.keep(link))
                     tasks.create_task(self._topics.count(link))
                     await self._topics.settled.wait()
@@ -121,59 +133,8 @@ class ClusterRun:
                     async with self._changing:
                         await self._change_pipelines()
                     await keeping
-            except Unreachable:
+            except (Unreachable, BadAddress):  # the last one that served has fallen meanwhile
                 await asyncio.sleep(CONNECT_AGAIN_S)
-
-    def _start_broker(self, plan: BrokerPlan) -> None:
-        row = self.board.brokers[plan.label] = BrokerRow(plan.label, plan.address)
-        folder = self.home.broker(plan.cluster, plan.id)
-        keeper = Keeper(
-            folder=folder,
-            command=broker_command(plan),
-            hash=plan.hash,
-            tell=lambda state, note, pid: self._tell_broker(row, state, note, pid),
-            is_ready=lambda output: " ready on " in output,
-            in_the_way=lambda: next((reason for port in plan.ports.values() if (reason := ports.in_use(port))), None),
-        )
-        self._brokers[plan.id] = plan, keeper, asyncio.create_task(keeper.run())
-
-    def _tell_broker(self, row: BrokerRow, state: State, note: str, pid: int | None) -> None:
-        if state is State.ready and row.state is State.waiting:
-            self.board.say(f"broker {row.label} was still running (pid {pid}): taken over", "info")
-        elif state in (State.retrying, State.failed) and (why := note.split(AGAIN)[0]) != self._said.get(row.label):
-            self._said[row.label] = why
-            self.board.say(f"broker {row.label}: {self._in_the_files(note)}", "bad")
-        elif state is State.ready and self._said.pop(row.label, ""):
-            self.board.say(f"broker {row.label} is back", "good")
-        row.state, row.note, row.pid = state, note, pid
-
-    def _in_the_files(self, note: str) -> str:
-        """Says where in the YAML the setting or port stands that a broker complains about."""
-        document = self.wish.document
-        for key in document.data["spec"].get("config", {}):
-            if key in note:
-                return f"{note} (spec.config in {document.where(('spec', 'config', key))})"
-        if note.startswith("port ") and "listeners" in document.data["spec"]:
-            return f"{note} (spec.listeners in {document.where(('spec', 'listeners'))})"
-        return note
-
-    async def _change_brokers(self) -> None:
-        for plan in self.wish.brokers:
-            if plan.id not in self._brokers:
-                self._start_broker(plan)
-            elif self._brokers[plan.id][0].hash != plan.hash:
-                _, keeper, task = self._brokers[plan.id]
-                self.board.say(f"broker {plan.label} is started again with its new settings", "info")
-                await keeper.stop()
-                await task
-                self._start_broker(plan)
-                await self._ready_or_ended(self._brokers[plan.id][1])
-
-    async def _ready_or_ended(self, keeper: Keeper) -> None:
-        waits = [asyncio.create_task(keeper.ready.wait()), asyncio.create_task(keeper.ended.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for it in waits:
-            it.cancel()
 
     async def _change_pipelines(self) -> None:
         wanted = {
@@ -194,12 +155,3 @@ class ClusterRun:
     def _pipeline(self, resource: Pipeline, document: Document) -> PipelineRun:
         folder = self.home.pipeline(self.name, resource.name)
         return PipelineRun(resource, document.data, document.file.resolve(), folder, self.bootstrap, self.board)
-
-
-def broker_command(plan: BrokerPlan) -> Sequence[str]:
-    return [
-        sys.executable,
-        "-m",
-        "ottla_broker",
-        *(part for key, value in plan.settings.items() for part in ("--set", f"{key}={value}")),
-    ]

@@ -2,8 +2,10 @@
 
 .ottla/lock                              held while `ottla up` runs; holds its pid
 .ottla/<cluster>/register.json           the cluster's register
+.ottla/<cluster>/brokers.json            which brokers there are (local/memory.py)
 .ottla/<cluster>/<id>/data               a broker's log directory
-.ottla/<cluster>/<id>/process.json       which process it is, and with which settings it was started
+.ottla/<cluster>/<id>/settings.json      what its process was started with
+.ottla/<cluster>/<id>/process.json       which process it is
 .ottla/<cluster>/<id>/output.log         what it printed
 .ottla/<cluster>/pipelines/<name>/       a pipeline: checkpoint, progress.jsonl, process.json, output.log
 """
@@ -21,6 +23,9 @@ class Busy(Exception):
 @dataclass(frozen=True, slots=True)
 class Home:
     path: Path
+
+    def cluster(self, name: str) -> Path:
+        return self.path / name
 
     def broker(self, cluster: str, id_: int) -> Path:
         return self.path / cluster / str(id_)

@@ -17,15 +17,17 @@ AGAIN = "; again in "  # stands between why a run ended and when the next one be
 @dataclass(slots=True)
 class Keeper:
     """`tell(state, note, pid)` is called at every change. `is_ready`: whether a run serves, from what it has printed. `in_the_way`: why it cannot be
-    started now, None when nothing is. `hopeless`: exit codes that the same command would end with again. `done`: those that mean it is finished."""
+    started now, None when nothing is. `hopeless`: exit codes that the same command would end with again. `done`: those that mean it is finished.
+    `hash`: names the command; a process left behind with another is stopped, unless this is None. `prepare`: called just before a start."""
 
     folder: Path
     command: Sequence[str]
-    hash: str
+    hash: str | None
     tell: Callable[[State, str, int | None], None]
     is_ready: Callable[[str], bool]
     environment: Mapping[str, str] = field(default_factory=dict)
     in_the_way: Callable[[], str | None] = lambda: None
+    prepare: Callable[[], None] = lambda: None
     hopeless: Collection[int] = (2,)
     done: Collection[int] = ()
     grace_s: float = 30.0
@@ -80,8 +82,9 @@ class Keeper:
             if (reason := self.in_the_way()) is not None:
                 return -1, reason
             self.tell(State.starting, "", None)
+            self.prepare()
             try:
-                process = await processes.start(self.folder, self.command, self.hash, self.environment)
+                process = await processes.start(self.folder, self.command, self.hash or "", self.environment)
             except OSError as error:
                 return -1, f"cannot start {self.command[0]}: {error.strerror}"
             self.tell(State.starting, "", process.pid)
@@ -104,7 +107,7 @@ class Keeper:
 
     async def _take_over(self) -> Process | None:
         process = processes.left_behind(self.folder)
-        if process is None or process.identity.hash == self.hash:
+        if process is None or self.hash in (None, process.identity.hash):
             return process
         self.tell(State.stopping, "an earlier run left it behind with other settings", process.pid)
         await process.stop(self.grace_s)

@@ -73,8 +73,9 @@ class PipelineRun:
 
     @property
     def hash(self) -> str:
-        """Another hash means that the pipeline has to be started again: its spec, its folder or the brokers' address has changed."""
-        told = json.dumps([self.data["spec"], str(self.file), self.bootstrap], sort_keys=True)
+        """Another hash means that the pipeline has to be started again: its spec, its folder or the first broker's address has changed. It finds
+        the other brokers by itself."""
+        told = json.dumps([self.data["spec"], str(self.file), self.bootstrap.split(",")[0]], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:12]
 
     @property

@@ -1,14 +1,15 @@
 """The topics of one cluster: kept as wished, and counted."""
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import cluster, groups, log_dirs, offsets, reconcile, topics
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.brokers.offsets import Place
-from ottla_operator.local.board import Board, State, TopicRow
+from ottla_operator.local.board import Board, BrokerRow, State, TopicRow
 from ottla_operator.plan.topics import Seen, Stuck, after_removal, changes
 from ottla_operator.resources.topic import Topic
 
@@ -24,6 +25,7 @@ PASSING = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
+        ErrorCode.invalid_replication_factor,  # brokers are still coming
         ErrorCode.leader_not_available,
         ErrorCode.not_controller,
         ErrorCode.not_coordinator,
@@ -86,7 +88,9 @@ class Topics:
         began = at = slow_at = loop.time()
         while True:
             try:
-                found = [it for it in await topics.all_topics(link) if not it.internal and not it.name.startswith("__")]
+                every = await topics.all_topics(link)
+                self._show_brokers(every)
+                found = [it for it in every if not it.internal and not it.name.startswith("__")]
                 ends, starts = await asyncio.gather(
                     offsets.offsets(link, found, offsets.LATEST), offsets.offsets(link, found, offsets.EARLIEST)
                 )
@@ -177,11 +181,29 @@ class Topics:
                 row.records_per_second = max(0.0, (written[topic.name] - before[topic.name]) / seconds)
         return written
 
+    def _show_brokers(self, found: list[topics.Topic]) -> None:
+        """What each broker leads and holds, onto its row."""
+        partitions = [it for topic in found for it in topic.partitions]
+        leads = Counter(it.leader for it in partitions)
+        replicas = Counter(broker for it in partitions for broker in it.replicas)
+        behind = Counter(broker for it in partitions for broker in it.replicas if broker not in it.isr)
+        for id_, row in self._broker_rows():
+            row.leads, row.replicas, row.behind = leads[id_], replicas[id_], behind[id_]
+
+    def _broker_rows(self) -> Iterator[tuple[int, BrokerRow]]:
+        for label, row in self.board.brokers.items():
+            name, _, id_ = label.rpartition("-")
+            if name == self.name:
+                yield int(id_), row
+
     def _wished(self) -> set[str]:
         return {it.topic_name for it in self.wanted}
 
     async def _show_slow(self, link: Link, ends: dict[Place, int]) -> None:
-        brokers = [it.id for it in (await cluster.describe(link)).brokers]
+        told = await cluster.describe(link)
+        brokers = [it.id for it in told.brokers]
+        for id_, broker in self._broker_rows():
+            broker.controller = id_ == told.controller
         for name, size in log_dirs.topic_sizes(await log_dirs.replica_sizes(link, brokers)).items():
             if (self.name, name) in self.board.topics:
                 self.board.topics[self.name, name].bytes = size

@@ -13,7 +13,9 @@ from ottla_operator.local import documents, loading
 from ottla_operator.local.board import Board
 from ottla_operator.local.cluster import ClusterRun, Wish
 from ottla_operator.local.documents import BadInput, Document
+from ottla_operator.local.fitting import misfits
 from ottla_operator.local.home import Home
+from ottla_operator.local.memory import Memory
 from ottla_operator.plan import brokers
 from ottla_operator.resources import check
 from ottla_operator.resources.cluster import Cluster
@@ -36,9 +38,16 @@ class Up:
 
     def read(self) -> None:
         """Reads and checks the files; BadInput says what is wrong."""
-        self._documents = documents.read(self.inputs)
+        self._documents = self._fitting()
         if not any(it.kind == "Cluster" for it in self._documents):
             raise BadInput([f"{', '.join(map(str, self.inputs))}: there is no Cluster to start"])
+
+    def _fitting(self) -> list[Document]:
+        """What the files say, if it can be. BadInput."""
+        found = documents.read(self.inputs)
+        if wrong := list(misfits(found)):
+            raise BadInput(wrong)
+        return found
 
     async def run(self) -> bool:
         """Until SIGINT, SIGTERM or SIGHUP. Whether everything ended by itself. A second signal kills what still runs."""
@@ -89,7 +98,7 @@ class Up:
             stop_event=ending,
         ):
             try:
-                new = documents.read(self.inputs)
+                new = self._fitting()
                 self._check_change(new)
             except BadInput as bad:
                 for line in bad.lines:
@@ -108,18 +117,6 @@ class Up:
             if (was := old.get((it.kind, it.name)))
             for problem in check.problems_of_change(it.data, was.data)
         ]
-        for it in new:
-            if it.kind == "Cluster" and (it.kind, it.name) in old:
-                now, then = it.data["spec"]["replicas"], old[it.kind, it.name].data["spec"]["replicas"]
-                if now < then:
-                    wrong.append(
-                        it.says(
-                            check.Problem(
-                                ("spec", "replicas"),
-                                f"{then} brokers cannot become {now}: moving partitions off is not built yet",
-                            )
-                        )
-                    )
         if wrong:
             raise BadInput(wrong)
 
@@ -140,9 +137,11 @@ class Up:
     def _wishes(self) -> list[Wish]:
         clusters = {it.name: (Cluster.model_validate(it.data), it) for it in self._documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
-        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home)
+        still_there = {name: max(Memory.of(home / name).present, default=0) for name in clusters}
+        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there)
         return [
             Wish(
+                cluster=cluster,
                 document=document,
                 brokers=tuple(plan for plan in plans if plan.cluster == name),
                 topics=tuple(
@@ -158,7 +157,7 @@ class Up:
                 },
                 loads=self._loads_beside(document),
             )
-            for name, (_, document) in clusters.items()
+            for name, (cluster, document) in clusters.items()
         ]
 
     def _loads_beside(self, cluster: Document) -> tuple[Path, ...]:

@@ -55,7 +55,7 @@ async def shown(console: Console, board: Board) -> AsyncIterator[None]:
 def render(board: Board, height: int) -> RenderableType:
     """The whole table, in at most `height` lines."""
     parts: list[RenderableType] = [_brokers(board)]
-    room = max(3, height - 6 - len(board.brokers) - len(board.pipelines) * 2 - len(board.loads) - 8)
+    room = max(3, height - 6 - len(board.brokers) - len(board.pipelines) * 2 - len(board.loads) - len(board.moving) - 8)
     if board.topics:
         parts.append(_topics(board, room))
     if board.pipelines:
@@ -65,6 +65,9 @@ def render(board: Board, height: int) -> RenderableType:
             ("load ", "bold"), it.script, "  ", (it.state.value, COLOURS.get(it.state, "dim")), "  ", (it.note, "dim")
         )
         for it in board.loads.values()
+    ]
+    parts += [
+        Text.assemble(("moving ", "bold"), cluster, "  ", (how_far, "dim")) for cluster, how_far in board.moving.items()
     ]
     parts.append(Text("Ctrl-C stops everything; data stay", style="dim"))
     return Group(*parts)
@@ -79,9 +82,30 @@ def _table(columns: Sequence[tuple[str, bool]]) -> Table:
 
 
 def _brokers(board: Board) -> Table:
-    table = _table([("BROKER", False), ("ADDRESS", False), ("STATE", False), ("PID", True), ("", False)])
+    table = _table(
+        [
+            ("BROKER", False),
+            ("ADDRESS", False),
+            ("STATE", False),
+            ("PID", True),
+            ("LEADS", True),
+            ("REPLICAS", True),
+            ("BEHIND", True),
+            ("", False),
+        ]
+    )
+    several = len(board.brokers) > 1
     for it in board.brokers.values():
-        table.add_row(it.label, it.address, _state(it.state), str(it.pid or ""), _note(it.note))
+        table.add_row(
+            it.label,
+            it.address,
+            _state(it.state),
+            str(it.pid or ""),
+            _count(it.leads),
+            _count(it.replicas),
+            Text(_count(it.behind), style="red" if it.behind else ""),
+            _note(it.note or ("controller" if several and it.controller else "")),
+        )
     return table
 
 

@@ -1,19 +1,19 @@
 """The broker processes that a Cluster is on one machine: which there are, with which settings, on which ports.
 
 Ids begin at 1. The first broker of a cluster gets the ports that the listeners name; every further one the next ports that nobody was
-given before. The plan depends on nothing but the resources and their order, so that a second run finds every broker where it was.
+given before, all clusters' second brokers before any third. The plan depends on nothing but the resources, their order and how many brokers
+there are, so that a second run finds every broker where it was.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from ottla_operator.resources.cluster import Cluster
 
 HOST = "127.0.0.1"
-MOST_BROKERS = 1  # of one cluster: brokers do not replicate to each other yet
+MOST_COPIES = 3  # of what nobody has said how many copies it should have
+OFFSETS_FACTOR = "offsets.topic.replication.factor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,6 @@ class BrokerPlan:
     def address(self) -> str:
         """host:port of the first listener."""
         return f"{HOST}:{next(iter(self.ports.values()))}"
-
-    @property
-    def hash(self) -> str:
-        """Names the settings: another hash means that the broker has to be started again."""
-        return hashlib.sha256(json.dumps(dict(self.settings), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +56,6 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
         for index, it in enumerate(cluster.listeners)
         if it.tls or it.authentication not in (None, "None")
     ]
-    if cluster.spec.replicas > MOST_BROKERS:
-        why = f"{MOST_BROKERS} broker of {cluster.spec.replicas} is started: brokers do not replicate to each other yet"
-        found.append(Unserved(cluster.name, ("spec", "replicas"), why))
     if cluster.spec.authorization and cluster.spec.authorization.type != "None":
         found.append(
             Unserved(
@@ -75,21 +67,34 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
     return tuple(found)
 
 
-def plan(clusters: Iterable[Cluster], home: PurePath, most: int = MOST_BROKERS) -> tuple[BrokerPlan, ...]:
-    """Every broker of every cluster. `home`: the folder that holds one folder for each cluster. `most`: brokers of one cluster."""
+def plan(
+    clusters: Sequence[Cluster], home: PurePath, at_least: Mapping[str, int] | None = None
+) -> tuple[BrokerPlan, ...]:
+    """Every broker of every cluster, clusters in their order. `home`: the folder that holds one folder for each cluster. `at_least`: cluster → how
+    many brokers are to be planned even where `replicas` is smaller, because they are still there."""
     taken: set[int] = set()
-    return tuple(
-        _broker(cluster, id_, home / cluster.name, taken, min(3, _count(cluster, most)))
+    counts = {it.name: max(it.spec.replicas, (at_least or {}).get(it.name, 0)) for it in clusters}
+    made = [
+        _broker(cluster, id_, home / cluster.name, taken)
+        for id_ in range(1, max(counts.values(), default=0) + 1)
         for cluster in clusters
-        for id_ in range(1, _count(cluster, most) + 1)
-    )
+        if id_ <= counts[cluster.name]
+    ]
+    return tuple(plan for cluster in clusters for plan in made if plan.cluster == cluster.name)
 
 
-def _count(cluster: Cluster, most: int) -> int:
-    return min(cluster.spec.replicas, most)
+def suitable(replicas: int) -> dict[str, str]:
+    """Settings that suit a cluster of so many brokers, for a resource that does not say otherwise: with three, one may be lost and all topics stay
+    readable and writable. Nothing is defaulted into the resource itself."""
+    copies = min(MOST_COPIES, replicas)
+    return {
+        "default.replication.factor": str(copies),
+        OFFSETS_FACTOR: str(copies),
+        "min.insync.replicas": str(max(1, copies - 1)),
+    }
 
 
-def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], copies: int) -> BrokerPlan:
+def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int]) -> BrokerPlan:
     ports = {
         listener.name: _next_free(listener.port, taken)
         for listener in cluster.listeners
@@ -97,8 +102,7 @@ def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], copies:
     }
     folder = home / str(id_)
     settings = {
-        # The brokers' own topic wants three of them unless told otherwise.
-        "offsets.topic.replication.factor": str(copies),
+        **suitable(cluster.spec.replicas),
         **cluster.config,
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),

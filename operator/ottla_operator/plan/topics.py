@@ -1,6 +1,6 @@
 """What to do so that a topic becomes what its Topic resource wishes.
 
-Invariants: applying the changes and asking again yields nothing more to do (but what is stuck stays stuck); partitions never fall; nothing
+Invariants: applying the changes and asking again yields nothing more to do (but what is stuck stays stuck, and what moves is left to move); partitions never fall; nothing
 is said about what the resource leaves out; a topic is never deleted and made anew to fulfil a wish.
 """
 
@@ -16,13 +16,21 @@ BROKERS_CHOICE = -1
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A topic as the brokers have it. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition."""
+    """A topic as the brokers have it. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition. `most_replicas`: the most
+    of any, as many as `replicas` when not given. `moving`: whether partitions are being moved. `brokers`: how many are up."""
 
     name: str
     partitions: int
     replicas: int
     config: Mapping[str, str] = field(default_factory=dict)
     topic_id: str = ""
+    most_replicas: int = 0
+    moving: bool = False
+    brokers: int = 0
+
+    def has_replicas(self, wanted: int) -> bool:
+        """Whether every partition has so many."""
+        return self.replicas == wanted >= self.most_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,14 @@ class Grow:
 
     name: str
     partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """Give every partition so many replicas."""
+
+    name: str
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,7 @@ class Stuck:
     why: str
 
 
-Change: TypeAlias = Create | Grow | Configure | Delete | Stuck
+Change: TypeAlias = Create | Grow | Replicate | Configure | Delete | Stuck
 
 
 def changes(wanted: Topic, seen: Seen | None) -> tuple[Change, ...]:
@@ -85,12 +101,12 @@ def changes(wanted: Topic, seen: Seen | None) -> tuple[Change, ...]:
                 name, "partitions", f"the topic has {seen.partitions} partitions and cannot shrink to {spec.partitions}"
             )
         )
-    if spec.replicas is not None and spec.replicas != seen.replicas:
-        found.append(
-            Stuck(
-                name, "replicas", f"the topic has {seen.replicas} replicas; moving to {spec.replicas} is not built yet"
-            )
-        )
+    if spec.replicas is not None and not seen.has_replicas(spec.replicas) and not seen.moving:
+        if spec.replicas <= seen.brokers:
+            found.append(Replicate(name, spec.replicas))
+        else:
+            why = f"{spec.replicas} replicas need as many brokers, and {seen.brokers} {'is' if seen.brokers == 1 else 'are'} up"
+            found.append(Stuck(name, "replicas", why))
     if spec.config is not None and (change := _configure(name, wanted.config, seen.config)):
         found.append(change)
     return tuple(found)

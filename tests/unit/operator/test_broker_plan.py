@@ -2,6 +2,7 @@
 
 from pathlib import PurePath
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,18 +47,42 @@ def test_no_two_have_a_port_a_folder_or_an_id_in_common(shapes: list[tuple[int, 
         )
         for index, (replicas, ports) in enumerate(shapes)
     ]
-    brokers = plan(clusters, HOME, most=4)
+    brokers = plan(clusters, HOME)
     ports = [port for broker in brokers for port in broker.ports.values()]
     assert len(ports) == len(set(ports))
     assert len({broker.folder for broker in brokers}) == len(brokers) == sum(it.spec.replicas for it in clusters)
-    assert plan(clusters, HOME, most=4) == brokers
+    assert plan(clusters, HOME) == brokers
     if clusters:
         assert list(brokers[0].ports.values()) == shapes[0][1]
 
 
-def test_a_changed_setting_changes_the_hash_and_nothing_else_does() -> None:
-    (one,), (same,), (other,) = (plan([cluster(config={"num.partitions": it})], HOME) for it in (1, 1, 2))
-    assert one.hash == same.hash != other.hash
+@pytest.mark.parametrize(("replicas", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (7, 3, 2)])
+def test_what_suits_a_number_of_brokers(replicas: int, copies: int, in_sync: int) -> None:
+    for broker in plan([cluster(replicas=replicas, config={"offsets.topic.num.partitions": 5})], HOME):
+        assert broker.settings["default.replication.factor"] == str(copies)
+        assert broker.settings["offsets.topic.replication.factor"] == str(copies)
+        assert broker.settings["min.insync.replicas"] == str(in_sync)
+        assert broker.settings["offsets.topic.num.partitions"] == "5"
+
+
+def test_brokers_of_one_machine_have_ports_in_a_row() -> None:
+    assert [it.address for it in plan([cluster(replicas=3)], HOME)] == [
+        f"127.0.0.1:{port}" for port in (9092, 9093, 9094)
+    ]
+
+
+def test_a_cluster_that_grows_moves_nobody_else_s_first_brokers() -> None:
+    other = cluster("other", replicas=1, listeners=[{"name": "plain", "port": 9093}])
+    small, large = (plan([cluster(replicas=it), other], HOME) for it in (1, 3))
+    assert small[-1] == large[-1]
+    assert large[-1].address == "127.0.0.1:9093"
+
+
+def test_brokers_that_are_still_there_are_planned_as_before() -> None:
+    three = plan([cluster(replicas=3)], HOME)
+    two = plan([cluster(replicas=2)], HOME, {"demo": 3})
+    assert [it.ports for it in two] == [it.ports for it in three]
+    assert two[2].settings["default.replication.factor"] == "2"
 
 
 def test_listeners_that_cannot_be_served_are_told_and_left_out() -> None:

@@ -1,11 +1,23 @@
 """What to do about a topic: properties of the plan, searched by hypothesis."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_operator.plan.topics import Change, Configure, Create, Delete, Grow, Seen, Stuck, after_removal, changes
+from ottla_operator.plan.topics import (
+    Change,
+    Configure,
+    Create,
+    Delete,
+    Grow,
+    Replicate,
+    Seen,
+    Stuck,
+    after_removal,
+    changes,
+)
 from ottla_operator.resources.topic import Topic
 from tests.unit.operator import samples
 
@@ -26,7 +38,15 @@ def wishes(draw: st.DrawFn) -> Topic:
     return Topic.model_validate(samples.topic(**{key: value for key, value in wanted.items() if value is not None}))
 
 
-SEEN = st.none() | st.builds(Seen, name=st.just("flights"), partitions=COUNTS, replicas=COUNTS, config=CONFIG)
+SEEN = st.none() | st.builds(
+    Seen,
+    name=st.just("flights"),
+    partitions=COUNTS,
+    replicas=COUNTS,
+    config=CONFIG,
+    most_replicas=st.just(0) | COUNTS,
+    brokers=st.integers(0, 5),
+)
 
 
 def done(seen: Seen | None, change: Change) -> Seen | None:
@@ -38,11 +58,15 @@ def done(seen: Seen | None, change: Change) -> Seen | None:
         case Grow():
             assert seen is not None
             assert change.partitions > seen.partitions
-            return Seen(seen.name, change.partitions, seen.replicas, seen.config)
+            return replace(seen, partitions=change.partitions)
+        case Replicate():
+            assert seen is not None
+            assert change.replicas <= seen.brokers
+            return replace(seen, replicas=change.replicas, most_replicas=change.replicas)
         case Configure():
             assert seen is not None
             kept = {key: value for key, value in seen.config.items() if key not in change.drop}
-            return Seen(seen.name, seen.partitions, seen.replicas, {**kept, **change.put})
+            return replace(seen, config={**kept, **change.put})
         case Delete():
             return None
         case Stuck():
@@ -88,6 +112,16 @@ def test_settings_taken_out_go_back_to_the_default() -> None:
     assert changes(wanted, seen) == (
         Configure("flights", {"retention.ms": "-1", "preallocate": "true"}, ("cleanup.policy",)),
     )
+
+
+def test_another_number_of_replicas() -> None:
+    wanted = Topic.model_validate(samples.topic(replicas=3))
+    assert changes(wanted, Seen("flights", 1, 1, brokers=3)) == (Replicate("flights", 3),)
+    assert changes(wanted, Seen("flights", 1, 3, brokers=3)) == ()
+    assert changes(wanted, Seen("flights", 1, 3, most_replicas=4, brokers=4)) == (Replicate("flights", 3),)
+    assert changes(wanted, Seen("flights", 1, 1, brokers=3, moving=True)) == ()
+    (stuck,) = changes(wanted, Seen("flights", 1, 1, brokers=2))
+    assert stuck == Stuck("flights", "replicas", "3 replicas need as many brokers, and 2 are up")
 
 
 def test_another_way_to_write_a_number_is_no_change() -> None:

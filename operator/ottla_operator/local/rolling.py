@@ -1,0 +1,107 @@
+"""Changed settings of running brokers: those that can change do, for the others brokers are restarted one after the other, by live ISR data."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.brokers import cluster, cluster_settings, topics
+from ottla_operator.brokers.link import Link
+from ottla_operator.local.board import Board
+from ottla_operator.local.brokers import Brokers
+from ottla_operator.local.memory import Memory
+from ottla_operator.plan.roll import BrokerState, Done, PartitionState, Restart, Wait, next_step
+from ottla_operator.plan.settings import Settings, settings_plan
+
+BACK_WITHIN_S = 15.0  # then people are told what the roll waits for
+
+
+@dataclass(slots=True)
+class Rolling:
+    name: str
+    brokers: Brokers
+    memory: Memory
+    board: Board
+    waits_for_broker: bool = False
+    """Whether it waits for one to come back, so that nothing else should be begun."""
+    _refused: dict[str, str] = field(default_factory=dict)
+    """Settings with values that running brokers did not take."""
+    _waiting_since: float | None = None
+    _said: str = ""
+
+    async def step(self, link: Link, wanted: Collection[int]) -> bool:
+        """Does what can be done now; whether nothing is left."""
+        self.waits_for_broker = False
+        ours = {id_: it for id_, it in self.brokers.by_id.items() if id_ in wanted}
+        restart = await self._change_running(link, ours.keys())
+        up = {it.id for it in (await cluster.describe(link)).brokers} if restart else set()
+        states = [
+            BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())))
+            for id_, it in sorted(ours.items())
+        ]
+        match next_step(
+            states, await self._partitions(link) if restart else (), await self._controller(link) if restart else None
+        ):
+            case Done():
+                self._waiting_since = None
+                return True
+            case Restart(broker, why):
+                self._waiting_since = None
+                self.board.say(f"broker {self.name}-{broker} is started again with its new settings ({why})", "info")
+                await self.brokers.by_id[broker].restart()
+                self.waits_for_broker = True
+            case Wait(down, blocked_by):
+                self.waits_for_broker = bool(down)
+                why = f"broker {', '.join(map(str, down))} has not come back" if down else str(blocked_by[0])
+                self._say_when_it_lasts(why)
+        return False
+
+    async def _change_running(self, link: Link, wanted: Collection[int]) -> dict[int, tuple[str, ...]]:
+        """Sets what running brokers take; why each of the others has to be restarted."""
+        started = {id_: self.brokers.by_id[id_].started for id_ in wanted}
+        plans = {id_: self._without_refused(self.brokers.by_id[id_].plan.settings, started[id_]) for id_ in wanted}
+        if all(started[it] == plans[it] for it in wanted) and not self.memory.settings:
+            return {}
+        ready = next((it.plan.id for it in self.brokers.ready), None)
+        changeable = await cluster_settings.changeable(link, ready) if ready is not None else set()
+        found = settings_plan(started, plans, changeable, self.memory.settings)
+        for key, value in found.put.items():
+            try:
+                await cluster_settings.alter(link, {key: value}, ())
+            except KafkaError as error:
+                self._refused[key] = value
+                self.board.say(f"cluster {self.name}: {self.brokers.in_the_files(str(error))}", "bad")
+                continue
+            self.memory.settings[key] = value
+            self.memory.save()
+            self.board.say(f"cluster {self.name}: {key}={value}, without a restart", "info")
+        if found.drop:
+            await cluster_settings.alter(link, {}, found.drop)
+            for key in found.drop:
+                del self.memory.settings[key]
+            self.memory.save()
+        return dict(found.restart)
+
+    def _without_refused(self, wanted: Settings, started: Settings | None) -> Settings:
+        """A value that running brokers have refused would stop one that is started with it: it is left as it was."""
+        kept = {key: value for key, value in wanted.items() if self._refused.get(key) != value}
+        return {**kept, **{key: (started or {})[key] for key in wanted.keys() - kept if key in (started or {})}}
+
+    async def _partitions(self, link: Link) -> list[PartitionState]:
+        every = await topics.all_topics(link)
+        least = await cluster_settings.min_isr(link, [it.name for it in every])
+        return [
+            PartitionState(topic.name, it.index, it.replicas, it.isr, least[topic.name])
+            for topic in every
+            for it in topic.partitions
+        ]
+
+    async def _controller(self, link: Link) -> int | None:
+        return (await cluster.describe(link)).controller
+
+    def _say_when_it_lasts(self, why: str) -> None:
+        now = asyncio.get_running_loop().time()
+        self._waiting_since = self._waiting_since or now
+        if now - self._waiting_since >= BACK_WITHIN_S and self._said != why:
+            self._said = why
+            self.board.say(f"cluster {self.name}: no broker is restarted for now: {why}", "warn")

@@ -1,0 +1,132 @@
+"""Brings the brokers of a running cluster to what the files say: settings, rolling restarts, more brokers, fewer brokers. Level-triggered: looks,
+does one step, and looks again; whatever was broken off goes on from what is seen."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.brokers import cluster, placing
+from ottla_operator.brokers.link import Link, Unreachable
+from ottla_operator.local.board import Board
+from ottla_operator.local.brokers import Brokers
+from ottla_operator.local.memory import Memory
+from ottla_operator.local.moving import Moving
+from ottla_operator.local.rolling import Rolling
+from ottla_operator.plan import scale
+from ottla_operator.plan.brokers import OFFSETS_FACTOR
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import quantity
+
+AGAIN_S = 0.5
+REFUSED_AGAIN_S = 5.0  # a person has to do something first
+RESYNC_S = 10.0
+OWN_TOPICS = {"__consumer_offsets": OFFSETS_FACTOR}
+
+
+@dataclass(slots=True)
+class Tending:
+    """`wanted` may be replaced at any time; then set `changed`. `calm`: whether all is as wished, as far as it was looked at."""
+
+    wanted: Cluster
+    brokers: Brokers
+    memory: Memory
+    board: Board
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    calm: asyncio.Event = field(default_factory=asyncio.Event)
+    _said: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def wanted_ids(self) -> frozenset[int]:
+        return frozenset(range(1, self.wanted.spec.replicas + 1))
+
+    async def keep(self, link: Link) -> None:
+        """For ever."""
+        rolling = Rolling(self.wanted.name, self.brokers, self.memory, self.board)
+        while True:
+            self.changed.clear()
+            try:
+                rolled = await rolling.step(link, self.wanted_ids)
+                pause = RESYNC_S if rolled else AGAIN_S
+                if rolled or not rolling.waits_for_broker:
+                    pause = min(pause, await self._scale(link))
+            except (KafkaError, Unreachable) as error:
+                # Brokers that stop and start are no news; what lasts is.
+                pause = AGAIN_S
+                self._say_once("trouble", str(error) if isinstance(error, KafkaError) else "", "bad")
+            if pause == RESYNC_S:
+                self.calm.set()
+            else:
+                self.calm.clear()
+            try:
+                async with asyncio.timeout(pause):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _scale(self, link: Link) -> float:
+        """One step towards the number of brokers; after how many seconds to look again."""
+        if self.memory.present == self.memory.spread == self.wanted_ids and not self.memory.throttled:
+            return RESYNC_S
+        seen = await placing.observe(link)
+        match step := scale.next_step(self._seen(seen)):
+            case scale.MovePartitions(moves, why):
+                self._say_once("refused", "", "bad")
+                await self._moving(link).run(moves, why, seen.ids)
+                return 0.0
+            case scale.LetGo(broker):
+                await self._let_go(link, broker)
+                return 0.0
+            case scale.IsSpread(brokers):
+                await self._moving(link).unthrottle(seen.ids)
+                self.memory.spread = set(brokers)
+                self.memory.save()
+                return 0.0
+            case scale.Refused(why):
+                self._say_once("refused", f"cluster {self.wanted.name} keeps its brokers: {why}", "bad")
+                return REFUSED_AGAIN_S
+            case scale.Wait():
+                return AGAIN_S
+            case scale.Done():
+                await self._moving(link).unthrottle(seen.ids)
+                return RESYNC_S
+        raise AssertionError(step)
+
+    def _seen(self, found: placing.Placing) -> scale.Scale:
+        limits = self.wanted.spec.rebalance
+        return scale.Scale(
+            wanted=self.wanted_ids,
+            present=frozenset(self.memory.present),
+            up=found.brokers,
+            partitions=found.partitions,
+            moving=len(found.ongoing),
+            spread=frozenset(self.memory.spread),
+            factors=self._factors(),
+            on_scale=limits is None or limits.on_scale is not False,
+        )
+
+    def _factors(self) -> Mapping[str, int]:
+        """How many replicas the brokers' own topics should have, as the settings say; what is no number is the brokers' to refuse."""
+        settings = next(iter(self.brokers.by_id.values())).plan.settings
+        return {topic: int(settings[key]) for topic, key in OWN_TOPICS.items() if settings[key].isdigit()}
+
+    def _moving(self, link: Link) -> Moving:
+        limits = self.wanted.spec.rebalance
+        rate = int(quantity(limits.throttle)) if limits and limits.throttle else None
+        return Moving(self.wanted.name, link, self.memory, self.board, rate)
+
+    async def _let_go(self, link: Link, broker: int) -> None:
+        label = f"{self.wanted.name}-{broker}"
+        if broker in self.brokers.by_id:
+            await self.brokers.let_go(broker)
+        if any(it.id == broker for it in (await cluster.describe_all(link)).brokers):
+            await cluster.unregister(link, broker)
+        self.memory.present.discard(broker)
+        self.memory.spread.discard(broker)
+        self.memory.save()
+        self.board.say(f"broker {label} held nothing any more: it is stopped and forgotten, its folder stays", "good")
+
+    def _say_once(self, about: str, text: str, kind: str) -> None:
+        if text and self._said.get(about) != text:
+            self.board.say(text, kind)
+        self._said[about] = text

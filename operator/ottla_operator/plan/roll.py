@@ -1,0 +1,100 @@
+"""Which broker may restart next.
+
+Invariant: after any step that this module allows, every partition that could accept an acks=all write before can still accept one, and none loses its
+last replica in sync, except where its number of replicas makes that impossible. It is kept by looking at live ISRs, not at the last plan; so a step
+is only ever one broker, and the caller asks again.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """`outdated`: why it has to be restarted, in words; empty when it has not. `ready`: it serves, and the cluster counts on it."""
+
+    id: int
+    ready: bool
+    outdated: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """`min_isr`: the min.insync.replicas that hold for its topic."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    min_isr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A partition that could not lose `broker` now: `needed` others have to be in sync."""
+
+    broker: int
+    topic: str
+    partition: int
+    isr: tuple[int, ...]
+    needed: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} has {', '.join(map(str, self.isr)) or 'nobody'} in sync, and needs {self.needed} beside broker {self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    broker: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`down`: brokers that have to come back first. `blocked_by`: what a person has to look at when it lasts."""
+
+    down: tuple[int, ...] = ()
+    blocked_by: tuple[Blocker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    pass
+
+
+Step: TypeAlias = Restart | Wait | Done
+
+
+def next_step(
+    brokers: Sequence[BrokerState],
+    partitions: Iterable[PartitionState],
+    controller: int | None,
+    max_unavailable: int = 1,
+) -> Step:
+    """`max_unavailable`: how many brokers may be away at once; partitions are kept writable in any case."""
+    pending = [it for it in brokers if it.outdated]
+    if not pending:
+        return Done()
+    down = [it for it in brokers if not it.ready]
+    if first := next((it for it in down if it.outdated), None):
+        return Restart(first.id, first.outdated)  # it serves nobody: it goes first
+    if len(down) >= max_unavailable:
+        return Wait(down=tuple(it.id for it in down))
+    blockers: list[Blocker] = []
+    every = list(partitions)
+    for broker in sorted(pending, key=lambda it: (it.id == controller, it.id)):  # the controller last
+        found = blocked(broker.id, every)
+        if not found:
+            return Restart(broker.id, broker.outdated)
+        blockers += found
+    return Wait(tuple(it.id for it in down), tuple(blockers))
+
+
+def blocked(broker: int, partitions: Iterable[PartitionState]) -> list[Blocker]:
+    """Partitions that need this broker now."""
+    return [
+        Blocker(broker, it.topic, it.partition, it.isr, needed)
+        for it in partitions
+        if broker in it.isr and len(it.isr) - 1 < (needed := min(it.min_isr, len(it.replicas) - 1))
+    ]

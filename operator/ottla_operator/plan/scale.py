@@ -1,0 +1,113 @@
+"""What is to be done so that a cluster has the brokers that it should, one step at a time.
+
+Invariant: a broker is let go only when it holds nothing; partitions are only moved while all brokers that should be there are up, and nothing else is
+moving. Steps are decided from what is seen, so that a scaling that was broken off anywhere goes on from there.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ottla_broker.metadata.placement import Place
+from ottla_operator.plan.moves import Move, Replicas, applied, difference
+from ottla_operator.plan.reassign import Impossible, drain, resize, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """`wanted`: brokers that should be there. `present`: that are there, the leaving ones too. `up`: that the cluster counts on. `moving`: how many
+    partitions move now. `spread`: brokers over which partitions were spread before. `factors`: topic of the brokers' own → how many replicas it should
+    have if there are enough brokers. `on_scale`: whether partitions go to brokers that are added."""
+
+    wanted: frozenset[int]
+    present: frozenset[int]
+    up: tuple[Place, ...]
+    partitions: Sequence[Replicas]
+    moving: int
+    spread: frozenset[int]
+    factors: Mapping[str, int]
+    on_scale: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MovePartitions:
+    moves: tuple[Move, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """The broker holds nothing any more: stop it and forget it."""
+
+    broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsSpread:
+    """Nothing more is to be moved; `brokers` count as known from here on."""
+
+    brokers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something has to come first, by itself."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It cannot be done; a person has to change something."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    pass
+
+
+Step: TypeAlias = MovePartitions | LetGo | IsSpread | Wait | Refused | Done
+
+
+def next_step(seen: Scale) -> Step:
+    leaving = seen.present - seen.wanted
+    if not leaving and seen.spread == seen.wanted:
+        return Done()
+    if seen.moving:
+        return Wait(f"{seen.moving} partitions are moving")
+    if away := seen.wanted - {it.broker for it in seen.up}:
+        return Wait(f"broker {', '.join(map(str, sorted(away)))} is not there yet")
+    places = [it for it in seen.up if it.broker in seen.wanted]
+    if moves := _own_topics(seen, places, leaving):
+        return MovePartitions(moves, f"the brokers' own topics for {len(places)} brokers")
+    if leaving:
+        return _drain(seen, places, leaving)
+    new = seen.wanted - seen.spread
+    if new and seen.spread and seen.on_scale and (moves := spread(seen.partitions, places)):
+        return MovePartitions(moves, f"spread to broker {', '.join(map(str, sorted(new)))}")
+    return IsSpread(seen.wanted)
+
+
+def _drain(seen: Scale, places: Sequence[Place], leaving: Collection[int]) -> Step:
+    held = {broker for it in seen.partitions for broker in it.replicas} & set(leaving)
+    if idle := set(leaving) - held:
+        return LetGo(max(idle))
+    try:
+        return MovePartitions(
+            drain(seen.partitions, places, leaving), f"off broker {', '.join(map(str, sorted(leaving)))}"
+        )
+    except Impossible as error:
+        return Refused(str(error))
+
+
+def _own_topics(seen: Scale, places: Sequence[Place], leaving: Collection[int]) -> tuple[Move, ...]:
+    """Brings topics that nobody has described to the number of replicas that suits as many brokers."""
+    after = seen.partitions
+    for topic, factor in sorted(seen.factors.items()):
+        fitting = min(factor, len(places))
+        has = {len(it.replicas) for it in after if it.topic == topic}
+        if any(it < fitting or it > len(places) for it in has):
+            after = applied(after, resize(after, places, {topic}, fitting))
+    return difference(seen.partitions, after)

@@ -1,0 +1,140 @@
+"""Rolling restarts: searched by hypothesis against a model of a cluster."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_operator.plan.roll import Blocker, BrokerState, Done, PartitionState, Restart, Wait, blocked, next_step
+
+IDS = [1, 2, 3, 4]
+
+
+@dataclass
+class Model:
+    """Brokers that come back at once or never, and replicas that are in sync again when the test lets them."""
+
+    ready: set[int]
+    outdated: set[int]
+    partitions: list[PartitionState]
+    hopeless: set[int] = field(default_factory=set)
+
+    def states(self) -> list[BrokerState]:
+        return [BrokerState(it, it in self.ready, "new settings" if it in self.outdated else "") for it in IDS]
+
+    def heal(self) -> None:
+        self.partitions = [
+            PartitionState(
+                it.topic,
+                it.partition,
+                it.replicas,
+                tuple(dict.fromkeys([*it.isr, *(at for at in it.replicas if at in self.ready)])),
+                it.min_isr,
+            )
+            for it in self.partitions
+        ]
+
+    def restart(self, broker: int) -> None:
+        self.outdated.discard(broker)
+        self.ready.discard(broker)
+        self.partitions = [
+            PartitionState(
+                it.topic,
+                it.partition,
+                it.replicas,
+                tuple(at for at in it.isr if at != broker) or it.isr,
+                it.min_isr,
+            )
+            for it in self.partitions
+        ]
+        if broker not in self.hopeless:
+            self.ready.add(broker)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    partitions = []
+    for index in range(draw(st.integers(0, 6))):
+        replicas = draw(st.lists(st.sampled_from(IDS), min_size=1, max_size=4, unique=True))
+        isr = draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True))
+        partitions.append(PartitionState("t", index, tuple(replicas), tuple(isr), draw(st.integers(1, 3))))
+    some = st.sets(st.sampled_from(IDS))
+    return Model(set(IDS) - draw(some), draw(some), partitions)
+
+
+def writable(partitions: list[PartitionState]) -> set[int]:
+    """Those that more brokers can lose one of, and that can be written."""
+    return {it.partition for it in partitions if len(it.isr) >= it.min_isr and len(it.replicas) > it.min_isr}
+
+
+@given(models(), st.sampled_from([*IDS, None]), st.data())
+def test_no_partition_loses_its_writers_and_the_roll_ends(
+    model: Model, controller: int | None, data: st.DataObject
+) -> None:
+    for _ in range(100):
+        before = writable(model.partitions)
+        was_ready = set(model.ready)
+        match next_step(model.states(), model.partitions, controller):
+            case Done():
+                assert not model.outdated
+                return
+            case Restart(broker):
+                assert broker in model.outdated
+                pending = model.outdated & model.ready
+                if broker in was_ready:
+                    assert was_ready == set(IDS), "one that served was restarted while another was away"
+                    if broker == controller:
+                        assert all(blocked(it, model.partitions) for it in pending - {broker})
+                model.restart(broker)
+                if broker in was_ready:
+                    assert before <= writable(model.partitions)
+            case Wait():
+                model.ready |= set(IDS) - model.hopeless
+                model.heal()
+        if data.draw(st.booleans()):
+            model.heal()
+    raise AssertionError("it does not end")
+
+
+@given(models(), st.sampled_from(IDS))
+def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: int) -> None:
+    model.hopeless = {broken}
+    model.ready, model.outdated = set(IDS), set(IDS)
+    restarted = []
+    for _ in range(20):
+        model.heal()
+        step = next_step(model.states(), model.partitions, None)
+        if isinstance(step, Restart):
+            restarted.append(step.broker)
+            model.restart(step.broker)
+        elif broken not in model.ready:
+            assert step == (Wait(down=(broken,)) if model.outdated else Done())
+            assert restarted[-1] == broken
+            return
+    raise AssertionError("it went on")
+
+
+def test_what_blocks_is_named() -> None:
+    lagging = PartitionState("orders", 3, (1, 2, 3), (1, 2), 2)
+    brokers = [BrokerState(it, True, "new settings" if it == 1 else "") for it in (1, 2, 3)]
+    step = next_step(brokers, [lagging], 3)
+    assert step == Wait(blocked_by=(Blocker(1, "orders", 3, (1, 2), 2),))
+    assert str(step.blocked_by[0]) == "orders-3 has 1, 2 in sync, and needs 2 beside broker 1"
+
+
+def test_topics_that_could_never_spare_a_broker_block_nothing() -> None:
+    alone = PartitionState("a", 0, (1,), (1,), 1)
+    strict = PartitionState("b", 0, (1, 2), (1, 2), 2)
+    assert not blocked(1, [alone, strict])
+    assert blocked(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # it would be nobody's
+
+
+def test_the_controller_goes_last() -> None:
+    brokers = [BrokerState(it, True, "new settings") for it in (1, 2, 3)]
+    assert next_step(brokers, [], 1) == Restart(2, "new settings")
+
+
+def test_several_may_be_away_where_that_is_allowed() -> None:
+    brokers = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "")]
+    assert next_step(brokers, [], None) == Wait(down=(1,))
+    assert next_step(brokers, [], None, max_unavailable=2) == Restart(2, "x")

@@ -1,0 +1,90 @@
+"""More brokers, and fewer: every step from what is seen, until nothing is left to do."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.metadata.placement import Place, place
+from ottla_operator.plan.moves import Replicas, applied
+from ottla_operator.plan.scale import Done, IsSpread, LetGo, MovePartitions, Refused, Scale, Wait, next_step
+
+
+def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[Replicas]:
+    """`topics`: name → (partitions, replicas)."""
+    return [
+        Replicas(topic, index, replicas, replicas, replicas[0], 10)
+        for topic, (count, factor) in topics.items()
+        for index, replicas in enumerate(place(count, factor, [Place(it) for it in range(1, brokers + 1)]))
+    ]
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 3), st.integers(1, 9), st.booleans())
+def test_it_ends_with_the_brokers_that_are_wanted(
+    before: int, after: int, factor: int, count: int, on_scale: bool
+) -> None:
+    here = partitions(before, {"a": (count, min(before, factor)), "own": (4, min(before, 3))})
+    present, spread = set(range(1, before + 1)), frozenset(range(1, before + 1))
+    wanted = frozenset(range(1, after + 1))
+    present |= wanted
+    for _ in range(20):
+        seen = Scale(
+            wanted, frozenset(present), tuple(map(Place, sorted(present))), here, 0, spread, {"own": 3}, on_scale
+        )
+        match next_step(seen):
+            case MovePartitions(moves):
+                assert moves
+                here = applied(here, moves)
+            case LetGo(broker):
+                assert broker not in wanted
+                assert not any(broker in it.replicas for it in here)
+                present.remove(broker)
+            case IsSpread(brokers):
+                spread = brokers
+            case Refused(why):
+                assert after < min(before, factor)
+                assert "replicas, which need as many brokers" in why
+                assert present > wanted
+                return
+            case Done():
+                break
+            case Wait(why):
+                raise AssertionError(why)
+    assert present == wanted == spread
+    assert {len(it.replicas) for it in here if it.topic == "own"} == {
+        min(3, after) if after < min(before, 3) or after > before else min(before, 3)
+    }
+    if on_scale and after > before:
+        held = [sum(it in at.replicas for at in here) for it in wanted]
+        assert max(held) - min(held) <= 1
+
+
+def scale(**more: object) -> Scale:
+    here = partitions(3, {"a": (3, 2)})
+    given = {
+        "wanted": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "up": (Place(1), Place(2), Place(3)), "partitions": here,
+        "moving": 0, "spread": frozenset({1, 2, 3}), "factors": {},
+    }  # fmt: skip
+    return Scale(**(given | more))  # type: ignore[arg-type]
+
+
+def test_nothing_to_do() -> None:
+    assert next_step(scale()) == Done()
+    assert (
+        next_step(scale(moving=3, up=(Place(1),))) == Done()
+    )  # somebody else's move, a broker that is away: not about brokers' number
+
+
+def test_a_first_start_moves_nothing() -> None:
+    assert next_step(scale(spread=frozenset())) == IsSpread(frozenset({1, 2, 3}))
+
+
+def test_it_waits_for_what_comes_by_itself() -> None:
+    smaller = scale(wanted=frozenset({1, 2}), up=(Place(1), Place(3)))
+    assert next_step(smaller) == Wait("broker 2 is not there yet")
+    assert next_step(scale(wanted=frozenset({1, 2}), moving=2)) == Wait("2 partitions are moving")
+
+
+def test_a_broker_that_leaves_and_is_away_is_drained_all_the_same() -> None:
+    step = next_step(scale(wanted=frozenset({1, 2}), up=(Place(1), Place(2))))
+    assert isinstance(step, MovePartitions)
+    assert step.why == "off broker 3"
+    assert all(3 not in it.after for it in step.moves)
