@@ -27,15 +27,19 @@ from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.fetching import METADATA_TOPIC_ID
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.image_watch import ImageWatch
-from ottla_broker.metadata.lifecycle import Lifecycle
+from ottla_broker.metadata.lifecycle import NOT_REGISTERED, Lifecycle
 from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.replication.care import LogCare
+from ottla_broker.replication.fetchers import Fetchers
 from ottla_broker.replication.hosting import Hosting
+from ottla_broker.replication.isr_proposals import IsrProposals
 from ottla_broker.replication.journal import PartitionJournal
+from ottla_broker.replication.lag import watch_lag
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.peers import BrokersAround
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -73,6 +77,8 @@ class Broker:
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
+        self.fetchers = Fetchers(self.node_id, self.image, self.config, self._epoch)
+        self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -82,8 +88,12 @@ class Broker:
             self.config.log_config,
             led=self._led,
             lost=self._lost,
+            peers=BrokersAround(self.image, self._proposals.send),
+            following=self.fetchers,
         )
-        self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
+        self.groups = GroupCoordinator(
+            self.runtime, GroupSettings.of(config), self._offsets_partitions, serving=self._in_session
+        )
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
@@ -105,6 +115,7 @@ class Broker:
         if first_start:
             await self._take_in_orphans()
         self._spawn(self._care.run())
+        self._spawn(watch_lag(self.partitions, self.config))
         self.ready = True
         for tell in self.when_ready:
             tell()
@@ -123,6 +134,17 @@ class Broker:
         await self.lifecycle.register(self.cluster_id, endpoints)
         self._spawn(self.lifecycle.run())
         await self.lifecycle.unfenced()
+
+    def _epoch(self) -> int:
+        """Of this broker's registration; −1 while it has none."""
+        return self.lifecycle.epoch if hasattr(self, "lifecycle") else NOT_REGISTERED
+
+    def _epoch_of(self, broker: int) -> int:
+        registered = self.image.brokers.get(broker)
+        return NOT_REGISTERED if registered is None else registered.epoch
+
+    def _in_session(self) -> bool:
+        return hasattr(self, "lifecycle") and self.lifecycle.in_session
 
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)
@@ -159,6 +181,8 @@ class Broker:
         if hasattr(self, "quorum"):
             await self.quorum.resign()
         self.groups.close()
+        self._proposals.close()
+        await self.fetchers.close()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -170,6 +194,7 @@ class Broker:
         """Before a stop, while everything is still served: others take over what this broker leads."""
         if self.ready:
             await self.lifecycle.leave()
+            await self.quorum.resign()
 
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:
         """Creates a topic that a client spoke of, where that is wanted. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION."""

@@ -20,6 +20,11 @@ from ottla_broker.wire.records import Record, decode_all, encode_batch
 READ_BYTES = 1 << 20
 
 
+class Parted(KafkaError):
+    """A leader's log parts from this broker's where it was committed: two clusters share a register, or a disk has lost what it had been told to
+    keep. Nothing that was committed is taken back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Records that this broker appended as leader, and who waits for them."""
@@ -79,10 +84,9 @@ class MetadataLog:
         self.log.append_as_follower(data, leader_epoch=epoch)
 
     def truncate(self, offset: int) -> None:
-        """Cuts off what a leader does not have. KafkaError UNKNOWN_SERVER_ERROR when that was committed: two clusters share a register, or a
-        disk has lost what it had been told to keep."""
+        """Cuts off what a leader does not have. Parted when that was committed."""
         if offset < self.log.high_watermark:
-            raise KafkaError(
+            raise Parted(
                 ErrorCode.unknown_server_error,
                 f"the leader's metadata log parts from this broker's at offset {offset}, which was committed here up to "
                 f"{self.log.high_watermark}: it is not taken back",

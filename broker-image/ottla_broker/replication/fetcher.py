@@ -88,6 +88,7 @@ class Fetcher:
         self._changed: dict[Followed, None] = {}  # to be named in the next request
         self._forgotten: list[tuple[UUID, int]] = []
         self._session = NO_SESSION  # id and epoch of the next request
+        self._broker_epoch = -1  # of this broker, in which the session was begun
         self._numbers = 0  # requests sent
         self._in_flight: deque[int] = deque()  # numbers of requests that wait for their answer
         self._asked_s = 0.0
@@ -207,6 +208,7 @@ class Fetcher:
 
     def _begin_session(self) -> None:
         self._session = NO_SESSION
+        self._broker_epoch = self._home.broker_epoch()
         self._forgotten.clear()
         for known in self.followed.values():
             known.in_session = False
@@ -224,6 +226,8 @@ class Fetcher:
         self._soon = None
         if self._channel is None or self._syncs:
             return
+        if self._broker_epoch != self._home.broker_epoch():
+            self._begin_session()  # what leaders know of us is of an earlier registration
         if self._in_flight and (len(self._in_flight) > 1 or not self._urgent or self._session == NO_SESSION):
             return
         topics = self._topics()
@@ -240,7 +244,7 @@ class Fetcher:
         correlation_id = self._channel.next_correlation()
         request = Request(
             self._home.me,
-            self._home.broker_epoch(),
+            self._broker_epoch,
             pace.max_wait_ms,
             pace.min_bytes,
             pace.response_max_bytes,

@@ -72,16 +72,10 @@ class Fetchers:
             return None
         return leader, partition.acks_are_synced
 
-    def registered(self) -> None:
-        """This broker has a new epoch: what leaders know of it is of an earlier life."""
-        for fetcher in self._fetchers.values():
-            fetcher.begin_anew("this broker was registered anew")
-            fetcher.try_again()
-
     def broker_changed(self, broker: int) -> None:
-        """The metadata say something new of a broker: it may be back."""
+        """The metadata say something new of a broker: it may be back, or be this one, which had no epoch."""
         for (leader, _), fetcher in self._fetchers.items():
-            if leader == broker:
+            if broker in (leader, self.me):
                 fetcher.try_again()
 
     async def close(self) -> None:

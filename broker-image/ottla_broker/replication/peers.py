@@ -1,5 +1,6 @@
 """What a leading partition knows of the brokers around it, and its way to the controller."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,13 +38,17 @@ class Alone:
 
 
 class BrokersAround:
-    """As the image has them. `now_s`: the loop's clock; `send`: takes a partition's proposal on its way."""
+    """As the image has them. `send`: takes a partition's proposal on its way."""
 
-    def __init__(self, image: Image, now_s: Callable[[], float], send: Callable[["Partition"], None]) -> None:
+    def __init__(self, image: Image, send: Callable[["Partition"], None]) -> None:
         self._image = image
-        self.now_s = now_s
         self.propose = send
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def may_join(self, broker: int, epoch: int) -> bool:
         registered = self._image.brokers.get(broker)
-        return registered is not None and registered.epoch == epoch and not registered.fenced
+        if registered is None or registered.epoch != epoch:
+            return False
+        return not (registered.fenced or registered.shutting_down)

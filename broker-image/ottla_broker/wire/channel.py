@@ -25,7 +25,7 @@ class Channel(asyncio.BufferedProtocol):
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._frames = FrameReader(_scratch, LARGEST_ANSWER, lambda size: True)
-        self._waiting: deque[tuple[int, Answered]] = deque()
+        self._waiting: deque[tuple[int, Answered, asyncio.Future[bytearray] | None]] = deque()
         self._next_correlation = 0
         self._broken: Exception | None = None
         self.versions: dict[int, tuple[int, int]] = {}
@@ -69,7 +69,7 @@ class Channel(asyncio.BufferedProtocol):
     @property
     def abandoned(self) -> bool:
         """Whether somebody gave up an answer that has not come. All later answers stand behind it."""
-        return any(waiter.cancelled() for _, waiter in self._waiting)
+        return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._waiting)
 
     def version_for(self, request: Any) -> int:
         """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
@@ -96,8 +96,7 @@ class Channel(asyncio.BufferedProtocol):
 
     async def pass_on(self, frame: bytes) -> bytearray:
         """Sends somebody else's request (a frame without its size) under a correlation id of ours; the raw answer without its size."""
-        correlation_id = self._next_correlation
-        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        correlation_id = self.next_correlation()
         return await self.send(
             correlation_id, [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
         )
@@ -113,7 +112,7 @@ class Channel(asyncio.BufferedProtocol):
             else:
                 waiter.set_result(answer)
 
-        self.post(correlation_id, buffers, answered)
+        self.post(correlation_id, buffers, answered, waiter)
         return await waiter
 
     def next_correlation(self) -> int:
@@ -121,12 +120,18 @@ class Channel(asyncio.BufferedProtocol):
         self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
         return correlation_id
 
-    def post(self, correlation_id: int, buffers: list[Any], answered: Answered) -> None:
+    def post(
+        self,
+        correlation_id: int,
+        buffers: list[Any],
+        answered: Answered,
+        waiter: "asyncio.Future[bytearray] | None" = None,
+    ) -> None:
         """Sends a request; `answered` is called with the raw answer in the turn of the loop in which it comes, or with why there will be none.
         It may raise Malformed, which ends the connection. ConnectionResetError when that is over already."""
         if self._broken is not None:
             raise ConnectionResetError(str(self._broken))
-        self._waiting.append((correlation_id, answered))
+        self._waiting.append((correlation_id, answered, waiter))
         self._transport.writelines(buffers)
 
     async def learn_versions(self, software: str = "ottla") -> None:
