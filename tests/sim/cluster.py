@@ -66,25 +66,27 @@ class SimulatedBroker:
         self._serving = self.process.run(self._serve(self.process))
 
     async def _serve(self, me: Process) -> None:
-        config = Config.of(
-            {
-                "node.id": str(self.node_id),
-                "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-                "log.dirs": FOLDER,
-                "broker.rack": f"rack-{self.node_id % 3}",
-                **self.settings,
-            }
-        )
-        runtime = Runtime(
-            now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
-        )
-        broker = Broker(config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk)
-        self.broker = broker
-        self.server = server = Server(
-            broker,
-            take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
-        )
         try:
+            config = Config.of(
+                {
+                    "node.id": str(self.node_id),
+                    "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+                    "log.dirs": FOLDER,
+                    "broker.rack": f"rack-{self.node_id % 3}",
+                    **self.settings,
+                }
+            )
+            runtime = Runtime(
+                now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
+            )
+            broker = Broker(
+                config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
+            )
+            self.broker = broker
+            self.server = server = Server(
+                broker,
+                take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
+            )
             reached = server.bind()
             await server.serve()
             await broker.start(

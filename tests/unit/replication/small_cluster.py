@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import Config
 from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerImage, Changes, Image, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.fetchers import Fetchers
@@ -57,6 +58,11 @@ class Node:
         self.led: list[tuple[str, int]] = []  # what hosting told of leadership: (led or lost, epoch)
         self.process: Process
 
+    leads = False
+
+    def leader_address(self) -> None:
+        return None
+
     @property
     def epoch(self) -> int:
         return 10 * self.node_id + self.life
@@ -73,6 +79,8 @@ class Node:
         self.config = Config.of(settings | cluster.settings)
         self.runtime = Runtime(now_ms=cluster.now_ms, random=Random(self.epoch), executor=Offloading(self.disk))
         self.cluster_id = "a-cluster"
+        self.controller = None
+        self.to_controller = ControllerLink(self, self.host)
         self.image = Image()
         self.partitions = Partitions(self.image)
         self.ready = True
@@ -190,6 +198,7 @@ class SmallCluster:
         self.nodes = {node_id: Node(self, node_id) for node_id in range(1, count + 1)}
         self.brokers: dict[int, BrokerImage] = {}
         self.state: dict[int, PartitionRecord] = {}
+        self._cuts: list[tuple[str, str]] = []
         self.silent = False
         self.untold: set[int] = set()  # brokers that the metadata do not reach
         self.refuse: ErrorCode | None = None
@@ -287,10 +296,14 @@ class SmallCluster:
             partition_epoch=cast(Any, state.partition_epoch + (code is ErrorCode.none)),
         )
 
+    def cut(self, source: int, target: int) -> None:
+        """From now on nothing arrives in this direction."""
+        self._cuts.append((self.nodes[source].host, self.nodes[target].host))
+        self.network.cut(*self._cuts[-1])
+
     def mend(self) -> None:
-        for one in self.nodes.values():
-            for other in self.nodes.values():
-                self.network.mend(one.host, other.host)
+        while self._cuts:
+            self.network.mend(*self._cuts.pop())
 
     async def until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
         """How long it took, in virtual seconds."""
