@@ -116,7 +116,7 @@ class Office:
             try:
                 while self._log.position < goal:
                     told = await self._copying.step(channel, self._leadership.epoch)
-                    if not told.records and told.diverging is None:
+                    if not told.records and told.diverging is None and told.snapshot is None:
                         return False
                 return True
             finally:
