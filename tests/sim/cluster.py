@@ -38,6 +38,7 @@ class SimulatedBroker:
         self.server: Server | None = None
         self.up = False
         self.lives = 0
+        self.boots = 0
         self._cluster = cluster
         self._loop = cluster.loop
         self._trace = cluster.trace
@@ -75,7 +76,10 @@ class SimulatedBroker:
             }
         )
         runtime = Runtime(
-            now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
+            now_ms=self.now_ms,
+            random=Random(self._random.getrandbits(64)),
+            executor=Offloading(self.disk),
+            boot=lambda: f"{self.host}, boot {self.boots}",
         )
         broker = Broker(config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk)
         self.broker = broker
@@ -127,6 +131,7 @@ class SimulatedBroker:
     def lose_power(self) -> None:
         self._cluster.network.lose_power(self.host)  # before the process dies: nobody says goodbye
         self._kill()
+        self.boots += 1
         lost = self.disk.lose_power()
         self._trace.say("loses power" + "".join(f"; {what}" for what in lost), self.host)
 
@@ -142,6 +147,7 @@ class SimulatedBroker:
         self._trace.say("is asked to stop", self.host)
 
         async def stopping() -> None:
+            await broker.leave()
             await server.close()
             await broker.stop()
 
