@@ -186,6 +186,7 @@ class Broker:
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self.to_controller.close()
         for directory in self.directories:
             await directory.close()
         await self._register.close()

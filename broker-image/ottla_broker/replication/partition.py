@@ -115,6 +115,7 @@ class Partition:
             if state.leader_epoch != self._led_epoch:
                 self._begin_to_lead()
             self._members_changed()
+            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
