@@ -60,12 +60,14 @@ class Follower:
 
 
 class Followers:
-    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas."""
+    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas. `unheard`: what lives of
+    brokers said that are not known to be registered: broker → (its epoch, log end, log start)."""
 
-    __slots__ = ("_all", "counted", "outside")
+    __slots__ = ("_all", "counted", "outside", "unheard")
 
     def __init__(self) -> None:
         self._all: dict[int, Follower] = {}
+        self.unheard: dict[int, tuple[int, int, int]] = {}
         self.counted: Sequence[Follower] = ()
         self.outside: Sequence[Follower] = ()
 
@@ -77,6 +79,7 @@ class Followers:
 
     def clear(self) -> None:
         self._all = {}
+        self.unheard = {}
         self.counted = self.outside = ()
 
     def be(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:
