@@ -12,6 +12,7 @@ _OPENING = """\
 
 Names and meanings are Apache Kafka's; defaults are Kafka 4.1's where the text does not say otherwise. A broker reads them from
 `--config FILE` (the format of Kafka's server.properties; may be given several times) and `--set key=value`, the later over the earlier.
+In a file, `${env:NAME}` is the value of an environment variable; a setting that is nothing but an empty variable counts as not given.
 A setting that is unknown or not possible stops the start with a line that names file, line, setting, value and what is allowed.
 
 What can be changed while brokers run is changed by Kafka's own tools (`kafka-configs.sh`, or any admin client). The strongest wins: the

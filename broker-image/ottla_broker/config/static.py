@@ -1,5 +1,6 @@
 """The settings a broker is started with: files, then --set, each later one over the earlier."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import NamedTuple
@@ -39,9 +40,27 @@ def read_file(path: str | PathLike[str]) -> list[Given]:
     except UnicodeDecodeError as problem:
         raise SettingError([f"{path}: byte {problem.start} is not UTF-8"]) from None
     try:
-        return [Given(found.key, found.value, f"{path}:{found.line}") for found in properties.parse(text)]
+        given = [Given(found.key, found.value, f"{path}:{found.line}") for found in properties.parse(text)]
     except properties.BadEscape as problem:
         raise SettingError([f"{path}: {problem}"]) from None
+    return [from_environment(item) if "${env:" in item.text else item for item in given if not _is_left_out(item.text)]
+
+
+def from_environment(item: Given) -> Given:
+    """`${env:NAME}` becomes the value of an environment variable, as with Kafka's EnvVarConfigProvider (KIP-887), which need not be declared here.
+    SettingError when there is no such variable."""
+    text, *parts = item.text.split("${env:")
+    for part in parts:
+        name, brace, after = part.partition("}")
+        if not brace or name not in os.environ:
+            raise SettingError([f"{item.place}: {item.name}={item.text}: there is no environment variable {name!r}"])
+        text += os.environ[name] + after
+    return item._replace(text=text)
+
+
+def _is_left_out(text: str) -> bool:
+    """Whether it is nothing but a variable that is there and empty: what stands in the environment has no value for this setting."""
+    return text.startswith("${env:") and text.endswith("}") and os.environ.get(text[6:-1]) == ""
 
 
 def from_command_line(pairs: Iterable[str]) -> list[Given]:

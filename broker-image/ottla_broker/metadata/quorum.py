@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.fetching import CONSUMER, Ask, Told, agreement
-from ottla_broker.metadata.following import Copying, connect, host_and_port, refused
+from ottla_broker.metadata.following import Copying, Following, connect, host_and_port
+from ottla_broker.metadata.founding import check_cluster, check_may_found
 from ottla_broker.metadata.image import Changes, Image
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.promise import Promise
@@ -22,23 +23,16 @@ from ottla_broker.metadata.quorum_office import Office
 from ottla_broker.metadata.quorum_rules import needed_to_lead
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.register import Member, Register, RegisterError, RegisterValue
-from ottla_broker.metadata.register.steps import address_of, founded, is_member, resigned, taken_over
+from ottla_broker.metadata.register.steps import NOBODY, address_of, founded, is_member, led_by, resigned, taken_over
 from ottla_broker.metadata.register_view import RegisterView
 from ottla_broker.runtime import Runtime, uuid_text
-from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
-NOBODY = -1
-STALE = frozenset(
-    {
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-    }
-)
+MOST_FAILURES = 5
+SUCCEEDED_WITHIN_S = 1.0
 
 
 class Quorum:
@@ -73,12 +67,12 @@ class Quorum:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._view = RegisterView(register, self._news.set)
-        self._promise = Promise(log.directory, disk, runtime)
+        self._promise = Promise(log.directory, disk, runtime, self._news.set)
         self._copying = Copying(self.log, me.broker, me.directory)
         self._won: RegisterValue | None = None  # what this life wrote to the register and has not led yet
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
-        self._answered_at = self._loop.time()  # when a leader last had an answer for us …
-        self._answered_epoch = -1  # … and in which epoch
+        self._failures = 0  # epochs in a row that were this broker's and in which it could not lead …
+        self._not_before = 0.0  # … and when it may try again, by the loop's clock
         self._stopping = False
 
     # --- what the broker asks
@@ -129,7 +123,7 @@ class Quorum:
 
     async def answer(self, ask: Ask) -> Told:
         """What a broker or a consumer that fetches the metadata log is told."""
-        if ask.cluster_id not in (None, self._known_cluster_id) and self._known_cluster_id is not None:
+        if None not in (ask.cluster_id, self._known_cluster_id) and ask.cluster_id != self._known_cluster_id:
             return Told(ErrorCode.inconsistent_cluster_id)
         if ask.replica == CONSUMER:
             return self._to_reader(ask)
@@ -140,6 +134,13 @@ class Quorum:
         if ask.epoch > self._promise.epoch:
             return Told(ErrorCode.unknown_leader_epoch)
         return Told(ErrorCode.not_leader_or_follower)
+
+    async def hear_of(self, leader: int, epoch: int, address: str) -> None:
+        """A broker says that it leads the metadata log in `epoch`: its word is as good as the register's, which gave it the epoch."""
+        known = self._newest()
+        if known is None or epoch <= known.epoch:
+            return
+        await self._promise.keep(led_by(known, leader, epoch, address))
 
     def _to_reader(self, ask: Ask) -> Told:
         log = self.log.log
@@ -164,10 +165,18 @@ class Quorum:
         await self._caught_up
 
     async def resign(self) -> None:
-        """Before a stop: a leader that others can succeed says so, so that they need not wait."""
-        self._stopping = True
-        if self.leadership is not None and len(self.leadership.memberships[0]) > 1:
-            await self._resign(self.leadership.epoch)
+        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or for a while."""
+        stopped_before, self._stopping = self._stopping, True
+        if stopped_before or self.leadership is None or len(self.leadership.memberships[0]) == 1:
+            return
+        leadership = self.leadership
+        await self._resign(leadership.epoch)
+        try:
+            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                while not leadership.over:
+                    await leadership.change()
+        except TimeoutError:
+            logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
 
     async def _resign(self, epoch: int) -> None:
         def resign(value: RegisterValue | None) -> RegisterValue | None:
@@ -204,14 +213,14 @@ class Quorum:
             if self._promise.value is None:
                 raise
             logger.warning("%s; what this broker remembers of it has to do", reason)
-            self._check_cluster(self._promise.value)
+            self._enter(self._promise.value)
             return
         while seen.value is None:
-            self._check_may_found()
+            check_may_found(self._promise.value, self.me)
             if (value := await self._view.write(self._first_value)) is not None:
                 self._won = value
             seen = await self._view.read() if self._view.seen is None else self._view.seen
-        self._check_cluster(seen.value)
+        self._enter(seen.value)
 
     def _first_value(self, found: RegisterValue | None) -> RegisterValue | None:
         if found is not None:
@@ -220,24 +229,9 @@ class Quorum:
         epoch = max(self.log.position.epoch, self._promise.epoch, 0) + 1
         return founded(cluster_id, self.me, self._runtime.now_ms(), lease_ms=self._lease_ms, epoch=epoch)
 
-    def _check_may_found(self) -> None:
-        """A register that is empty where it was not lost what it knew; only a broker that kept the metadata alone can begin anew."""
-        known = self._promise.value
-        if known is not None and any(member.key != self.me.key for member in known.isr):
-            others = ", ".join(str(member.broker) for member in known.isr if member.key != self.me.key)
-            raise KafkaError(
-                ErrorCode.inconsistent_cluster_id,
-                f"the register is empty, but cluster {known.cluster_id} has one, and broker {others} may have metadata that this one has not: "
-                "restore the register",
-            )
-
-    def _check_cluster(self, value: RegisterValue) -> None:
-        if self._known_cluster_id not in (None, value.cluster_id):
-            raise KafkaError(
-                ErrorCode.inconsistent_cluster_id,
-                f"the log directory belongs to cluster {self._known_cluster_id}, but the register is cluster {value.cluster_id}'s",
-            )
-        self._known_cluster_id = value.cluster_id
+    def _enter(self, value: RegisterValue) -> None:
+        check_cluster(self._known_cluster_id, value)
+        self._known_cluster_id = self._copying.cluster_id = value.cluster_id
 
     def _newest(self) -> RegisterValue | None:
         """Of what the register said and what was promised, whichever has the larger epoch."""
@@ -252,30 +246,76 @@ class Quorum:
         value = self._newest()
         if value is None:
             await self._wait_for_news(PAUSE_S)
-            return
-        if self._won is not None and self._won.epoch == value.epoch:
+        elif self._won is not None and self._won.epoch == value.epoch:
             won, self._won = self._won, None
             if await self._promise.keep(won):
                 await self._lead(won)
-            return
-        if value.leader == self.me.broker:
-            vacant = True  # an earlier life of this broker, or a write whose end was not known: neither leads
-        else:
-            vacant = not await self._promise.keep(value) or await self._follow(value)
-        if vacant and not await self._take_over(value):
-            await self._wait_for_news(PAUSE_S)
+        elif value.leader != self.me.broker:
+            if await self._promise.keep(value):
+                await self._follow(value)
+        else:  # an earlier life of this broker, or a write whose end was not known: neither leads
+            await self._take_over(value)
+            if self._won is None:
+                await self._wait_for_news(PAUSE_S)
 
-    async def _take_over(self, vacant: RegisterValue) -> bool:
-        """Tries to write the next epoch in this broker's name; whether there is something new to look at."""
+    async def _follow(self, value: RegisterValue) -> None:
+        """Copies the log from the leader until there is a newer value, and tries to make one whenever the lead looks vacant."""
+        wait_ms = self._lease_ms // (
+            10 if is_member(value, self.me) else 3
+        )  # members are heard more often than it takes to miss them
+        following = Following(self._copying, value, wait_ms, self._news.set, self._heard)
+        copying = self._loop.create_task(following.run())
+        try:
+            while True:
+                newest = self._newest()
+                assert newest is not None
+                if newest.epoch > value.epoch:
+                    return
+                if copying.done():
+                    copying.result()
+                vacant_at = self._vacant_at(newest, following)
+                if vacant_at <= self._loop.time():
+                    await self._take_over(newest, following)
+                    vacant_at = self._loop.time() + PAUSE_S
+                    newest = self._newest()
+                    if newest is not None and newest.epoch > value.epoch:
+                        return
+                await self._news_or(copying, vacant_at - self._loop.time())
+        finally:
+            copying.cancel()
+            await asyncio.gather(copying, return_exceptions=True)
+
+    def _vacant_at(self, value: RegisterValue, following: Following) -> float:
+        """When the lead is to be taken as vacant, if nothing changes, by the loop's clock."""
+        if following.gone or value.holder == NOBODY:
+            return self._not_before
+        unchanged_since = max(following.answered_at, self._view.unchanged_since)
+        return max(unchanged_since + self._lease_ms / 1000, self._not_before)
+
+    def _heard(self, told: Told) -> None:
+        """A leader has answered."""
+        if told.high_watermark >= 0:
+            self._failures = 0
+            if self._image.end >= told.high_watermark:
+                self._is_caught_up()
+
+    def _is_caught_up(self) -> None:
+        if not self._caught_up.done():
+            self._caught_up.set_result(None)
+
+    async def _take_over(self, vacant: RegisterValue, following: Following | None = None) -> None:
+        """Tries to write the next epoch in this broker's name: `_won`, if that was done."""
         if not is_member(vacant, self.me):
             if all(member.broker == self.me.broker for member in vacant.isr):
-                taken_over(vacant, self.me, 0, lease_ms=0)  # says why not
-            return False
-        if not await self._reaches_enough(vacant):
-            return False
+                taken_over(vacant, self.me, 0, lease_ms=0)  # nobody else could ever lead: says why this one will not
+            return
+        if self._stopping or not await self._reaches_enough(vacant):
+            return
 
         def take(value: RegisterValue | None) -> RegisterValue | None:
             if value is None or value.epoch != vacant.epoch or not is_member(value, self.me):
+                return None
+            if following is not None and self._vacant_at(value, following) > self._loop.time():
                 return None
             return taken_over(value, self.me, self._runtime.now_ms(), lease_ms=self._lease_ms)
 
@@ -283,104 +323,28 @@ class Quorum:
             self._won = await self._view.write(take)
         except RegisterError as reason:
             logger.warning("cannot take over the metadata log: %s", reason)
-            return False
-        return True
 
     async def _reaches_enough(self, value: RegisterValue) -> bool:
         """Whether so many members can be connected to that a take-over could succeed: one that cannot would only be in the way."""
-        others = [member.address for member in value.isr if member.key != self.me.key and member.address]
         missing = needed_to_lead(len(value.isr)) - 1
-        if missing <= 0:
-            return True
-        attempts = [self._loop.create_task(self._reaches(address)) for address in others]
+        others = [member.address for member in value.isr if member.key != self.me.key and member.address]
+        attempts = [self._loop.create_task(self._reaches(address)) for address in others if missing > 0]
         try:
             for attempt in asyncio.as_completed(attempts):
                 missing -= await attempt
                 if missing <= 0:
-                    return True
-            return False
+                    break
+            return missing <= 0
         finally:
             for task in attempts:
                 task.cancel()
 
     async def _reaches(self, address: str) -> bool:
         try:
-            (await connect(address, self._client_id)).close()
+            (await connect(address, self._copying.client_id)).close()
         except (OSError, TimeoutError, KafkaError):
             return False
         return True
-
-    async def _wait_for_news(self, within_s: float | None = None) -> None:
-        self._news.clear()
-        try:
-            async with asyncio.timeout(within_s):
-                await self._news.wait()
-        except TimeoutError:
-            return
-
-    @property
-    def _client_id(self) -> str:
-        return f"ottla-quorum-{self.me.broker}"
-
-    # --- following
-
-    async def _follow(self, value: RegisterValue) -> bool:
-        """Copies the log from the leader until there is a newer value; true when the lead looks vacant."""
-        if self._answered_epoch != value.epoch:
-            self._answered_epoch, self._answered_at = value.epoch, self._loop.time()
-        copying = self._loop.create_task(self._copy(value))
-        try:
-            while True:
-                newest = self._newest()
-                assert newest is not None
-                if newest.epoch > value.epoch:
-                    return False
-                if newest.holder == NOBODY and not self._stopping:
-                    return True
-                if copying.done():
-                    copying.result()
-                    return True
-                silent_at = max(self._answered_at, self._view.unchanged_since) + self._lease_ms / 1000
-                if self._loop.time() >= silent_at:
-                    return True
-                await self._news_or(copying, silent_at - self._loop.time())
-        finally:
-            copying.cancel()
-            await asyncio.gather(copying, return_exceptions=True)
-
-    async def _copy(self, value: RegisterValue) -> None:
-        """Until the leader's port refuses connections. KafkaError when this broker's own log fails."""
-        address = address_of(value, value.leader)
-        tried_at = -PAUSE_S
-        while True:
-            await asyncio.sleep(tried_at + PAUSE_S - self._loop.time())  # one that was good and broke is made anew at once
-            tried_at = self._loop.time()
-            try:
-                channel = await connect(address, self._client_id)
-                try:
-                    await self._copy_over(channel, value.epoch)
-                finally:
-                    channel.close()
-            except (OSError, TimeoutError) as error:
-                if refused(error):
-                    logger.info("broker %d, which leads the metadata log, is gone", value.leader)
-                    return
-            except KafkaError as reason:
-                if reason.code not in STALE and self.log.log.failed is not None:
-                    raise
-                logger.info("cannot follow broker %d in epoch %d: %s", value.leader, value.epoch, reason)
-
-    async def _copy_over(self, channel: Channel, epoch: int) -> None:
-        wait_ms = self._lease_ms // 10
-        while True:
-            told = await self._copying.step(channel, epoch, wait_ms)
-            self._answered_at = self._loop.time()
-            if told.high_watermark >= 0 and self._image.end >= told.high_watermark:
-                self._is_caught_up()
-
-    def _is_caught_up(self) -> None:
-        if not self._caught_up.done():
-            self._caught_up.set_result(None)
 
     # --- leading
 
@@ -405,11 +369,25 @@ class Quorum:
         if leadership.failure is not None:
             await self._resign(value.epoch)
             raise leadership.failure
+        if not leadership.established:  # whoever cannot be heard by the others should not go on disturbing them
+            self._failures = min(self._failures + 1, MOST_FAILURES)
+            self._not_before = self._loop.time() + self._failures * self._lease_ms / 1000
         logger.info("broker %d leads the metadata log no longer", self.me.broker)
 
     def _established(self) -> None:
+        self._failures = 0
         self._elected()
         self._is_caught_up()
+
+    # --- waiting
+
+    async def _wait_for_news(self, within_s: float) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
 
     async def _news_or(self, work: "asyncio.Task[None]", within_s: float | None = None) -> None:
         """Returns when something was heard of the register, when `work` is done, or when the time is over."""

@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ottla_broker.config.addresses import host_and_port
+from ottla_broker.metadata.announcing import announce
 from ottla_broker.metadata.following import Copying, connect
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.quorum_leader import Leadership
@@ -23,6 +25,9 @@ from ottla_broker.wire.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
+ANNOUNCED_EVERY_S = 0.3
+ANNOUNCED_TIMES = 10
+ANNOUNCED_AT_A_TIME = 32
 
 
 class Office:
@@ -50,11 +55,43 @@ class Office:
     async def run(self, established: Callable[[], None]) -> None:
         """Until cancelled, or the leadership is over. `established` is called when this broker is the active controller."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._announce())
             tasks.create_task(self._establish(established))
             tasks.create_task(self._renew())
             tasks.create_task(self._keep_members())
 
     # --- taking over
+
+    async def _announce(self) -> None:
+        """Tells every broker at once, which may be quicker than what they hear of the register, and reaches those that cannot reach it."""
+        gate = asyncio.Semaphore(ANNOUNCED_AT_A_TIME)
+        members = {member.broker: member.address for member in self._leadership.memberships[0]}
+        others = {member.broker: member.address for member in self._registered()} | members
+        others.pop(self._leadership.me.broker, None)
+        await asyncio.gather(*(self._announce_to(broker, address, gate) for broker, address in others.items()))
+
+    async def _announce_to(self, broker: int, address: str, gate: asyncio.Semaphore) -> None:
+        leadership = self._leadership
+        for _ in range(ANNOUNCED_TIMES):
+            async with gate:
+                if leadership.over or any(key[0] == broker for key in leadership.followers):
+                    return
+                try:
+                    await announce(address, self._copying.client_id, leadership.me, leadership.epoch)
+                except (OSError, TimeoutError, KafkaError) as reason:
+                    logger.debug(
+                        "broker %d does not hear that broker %d leads: %s", broker, leadership.me.broker, reason
+                    )
+            await asyncio.sleep(ANNOUNCED_EVERY_S)
+
+    def _registered(self) -> list[Member]:
+        """The brokers of the cluster, as members of the quorum that they may become."""
+        found = []
+        for broker in self._log.image.brokers.values():
+            at = broker.endpoints.get(self._listener)
+            if at is not None and broker.directories:
+                found.append(Member(broker.id, broker.directories[0], host_and_port(at.host, at.port)))
+        return found
 
     async def _establish(self, established: Callable[[], None]) -> None:
         leadership = self._leadership
@@ -75,7 +112,7 @@ class Office:
         """Takes over the log of a member that has more; whether it could be done."""
         address = next((member.address for member in self._leadership.memberships[0] if member.key == key), "")
         try:
-            channel = await connect(address, f"ottla-quorum-{self._leadership.me.broker}")
+            channel = await connect(address, self._copying.client_id)
             try:
                 while self._log.position < goal:
                     told = await self._copying.step(channel, self._leadership.epoch)
@@ -123,13 +160,7 @@ class Office:
         now = self._loop.time()
         committed = max(log.high_watermark, leadership.start)
         candidates = []
-        for broker in log.image.brokers.values():
-            at = broker.endpoints.get(self._listener)
-            if at is None or not broker.directories:
-                continue
-            member = Member(
-                broker.id, broker.directories[0], f"[{at.host}]:{at.port}" if ":" in at.host else f"{at.host}:{at.port}"
-            )
+        for member in self._registered():
             follower = leadership.followers.get(member.key)
             heard_at = leadership.began_at if follower is None else follower.heard_at
             mine = member.key == leadership.me.key

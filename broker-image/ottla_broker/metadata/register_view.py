@@ -12,7 +12,7 @@ from ottla_broker.metadata.register import Conflict, Register, RegisterError, Re
 
 logger = logging.getLogger(__name__)
 
-CALL_WITHIN_S = 5.0
+CALL_WITHIN_S = 3.0
 WATCH_S = 30.0  # how long one watch waits; a store that is cut off is noticed then
 PAUSE_S = 0.5  # after a failure
 

@@ -81,7 +81,8 @@ class Hosting:
         for topic in changes.removed:
             self._remove(topic)
         for name, partition in sorted(changes.partitions):
-            if (known := self._image.topics.get(name)) is not None:
+            known = self._image.topics.get(name)
+            if known is not None and partition in known.partitions:  # or it was of an earlier topic of that name
                 self._host(known, known.partitions[partition])
         for resource_type, name in changes.configs:
             if resource_type == TOPIC_RESOURCE:

@@ -126,6 +126,18 @@ KINDS: Final = (
     ),
 )
 GROUP, VERSION = API_VERSION.split("/")
+# What the API server shows of a resource before anybody has looked at it: without it, tools would take it for done.
+UNSEEN: Final = {
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "Unseen",
+            "message": "No operator has looked at it yet.",
+            "lastTransitionTime": "1970-01-01T00:00:00Z",
+        }
+    ]
+}
 
 
 def schema_of(kind: Kind) -> Schema:
@@ -139,7 +151,7 @@ def schema_of(kind: Kind) -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural(kind.spec),
-            "status": structural(kind.status),
+            "status": {**structural(kind.status), "default": UNSEEN},
         },
     }
 

@@ -171,3 +171,22 @@ def test_what_clients_are_told_is_left_open_where_the_listener_is() -> None:
         Listener("OUT", "out", 19093),
         Listener("IN", "h", 1),
     )
+
+
+def test_a_file_takes_values_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.properties"
+    file.write_text(
+        "log.dirs=/a\nnode.id=${env:ID}\nadvertised.listeners=PLAINTEXT://${env:POD}.x.${env:NS}.svc:9092\nbroker.rack=${env:RACK}"
+    )
+    for name, value in {"ID": "3", "POD": "demo-3", "NS": "events", "RACK": ""}.items():
+        monkeypatch.setenv(name, value)
+    config = Config.load([file])
+    assert config.node_id == 3
+    assert config.advertised_listeners == (Listener("PLAINTEXT", "demo-3.x.events.svc", 9092),)
+    assert config(BROKER_RACK) is None
+    monkeypatch.setenv("RACK", "west")
+    assert Config.load([file])(BROKER_RACK) == "west"
+    monkeypatch.delenv("RACK")
+    with pytest.raises(SettingError) as refused:
+        Config.load([file])
+    assert refused.value.problems == (f"{file}:4: broker.rack=${{env:RACK}}: there is no environment variable 'RACK'",)

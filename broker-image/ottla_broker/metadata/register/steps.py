@@ -4,6 +4,8 @@ Invariant: an epoch is given to one broker only, and only to a recorded member, 
 the one that it was made from. Two brokers that both think the lead is vacant cannot both succeed.
 """
 
+from uuid import UUID
+
 from msgspec.structs import replace
 
 from ottla_broker.metadata.register import Member, RegisterValue
@@ -64,6 +66,14 @@ def resigned(value: RegisterValue, now_ms: int) -> RegisterValue:
 def with_members(value: RegisterValue, members: tuple[Member, ...], now_ms: int) -> RegisterValue:
     replicas = tuple(member.broker for member in members)
     return replace(value, isr=members, replicas=replicas, renewed_ms=now_ms)
+
+
+def led_by(value: RegisterValue, leader: int, epoch: int, address: str) -> RegisterValue:
+    """What a broker that heard of a new leader, and not of the register, makes of the value that it knew."""
+    known = [member for member in value.isr if member.broker == leader]
+    here = Member(leader, known[0].directory if known else UUID(int=0), address)
+    members = tuple(here if member in known else member for member in value.isr)
+    return replace(value, epoch=epoch, leader=leader, holder=leader, isr=members if known else (*members, here))
 
 
 def address_of(value: RegisterValue, broker: int) -> str:

@@ -1,0 +1,89 @@
+"""Who may do what around brokers: their account and its one Lease, who reaches which port, and how many pods may be evicted at once."""
+
+from ottla_operator.plan.objects import names
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def service_account(cluster: Cluster) -> Json:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": names.metadata(cluster, cluster.name)}
+
+
+def lease(cluster: Cluster) -> Json:
+    """The register. It belongs to the data: while volume claims outlive the Cluster, so does the register that names who holds the metadata log."""
+    storage = cluster.spec.storage
+    owned = bool(storage and storage.delete_claim)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": names.metadata(cluster, names.lease(cluster), owned=owned),
+    }
+
+
+def role(cluster: Cluster) -> Json:
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "Role",
+        "metadata": names.metadata(cluster, cluster.name),
+        "rules": [
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "resourceNames": [names.lease(cluster)],
+                "verbs": ["get", "watch", "patch"],
+            }
+        ],
+    }
+
+
+def role_binding(cluster: Cluster) -> Json:
+    subject = {"kind": "ServiceAccount", "name": cluster.name, "namespace": cluster.metadata.namespace}
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": names.metadata(cluster, cluster.name),
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": cluster.name},
+        "subjects": [subject],
+    }
+
+
+def network_policy(cluster: Cluster) -> Json:
+    """Clients reach the listeners, everybody health and metrics; the port between brokers only brokers."""
+    open_ports = [*(it.port for it in cluster.listeners), names.http_port(cluster)]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": names.metadata(cluster, cluster.name),
+        "spec": {
+            "podSelector": {"matchLabels": names.selector(cluster)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"ports": [_tcp(port) for port in open_ports]},
+                {
+                    "from": [{"podSelector": {"matchLabels": names.selector(cluster)}}],
+                    "ports": [_tcp(names.brokers_port(cluster))],
+                },
+            ],
+        },
+    }
+
+
+def disruption_budget(cluster: Cluster) -> Json:
+    roll = cluster.spec.roll
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": names.metadata(cluster, cluster.name),
+        "spec": {
+            "maxUnavailable": (roll and roll.max_unavailable) or 1,
+            "selector": {"matchLabels": names.selector(cluster)},
+            # A pod that is not ready protects nothing by staying.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def _tcp(port: int) -> Json:
+    return {"port": port, "protocol": "TCP"}

@@ -1,0 +1,64 @@
+"""Whether an object is as it should be: everything that we say about it holds, whatever others or Kubernetes' defaults add.
+
+Invariant: after `desired` was applied, nothing differs; so a converged object is never written again.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from ottla_operator.resources.common import quantity
+from ottla_operator.resources.model import Json
+
+APPLIED: Final = "ottla.dev/applied"
+"""Annotation: names what was applied last, so that a field that we no longer say anything about is given up."""
+
+_QUANTITIES: Final = frozenset({"requests", "limits"})
+
+
+def marked(desired: Json) -> Json:
+    """The object to apply: with the name of what is in it."""
+    metadata = desired["metadata"]
+    annotations = {**metadata.get("annotations", {}), APPLIED: _digest(desired)}
+    return {**desired, "metadata": {**metadata, "annotations": annotations}}
+
+
+def differs(desired: Json, live: Json | None) -> str | None:
+    """Path of the first field of a marked object that is not so; None when all is well. "": the object is not there."""
+    if live is None:
+        return ""
+    return next(_differences(desired, live, ()), None)
+
+
+def _digest(desired: Json) -> str:
+    return hashlib.sha256(json.dumps(desired, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _differences(wanted: Json, live: Json, path: tuple[str, ...]) -> Iterator[str]:
+    match wanted, live:
+        case dict(), dict():
+            for key, value in wanted.items():
+                if key in live or value not in ({}, [], None):
+                    yield from _differences(value, live.get(key), (*path, key))
+        case list(), list() if path[-1:] == ("ownerReferences",):  # others may own it as well
+            by_uid = {it.get("uid"): it for it in live}
+            for it in wanted:
+                yield from _differences(it, by_uid.get(it.get("uid")), (*path, str(it.get("uid"))))
+        case list(), list():
+            if len(wanted) != len(live):
+                yield ".".join(path)
+            for index, (one, other) in enumerate(zip(wanted, live, strict=False)):
+                yield from _differences(one, other, (*path, str(index)))
+        case _ if wanted != live and not _same_amount(wanted, live, path):
+            yield ".".join(path)
+
+
+def _same_amount(wanted: Json, live: Json, path: tuple[str, ...]) -> bool:
+    """Kubernetes writes quantities in its own form: 1000m becomes 1."""
+    if len(path) < 2 or path[-2] not in _QUANTITIES:
+        return False
+    try:
+        return quantity(str(wanted)) == quantity(str(live))
+    except ValueError:
+        return False

@@ -1,0 +1,165 @@
+"""The pod of a broker, as the StatefulSet's template says it.
+
+Kubernetes' restricted security profile holds; nothing but the data volume is written. The template's hash leaves the settings out: which of them need
+a restart is decided from what is in them.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.merging import merged
+from ottla_operator.plan.objects.services import outside
+from ottla_operator.plan.objects.settings import COMMON, DATA, file_of
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+USER: Final = 10001
+SETTINGS_AT: Final = "/etc/ottla"
+PLACE_AT: Final = "/etc/ottla-place"
+STOP_WITHIN_S: Final = 60
+RACK_WITHIN_S: Final = 30  # then a broker goes without: it is better there and badly placed than away
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """`repository` of the brokers' image, and the `version` of Ottla that a Cluster gets which names none."""
+
+    repository: str
+    version: str
+
+    def of(self, cluster: Cluster) -> str:
+        return cluster.spec.image or f"{self.repository}:{cluster.spec.version or self.version}"
+
+
+def pod_template(cluster: Cluster, images: Images, settings: str) -> Json:
+    """`settings`: name of the ConfigMap."""
+    hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
+    template = _template(cluster, images, settings)
+    template["metadata"]["annotations"] = {**template["metadata"].get("annotations", {}), names.POD_HASH: hash_}
+    return template
+
+
+def pod_hash(template: Json) -> str:
+    return str(template["metadata"]["annotations"][names.POD_HASH])
+
+
+def _template(cluster: Cluster, images: Images, settings: str) -> Json:
+    spec = {
+        "serviceAccountName": cluster.name,
+        "terminationGracePeriodSeconds": STOP_WITHIN_S,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": _spread(cluster),
+        **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
+        "containers": [_broker(cluster, images)],
+        "volumes": [{"name": "settings", "configMap": {"name": settings}}, *_place(cluster)],
+    }
+    metadata: Json = {"labels": names.labels(cluster)}
+    if theirs := cluster.spec.pod_template:
+        spec = merged(spec, theirs.spec or {})
+        if theirs.metadata and theirs.metadata.labels:  # what finds the pods stays ours
+            metadata["labels"] = {**theirs.metadata.labels, **metadata["labels"]}
+        if theirs.metadata and theirs.metadata.annotations:
+            metadata["annotations"] = dict(theirs.metadata.annotations)
+    return {"metadata": metadata, "spec": spec}
+
+
+def _broker(cluster: Cluster, images: Images) -> Json:
+    files = [f"{SETTINGS_AT}/{COMMON}"] + ([f"{SETTINGS_AT}/{file_of('$(BROKER_ID)')}"] if outside(cluster) else [])
+    resources = cluster.spec.resources
+    http = {"port": names.HTTP_PORT}
+    return {
+        "name": "broker",
+        "image": images.of(cluster),
+        "args": [part for file in files for part in ("--config", file)],
+        "env": _environment(cluster),
+        "ports": [
+            _port(names.BROKERS_PORT, names.brokers_port(cluster)),
+            _port(names.HTTP_PORT, names.http_port(cluster)),
+            *(_port(it.name, it.port) for it in cluster.listeners),
+        ],
+        "livenessProbe": {
+            "httpGet": {"path": "/livez", **http},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", **http},
+            "periodSeconds": 1,
+            "timeoutSeconds": 3,
+            "failureThreshold": 3,
+        },
+        "resources": resources.model_dump(by_alias=True, exclude_none=True) if resources else {},
+        "securityContext": _locked(),
+        # A broker that cannot start says why in one line: it belongs in the pod's status.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "data", "mountPath": DATA},
+            {"name": "settings", "mountPath": SETTINGS_AT, "readOnly": True},
+        ],
+    }
+
+
+def _environment(cluster: Cluster) -> list[Json]:
+    found = {
+        "POD_NAME": "metadata.name",
+        "BROKER_ID": f"metadata.labels['{names.POD_INDEX_LABEL}']",
+        **({"HOST_IP": "status.hostIP"} if any(it.type == "NodePort" for it in cluster.listeners) else {}),
+        **({"BROKER_RACK": f"metadata.annotations['{names.RACK}']"} if cluster.spec.rack else {}),
+    }
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+        for name, path in found.items()
+    ]
+
+
+def _wait_for_rack(cluster: Cluster, images: Images) -> Json:
+    """A pod cannot read its node's labels: the operator writes the rack on the pod once it has a node, and the broker starts after that."""
+    script = f"n=0; until [ -s {PLACE_AT}/rack ] || [ $n -ge {RACK_WITHIN_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
+    return {
+        "name": "rack",
+        "image": images.of(cluster),
+        "command": ["sh", "-c", script],
+        "securityContext": _locked(),
+        "volumeMounts": [{"name": "place", "mountPath": PLACE_AT, "readOnly": True}],
+    }
+
+
+def _place(cluster: Cluster) -> list[Json]:
+    if not cluster.spec.rack:
+        return []
+    rack = {"path": "rack", "fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{names.RACK}']"}}
+    return [{"name": "place", "downwardAPI": {"items": [rack]}}]
+
+
+def _spread(cluster: Cluster) -> list[Json]:
+    """Over racks strictly, over nodes where it can be: a laptop has one."""
+    over = {"labelSelector": {"matchLabels": names.selector(cluster)}, "maxSkew": 1}
+    found = [{"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", **over}]
+    if (rack := cluster.spec.rack) and rack.topology_key != "kubernetes.io/hostname":
+        found.insert(0, {"topologyKey": rack.topology_key, "whenUnsatisfiable": "DoNotSchedule", **over})
+    return found
+
+
+def _locked() -> Json:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def _port(name: str, port: int) -> Json:
+    return {"name": name, "containerPort": port, "protocol": "TCP"}

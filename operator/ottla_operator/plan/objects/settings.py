@@ -1,0 +1,136 @@
+"""The settings that brokers are started with: one file for all, one more for each where clients come from outside; and the ConfigMap they are in.
+
+A ConfigMap is named by what is in it and never changed: a pod keeps the settings it was started with until it is restarted on purpose, and its volume
+tells which those were.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla_operator.plan.brokers import suitable
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.addresses import Addresses, advertised
+from ottla_operator.plan.objects.services import outside
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+COMMON: Final = "cluster.properties"
+BETWEEN_BROKERS: Final = "INTER_BROKER"  # no listener of a Cluster can be called so: theirs have no underscore
+DATA: Final = "/var/lib/ottla"
+
+Settings = Mapping[str, str]
+
+
+def file_of(broker: int | str) -> str:
+    """`broker`: its id, or what Kubernetes puts one in for."""
+    return f"broker-{broker}.properties"
+
+
+def common_settings(cluster: Cluster) -> dict[str, str]:
+    """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment."""
+    ports = {BETWEEN_BROKERS: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
+    host = "${env:POD_NAME}." + names.service_host(cluster, names.headless(cluster))
+    made = {
+        **suitable(cluster.spec.replicas),
+        **cluster.config,
+        "node.id": "${env:BROKER_ID}",
+        "listeners": ",".join(f"{name}://:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(f"{name}://{host}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+        "inter.broker.listener.name": BETWEEN_BROKERS,
+        "log.dirs": f"{DATA}/data",
+        "register": f"kubernetes:{cluster.metadata.namespace}/{names.lease(cluster)}",
+        "http.listener": f":{names.http_port(cluster)}",
+    }
+    if cluster.spec.rack:
+        made["broker.rack"] = "${env:BROKER_RACK}"
+    return made
+
+
+def own_settings(cluster: Cluster, broker: int, addresses: Addresses) -> dict[str, str]:
+    """What one broker is started with beside; nothing unless clients come from outside. Every address must be known."""
+    if not outside(cluster):
+        return {}
+    host = f"{names.pod(cluster, broker)}.{names.service_host(cluster, names.headless(cluster))}"
+    told = [f"{BETWEEN_BROKERS}://{host}:{names.brokers_port(cluster)}"]
+    for it in cluster.listeners:
+        at = advertised(cluster, it, broker, addresses) if it in outside(cluster) else f"{host}:{it.port}"
+        assert at is not None, f"broker {broker} is to be started before its address is known"
+        told.append(f"{it.name.upper()}://{at}")
+    return {"advertised.listeners": ",".join(told)}
+
+
+def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) -> Json:
+    """`own`: by broker."""
+    data = {COMMON: written(common), **{file_of(broker): written(it) for broker, it in sorted(own.items()) if it}}
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": names.metadata(cluster, f"{cluster.name}-settings-{digest}"),
+        "immutable": True,
+        "data": data,
+    }
+
+
+def started_with(config_map: Json, broker: int) -> dict[str, str]:
+    """What a broker was started with, by the ConfigMap that its pod mounts."""
+    data = config_map.get("data") or {}
+    return {**read(data.get(COMMON, "")), **read(data.get(file_of(broker), ""))}
+
+
+def written(settings: Settings) -> str:
+    """A properties file; `read` takes it back, and so does a broker."""
+    return "".join(f"{_escaped(key, ' :=')}={_escaped(settings[key], '')}\n" for key in sorted(settings))
+
+
+def read(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, value = _split(line)
+        found[_unescaped(key)] = _unescaped(value)
+    return found
+
+
+_LETTERS: Final = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
+_ENDS_LINES: Final = "\x0b\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+def _escaped(text: str, also: str) -> str:
+    made = []
+    for at, character in enumerate(text):
+        if character in _LETTERS:
+            made.append("\\" + _LETTERS[character])
+        elif character in _ENDS_LINES:
+            made.append(f"\\u{ord(character):04x}")
+        elif character == "\\" or character in also or (at == 0 and character in " #!"):
+            made.append("\\" + character)
+        else:
+            made.append(character)
+    return "".join(made)
+
+
+def _split(line: str) -> tuple[str, str]:
+    at = 0
+    while line[at] != "=":
+        at += 2 if line[at] == "\\" else 1
+    return line[:at], line[at + 1 :]
+
+
+def _unescaped(text: str) -> str:
+    letters = {value: key for key, value in _LETTERS.items()}
+    found, rest = "", text
+    while rest:
+        if rest[0] != "\\":
+            found, rest = found + rest[0], rest[1:]
+        elif rest[1] == "u":
+            found, rest = found + chr(int(rest[2:6], 16)), rest[6:]
+        else:
+            found, rest = found + letters.get(rest[1], rest[1]), rest[2:]
+    return found
+
+
+def all_own(cluster: Cluster, brokers: Iterable[int], addresses: Addresses) -> dict[int, dict[str, str]]:
+    return {broker: own_settings(cluster, broker, addresses) for broker in brokers}

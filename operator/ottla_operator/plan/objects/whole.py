@@ -1,0 +1,83 @@
+"""All objects of a Cluster together, and what about a Cluster Kubernetes cannot fulfil."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_operator.plan.objects import access, names
+from ottla_operator.plan.objects.addresses import Addresses, missing
+from ottla_operator.plan.objects.pods import Images, pod_template
+from ottla_operator.plan.objects.services import services
+from ottla_operator.plan.objects.settings import Settings, all_own, common_settings, config_map
+from ottla_operator.plan.objects.stateful_set import stateful_set
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.model import Json
+
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What there is already. `brokers`: pods that the StatefulSet shall have now. `notes`: annotations that the operator keeps on it. `common`: settings
+    for all brokers instead of those that follow from the Cluster, while some of these are refused."""
+
+    brokers: int
+    addresses: Addresses = field(default_factory=Addresses)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    common: Settings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """`first`: what pods need before they are made. `settings` and `brokers` are None while a broker would not know its address; `waits_for` names
+    the Services then."""
+
+    first: tuple[Json, ...]
+    settings: Json | None
+    brokers: Json | None
+    waits_for: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> tuple[Json, ...]:
+        return (*self.first, *(it for it in (self.settings, self.brokers) if it is not None))
+
+
+def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
+    """`unfit(cluster)` must be empty."""
+    ids = broker_ids(given.brokers)
+    first = (
+        access.service_account(cluster),
+        access.role(cluster),
+        access.role_binding(cluster),
+        access.lease(cluster),
+        *services(cluster, ids),
+        access.network_policy(cluster),
+        access.disruption_budget(cluster),
+    )
+    if waits := [service for broker in ids for service in missing(cluster, broker, given.addresses)]:
+        return Objects(first, None, None, tuple(waits))
+    settings = config_map(cluster, given.common or common_settings(cluster), all_own(cluster, ids, given.addresses))
+    template = pod_template(cluster, images, settings["metadata"]["name"])
+    return Objects(first, settings, stateful_set(cluster, template, given.brokers, given.notes))
+
+
+def broker_ids(brokers: int) -> range:
+    return range(names.FIRST_BROKER, names.FIRST_BROKER + brokers)
+
+
+def unfit(cluster: Cluster) -> str:
+    """Why Kubernetes cannot have this Cluster, in words; empty when it can."""
+    if not _NAME.fullmatch(cluster.name):
+        return (
+            f"metadata.name: {cluster.name!r} cannot begin the names of Services: it takes a small letter first, then small letters, digits "
+            "and '-', at most 40 in all"
+        )
+    if cluster.spec.storage is None:
+        return "spec.storage is missing: Kubernetes has to know how large the brokers' disks are, for example storage: {size: 10Gi}"
+    for index, it in enumerate(cluster.listeners):
+        if it.tls or it.authentication not in (None, "None"):
+            return f"spec.listeners[{index}]: TLS and authentication are not built yet"
+    if cluster.spec.authorization and cluster.spec.authorization.type != "None":
+        return "spec.authorization: access control lists are not built yet: everybody could do everything"
+    return ""

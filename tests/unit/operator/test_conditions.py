@@ -1,0 +1,71 @@
+"""What tools make of the conditions is true at every moment."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Verdict, Working, conditions, kstatus
+from ottla_operator.resources.common import Condition
+from ottla_operator.resources.crds import KINDS, schema_of
+
+WORDS = st.sampled_from(["Rolling", "Waiting", "Refused"])
+VERDICTS = st.one_of(
+    st.builds(Current, st.text(max_size=9)),
+    st.builds(Working, WORDS, st.text(max_size=9)),
+    st.builds(Stuck, WORDS, st.text(max_size=9)),
+)
+ASPECTS = st.lists(st.builds(Aspect, st.just("Serving"), st.booleans(), WORDS, st.text(max_size=9)), max_size=1)
+MEANT = {Current: "Current", Working: "InProgress", Stuck: "Failed"}
+
+
+@given(st.lists(st.tuples(VERDICTS, ASPECTS, st.integers(0, 2)), min_size=1, max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_at_each_moment_of_a_history(history: list[tuple[Verdict, list[Aspect], int]]) -> None:
+    before: list[dict[str, Any]] = []
+    generation = 1
+    for moment, (verdict, aspects, edits) in enumerate(history):
+        generation += edits
+        if edits and before:  # the spec was changed, and nobody has looked yet
+            assert (
+                kstatus(
+                    {
+                        "metadata": {"generation": generation},
+                        "status": {"observedGeneration": generation - edits, "conditions": before},
+                    }
+                )
+                == "InProgress"
+            )
+        now = f"2026-01-01T00:00:{moment:02}Z"
+        found = conditions(Judged(verdict, generation, aspects), before, now)
+        told = {it["type"]: it for it in found}
+        resource = {
+            "metadata": {"generation": generation},
+            "status": {"observedGeneration": generation, "conditions": found},
+        }
+        assert kstatus(resource) == MEANT[type(verdict)]
+        assert {"Ready", "Reconciling", "Stalled"} <= told.keys()
+        assert sum(told[it]["status"] == "True" for it in ("Ready", "Reconciling", "Stalled")) == 1
+        assert {it["observedGeneration"] for it in found} == {generation}
+        for it in found:
+            Condition.model_validate(it)
+            was = next((old for old in before if old["type"] == it["type"]), None)
+            same = was is not None and was["status"] == it["status"]
+            assert it["lastTransitionTime"] == (was["lastTransitionTime"] if was and same else now)
+        assert conditions(Judged(verdict, generation, aspects), found, "later") == found
+        before = found
+
+
+def test_a_resource_that_nobody_has_looked_at_is_in_progress() -> None:
+    """The API server shows the schema's default until somebody writes a status."""
+    for kind in KINDS:
+        default = schema_of(kind)["properties"]["status"]["default"]
+        assert kstatus({"metadata": {"generation": 1}, "status": default}) == "InProgress"
+        (ready,) = default["conditions"]
+        Condition.model_validate(ready)
+        assert (ready["type"], ready["status"]) == ("Ready", "Unknown")
+
+
+def test_a_message_is_not_longer_than_an_object_can_bear() -> None:
+    (ready, *_) = conditions(Judged(Stuck("Long", "x" * 100_000), 1), (), "now")
+    assert len(ready["message"]) == 4096

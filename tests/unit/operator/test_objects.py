@@ -1,0 +1,217 @@
+"""Golden tests: a Cluster as people write it, and the objects that Kubernetes gets. `GOLDEN=write` writes what is missing or changed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.config import properties
+from ottla_operator.plan.objects.addresses import Addresses, Reached, bootstrap
+from ottla_operator.plan.objects.differences import APPLIED, differs, marked
+from ottla_operator.plan.objects.merging import merged
+from ottla_operator.plan.objects.pods import Images, pod_hash
+from ottla_operator.plan.objects.settings import read, started_with, written
+from ottla_operator.plan.objects.whole import Given, Objects, desired, unfit
+from ottla_operator.resources.check import problems
+from ottla_operator.resources.cluster import Cluster
+from tests.unit.operator.samples import cluster
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
+IMAGES = Images("registry.example/ottla-broker", "0.1.0")
+STORAGE = {"size": "10Gi"}
+
+
+class Plain(yaml.SafeDumper):
+    """Writes the same thing twice where it is there twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def parsed(data: dict[str, Any], **spec: Any) -> Cluster:
+    whole = {
+        **data,
+        "metadata": {"namespace": "events", "uid": "c1", **data["metadata"]},
+        "spec": {**data["spec"], **spec},
+    }
+    assert not problems(whole)
+    return Cluster.model_validate(whole)
+
+
+def addresses(data: dict[str, Any]) -> Addresses:
+    return Addresses({name: Reached(it.get("nodePort"), it.get("host")) for name, it in data.items()})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_cluster_becomes_these_objects(case: str) -> None:
+    wish, *seen = yaml.safe_load_all((GOLDEN / f"{case}.in.yaml").read_text())
+    it = parsed(wish)
+    given = Given(it.spec.replicas, addresses(seen[0] if seen else {}))
+    found = desired(it, IMAGES, given)
+    text = yaml.dump_all(found.every, Dumper=Plain, sort_keys=False, width=140)
+    out = GOLDEN / f"{case}.out.yaml"
+    if os.environ.get("GOLDEN") == "write":
+        out.write_text(text)
+    assert text == out.read_text()
+    assert desired(it, IMAGES, given) == found
+
+
+def plain(**spec: Any) -> Cluster:
+    return parsed(cluster(), **{"storage": STORAGE, **spec})
+
+
+def objects(it: Cluster, brokers: int | None = None, told: Addresses | None = None) -> Objects:
+    return desired(it, IMAGES, Given(brokers or it.spec.replicas, told or Addresses()))
+
+
+def hash_of(it: Cluster) -> str:
+    found = objects(it).brokers
+    assert found
+    return pod_hash(found["spec"]["template"])
+
+
+def test_settings_have_no_part_in_the_pods_hash_and_the_image_has() -> None:
+    before = hash_of(plain(config={"num.partitions": 3}))
+    assert hash_of(plain(config={"num.partitions": 4})) == before
+    assert hash_of(plain(image="other:1")) != before
+    assert hash_of(plain(replicas=5)) == before
+
+
+def test_settings_are_in_a_config_map_that_is_named_by_them() -> None:
+    one, other = (objects(plain(config={"num.partitions": it})).settings for it in (3, 4))
+    assert one and other and one["metadata"]["name"] != other["metadata"]["name"]
+    assert started_with(one, 1)["num.partitions"] == "3"
+
+
+def test_a_broker_more_does_not_change_what_the_others_are_started_with() -> None:
+    """Nothing that a broker is started with depends on addresses of others."""
+    it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
+    told = Addresses({f"demo-out-{broker}": Reached(30000 + broker) for broker in range(1, 5)})
+    three, four = (objects(it, count, told).settings for count in (3, 4))
+    assert three and four and three["metadata"]["name"] != four["metadata"]["name"]
+    assert [started_with(three, broker) for broker in (1, 2, 3)] == [started_with(four, broker) for broker in (1, 2, 3)]
+
+
+def test_brokers_wait_until_their_addresses_are_known() -> None:
+    it = plain(replicas=2, listeners=[{"name": "out", "port": 9094, "type": "LoadBalancer"}])
+    found = objects(it, told=Addresses({"demo-out-1": Reached(host="10.1.1.1")}))
+    assert found.brokers is None and found.settings is None
+    assert found.waits_for == ("demo-out-2",)
+
+
+def test_bootstrap_addresses() -> None:
+    listeners = [
+        {"name": "plain", "port": 9092},
+        {"name": "out", "port": 9094, "type": "LoadBalancer"},
+        {"name": "node", "port": 9095, "type": "NodePort"},
+    ]
+    it = plain(listeners=listeners)
+    told = {"demo-out-bootstrap": Reached(host="2001:db8::1"), "demo-node-bootstrap": Reached(30001)}
+    assert bootstrap(it, Addresses(told)) == {
+        "plain": "demo-plain-bootstrap.events.svc:9092",
+        "out": "[2001:db8::1]:9094",
+        "node": "<node>:30001",
+    }
+    assert set(bootstrap(it, Addresses())) == {"plain"}
+
+
+def test_every_object_goes_with_the_cluster_but_what_belongs_to_data_that_stay() -> None:
+    kept = [it for it in objects(plain()).every if "ownerReferences" not in it["metadata"]]
+    assert [it["kind"] for it in kept] == ["Lease"]
+    gone = objects(plain(storage={**STORAGE, "deleteClaim": True}))
+    assert all("ownerReferences" in it["metadata"] for it in gone.every)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"storage": None}, "spec.storage is missing"),
+        (
+            {"listeners": [{"name": "safe", "port": 9093, "authentication": "SCRAM"}]},
+            r"spec.listeners\[0\]: TLS and authentication",
+        ),
+        ({"authorization": {"type": "ACL"}}, "access control lists"),
+    ],
+)
+def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> None:
+    whole = {**cluster()["spec"], "storage": STORAGE, **spec}
+    it = parsed({**cluster(), "spec": {key: value for key, value in whole.items() if value is not None}})
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(unfit(it))
+
+
+def test_names_that_cannot_begin_the_names_of_services() -> None:
+    for name in ("a.b", "1st", "a" * 41):
+        assert "metadata.name" in unfit(parsed({**cluster(), "metadata": {"name": name}}, storage=STORAGE))
+    assert not unfit(plain())
+
+
+def test_the_pods_template_goes_over_ours_by_names() -> None:
+    ours = {"containers": [{"name": "broker", "image": "a", "env": [{"name": "A", "value": "1"}]}], "tolerations": [1]}
+    theirs = {
+        "containers": [{"name": "sidecar"}, {"name": "broker", "env": [{"name": "B", "value": "2"}]}],
+        "tolerations": [2],
+        "nodeSelector": {"disk": "fast"},
+    }
+    assert merged(ours, theirs) == {
+        "containers": [
+            {"name": "broker", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+            {"name": "sidecar"},
+        ],
+        "tolerations": [2],
+        "nodeSelector": {"disk": "fast"},
+    }
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=12), max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_settings_come_back_as_they_were_written_for_us_and_for_a_broker(wanted: dict[str, str]) -> None:
+    text = written(wanted)
+    assert read(text) == wanted
+    assert {it.key: it.value for it in properties.parse(text)} == wanted
+
+
+JSON = st.recursive(
+    st.one_of(st.booleans(), st.integers(-3, 3), st.text(max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=12,
+)
+
+
+@given(spec=st.dictionaries(st.text(max_size=3), JSON, max_size=4), added=JSON)
+@settings(max_examples=150, deadline=None)
+def test_what_was_applied_does_not_differ_whatever_is_added(spec: dict[str, Any], added: Any) -> None:
+    wanted = marked({"kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
+    live = {
+        **wanted,
+        "metadata": {**wanted["metadata"], "uid": "u"},
+        "spec": {"another-field": added, **spec},
+        "status": added,
+    }
+    assert differs(wanted, live) is None
+
+
+def test_what_differs_is_named() -> None:
+    it = objects(plain(resources={"requests": {"cpu": "1000m"}})).brokers
+    assert it
+    wanted = marked(it)
+    assert differs(wanted, None) == ""
+    live = yaml.safe_load(yaml.safe_dump(wanted))
+    (container,) = live["spec"]["template"]["spec"]["containers"]
+    container["resources"]["requests"]["cpu"] = "1"
+    assert differs(wanted, live) is None
+    container["image"] = "evil"
+    assert differs(wanted, live) == "spec.template.spec.containers.0.image"
+    live["spec"]["template"]["spec"]["containers"].append({"name": "injected"})
+    assert differs(wanted, live) == "spec.template.spec.containers"
+
+
+def test_a_field_that_we_give_up_is_a_difference() -> None:
+    more = {"kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}}
+    less = {**more, "spec": {"a": 1}}
+    assert differs(marked(less), marked(more)) == f"metadata.annotations.{APPLIED}"
