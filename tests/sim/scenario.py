@@ -97,6 +97,8 @@ def _forget(loop: SimulatedLoop) -> None:
     try:
         with warnings.catch_warnings(action="ignore"):  # of coroutines whose process died before their first step
             loop.close()
+            for process in loop.processes:
+                process.forget()
             gc.collect()
     finally:
         sys.unraisablehook = hook
