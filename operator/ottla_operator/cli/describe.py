@@ -56,8 +56,8 @@ def describe_topic(
 
 async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
     topic = await one_topic(link, name)
-    ends = await offsets.offsets(link, [topic], offsets.LATEST)
-    starts = await offsets.offsets(link, [topic], offsets.EARLIEST)
+    ends = await offsets.known_offsets(link, [topic], offsets.LATEST)
+    starts = await offsets.known_offsets(link, [topic], offsets.EARLIEST)
     settings = (await topics.settings(link, [name]))[name]
     elr = await replicas.eligible(link, name)
     moving = await reassignments.ongoing(link)
