@@ -39,6 +39,7 @@ class SimulatedBroker:
         self.server: Server | None = None
         self.up = False
         self.lives = 0
+        self.boots = 0
         self._cluster = cluster
         self._loop = cluster.loop
         self._trace = cluster.trace
@@ -66,25 +67,30 @@ class SimulatedBroker:
         self._serving = self.process.run(self._serve(self.process))
 
     async def _serve(self, me: Process) -> None:
-        config = Config.of(
-            {
-                "node.id": str(self.node_id),
-                "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-                "log.dirs": FOLDER,
-                "broker.rack": f"rack-{self.node_id % 3}",
-                **self.settings,
-            }
-        )
-        runtime = Runtime(
-            now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
-        )
-        broker = Broker(config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk)
-        self.broker = broker
-        self.server = server = Server(
-            broker,
-            take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
-        )
         try:
+            config = Config.of(
+                {
+                    "node.id": str(self.node_id),
+                    "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+                    "log.dirs": FOLDER,
+                    "broker.rack": f"rack-{self.node_id % 3}",
+                    **self.settings,
+                }
+            )
+            runtime = Runtime(
+                now_ms=self.now_ms,
+                random=Random(self._random.getrandbits(64)),
+                executor=Offloading(self.disk),
+                boot=lambda: f"{self.host}, boot {self.boots}",
+            )
+            broker = Broker(
+                config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
+            )
+            self.broker = broker
+            self.server = server = Server(
+                broker,
+                take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
+            )
             reached = server.bind()
             await server.serve()
             await broker.start(
@@ -128,6 +134,7 @@ class SimulatedBroker:
     def lose_power(self) -> None:
         self._cluster.network.lose_power(self.host)  # before the process dies: nobody says goodbye
         self._kill()
+        self.boots += 1
         lost = self.disk.lose_power()
         self._trace.say("loses power" + "".join(f"; {what}" for what in lost), self.host)
 

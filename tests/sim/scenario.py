@@ -23,7 +23,7 @@ from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
 from tests.sim.reader import Reader
 from tests.sim.replicas import Watch, at_rest, broken_at_rest
-from tests.sim.standing import newest_image, unwell
+from tests.sim.standing import newest_image, unwell, views
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
@@ -234,6 +234,8 @@ class Simulation:
                 return []  # it is lost already
             if not missing():
                 return []
+        for view in views(self.cluster):
+            self.trace.say(view)
         return [f"{otherwise} in {within_s:.0f} s: {what}" for what in missing()]
 
     def _producers(self) -> list[str]:

@@ -115,6 +115,7 @@ class Partition:
             if state.leader_epoch != self._led_epoch:
                 self._begin_to_lead()
             self._members_changed()
+            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
@@ -187,6 +188,8 @@ class Partition:
                 ErrorCode.not_leader_or_follower,
                 f"broker {broker} of epoch {broker_epoch} is no follower of {self.topic}-{self.partition}",
             )
+        if broker_epoch != follower.broker_epoch and not self._peers.is_registered(broker, broker_epoch):
+            return  # our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4)
         follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
         if follower in self.followers.outside:
             self._consider_joining((follower,))
