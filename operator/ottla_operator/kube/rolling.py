@@ -12,6 +12,7 @@ from ottla_operator.kube.children import Seen
 from ottla_operator.kube.kinds import POD
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.settings import started_with
+from ottla_operator.plan.pods_seen import BrokerPod
 from ottla_operator.plan.roll import Blocker, BrokerState, PartitionState, Restart, Wait, next_step
 from ottla_operator.plan.settings import Settings, settings_plan
 from ottla_operator.resources.cluster import Cluster
@@ -93,11 +94,7 @@ async def restart_next(
         return ""
     roll = cluster.spec.roll
     states = [
-        BrokerState(
-            id_,
-            (pod := seen.pods.get(id_)) is not None and pod.ready and (link is None or id_ in up),
-            rolled.outdated.get(id_, "") if pod and not pod.leaving else "",
-        )
+        _state(id_, seen.pods.get(id_), rolled.outdated.get(id_, ""), None if link is None else id_ in up)
         for id_ in range(names.FIRST_BROKER, names.FIRST_BROKER + cluster.spec.replicas)
     ]
     partitions = await partition_states(link) if link else ()
@@ -111,6 +108,15 @@ async def restart_next(
         case Wait(_, blocked_by):
             rolled.blocked_by = blocked_by
     return ""
+
+
+def _state(broker: int, pod: BrokerPod | None, outdated: str, counted_on: bool | None) -> BrokerState:
+    """`counted_on`: None when no broker can be asked. Then one that is ready is not restarted: nobody knows who needs it."""
+    if pod is None or pod.leaving:
+        return BrokerState(broker, False, "")
+    if counted_on is None:
+        return BrokerState(broker, pod.ready, "" if pod.ready else outdated)
+    return BrokerState(broker, pod.ready and counted_on, outdated)
 
 
 async def partition_states(link: Link) -> list[PartitionState]:
