@@ -14,8 +14,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -29,7 +29,7 @@ from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
 from ottla_broker.metadata.register.stores import connect
-from ottla_broker.runtime import Runtime
+from ottla_broker.runtime import Runtime, boot_of_this_machine
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
 
@@ -72,8 +72,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def serve(config: Config, started: float) -> None:
-    """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched."""
-    runtime = Runtime()
+    """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched; other
+    brokers are answered while this one starts, clients when it is ready."""
+    runtime = Runtime(boot=boot_of_this_machine)
     broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
     server = Server(broker, vigil=vigil_of(config))
     http: HttpServer | None = None
@@ -83,8 +84,10 @@ async def serve(config: Config, started: float) -> None:
     try:
         reached = server.bind()
         http = await serve_http(broker, server)
-        await broker.start({name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()})
         await server.serve()
+        endpoints = {name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()}
+        if not await done_before(stop, broker.start(endpoints)):
+            return
         gc.freeze()  # what a start leaves in memory stays there: no later collection has to look at it and make a record wait
         addresses = ", ".join(map(str, server.listening))
         took_ms = (time.monotonic() - started) * 1000
@@ -96,6 +99,19 @@ async def serve(config: Config, started: float) -> None:
         await broker.stop()
         if http is not None:
             await http.close()
+
+
+async def done_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]) -> bool:
+    """Whether a start came to its end; one that waits for other brokers may be broken off at any time. Raises what it raises."""
+    starting, stopping = asyncio.ensure_future(start), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        return False
+    starting.result()
+    return True
 
 
 async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":

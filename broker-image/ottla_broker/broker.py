@@ -1,49 +1,58 @@
 """A broker put together: its log directories, its metadata, its partitions and coordinators, and the order in which they come and go.
 
-Start: log directories → register → metadata log → image → registration → partitions → coordinators. Stop is the reverse. Sockets are
-not here: `server` serves a broker that has started.
+Start: log directories → the metadata log's quorum → image → partitions → registration → coordinators. Stop is the reverse. Sockets are
+not here: `server` serves other brokers from before the start, which needs their answers, and clients when the broker is ready.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
-from uuid import UUID
+from collections.abc import Callable, Coroutine, Mapping
 
 from ottla_broker.config import (
+    METADATA_LOG_SEGMENT_BYTES,
+    REGISTER_LEASE_MS,
     Config,
 )
+from ottla_broker.config.addresses import host_and_port
 from ottla_broker.coordination.auto_topics import AutoTopics
 from ottla_broker.coordination.groups import GroupCoordinator
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIds, producer_id_block
 from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_link import ControllerLink
+from ottla_broker.metadata.fetching import METADATA_TOPIC_ID
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.image_watch import ImageWatch
-from ottla_broker.metadata.leadership import take_lead
-from ottla_broker.metadata.lifecycle import Lifecycle
-from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.last_life import LastLife
+from ottla_broker.metadata.lifecycle import NOT_REGISTERED, Lifecycle
+from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.replication.care import LogCare
+from ottla_broker.replication.fetchers import Fetchers
 from ottla_broker.replication.hosting import Hosting
+from ottla_broker.replication.isr_proposals import IsrProposals
 from ottla_broker.replication.journal import PartitionJournal
+from ottla_broker.replication.lag import watch_lag
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.peers import BrokersAround
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
+LARGEST_COMMIT_BYTES = 64 << 20  # of one command's records: a topic of thousands of partitions is one batch
 
 
 class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
+    quorum: Quorum
     producer_ids: ProducerIds
     lifecycle: Lifecycle
 
@@ -61,11 +70,16 @@ class Broker:
         self.to_controller = ControllerLink(self, f"broker-{self.node_id}")
         self.image_watch = ImageWatch()
         self._auto_topics = AutoTopics(config, self.image, self.image_watch, self.to_controller)
+        self._controlling: asyncio.Task[None] | None = None
         self.ready = False
+        self.when_ready: list[Callable[[], None]] = []
         self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
+        self._hosts = False
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
+        self.fetchers = Fetchers(self.node_id, self.image, self.config, self._epoch)
+        self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -75,8 +89,12 @@ class Broker:
             self.config.log_config,
             led=self._led,
             lost=self._lost,
+            peers=BrokersAround(self.image, self._proposals.send),
+            following=self.fetchers,
         )
-        self.groups = GroupCoordinator(self.runtime, GroupSettings.of(config), self._offsets_partitions)
+        self.groups = GroupCoordinator(
+            self.runtime, GroupSettings.of(config), self._offsets_partitions, serving=self._in_session
+        )
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Brings everything up to where requests can be answered. `endpoints`: how clients reach each listener.
@@ -85,20 +103,23 @@ class Broker:
         """
         self._attach_directories()
         self._care = LogCare(self.directories, self.config)
-        metadata = await self._lead_metadata()
-        metadata.replay()
-        first_start = self.image.end == 0
+        await self._join_quorum(endpoints)
+        first_start = self.controller is not None and not self.image.brokers
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._configure_broker()
         self._load_directories(first_start=first_start)
         if not first_start:
             self._hosting.set_strays_aside()
+        self._hosts = True
         self._follow_everything()
         await self._enter(endpoints)
         if first_start:
             await self._take_in_orphans()
         self._spawn(self._care.run())
+        self._spawn(watch_lag(self.partitions, self.config))
         self.ready = True
+        for tell in self.when_ready:
+            tell()
 
     async def _enter(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Registers, and waits until the controller has heard that this broker lives."""
@@ -108,6 +129,7 @@ class Broker:
             self.image,
             self.to_controller,
             self.directories,
+            LastLife(self.directories[0].path, self._disk, self.runtime),
             hears_majority=self._hears_majority,
             replaced=self.trouble.append,
         )
@@ -115,8 +137,19 @@ class Broker:
         self._spawn(self.lifecycle.run())
         await self.lifecycle.unfenced()
 
+    def _epoch(self) -> int:
+        """Of this broker's registration; −1 while it has none."""
+        return self.lifecycle.epoch if hasattr(self, "lifecycle") else NOT_REGISTERED
+
+    def _epoch_of(self, broker: int) -> int:
+        registered = self.image.brokers.get(broker)
+        return NOT_REGISTERED if registered is None else registered.epoch
+
+    def _in_session(self) -> bool:
+        return hasattr(self, "lifecycle") and self.lifecycle.in_session
+
     def _hears_majority(self, within_s: float) -> bool | None:
-        return None if self.controller is None else self.controller.hears_majority(within_s)
+        return None if self.controller is None else self.quorum.hears_majority(within_s)
 
     @property
     def leads(self) -> bool:
@@ -124,21 +157,21 @@ class Broker:
         return self.controller is not None
 
     def leader_address(self) -> tuple[str, int] | None:
-        return None
+        return self.quorum.leader_address()
 
     def active_controller(self) -> Controller:
         """NOT_CONTROLLER when another broker is."""
         if self.controller is None:
-            raise KafkaError(ErrorCode.not_controller, "another broker is the controller")
+            raise KafkaError(ErrorCode.not_controller, f"broker {self.quorum.leader} is the controller")
         return self.controller
 
     async def _allocate_producer_ids(self) -> range:
         return await producer_id_block(self.to_controller, self.node_id, self.lifecycle.epoch)
 
     async def _take_in_orphans(self) -> None:
-        if orphans := self._hosting.orphans():
+        if (orphans := self._hosting.orphans()) and self.controller is not None:
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
-            await self.active_controller().adopt(self.node_id, orphans)
+            await self.controller.adopt(self.node_id, orphans)
             for partition in self.partitions:
                 if partition.topic in orphans:
                     await partition.log.flush.checkpoint()  # ours from here on: no later recovery looks below
@@ -147,10 +180,15 @@ class Broker:
     async def stop(self) -> None:
         """A clean stop: coordinators rest, logs are flushed, the clean-shutdown marker is written."""
         self.ready = False
+        if hasattr(self, "quorum"):
+            await self.quorum.resign()
         self.groups.close()
+        self._proposals.close()
+        await self.fetchers.close()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        self.to_controller.close()
         for directory in self.directories:
             await directory.close()
         await self._register.close()
@@ -159,6 +197,7 @@ class Broker:
         """Before a stop, while everything is still served: others take over what this broker leads."""
         if self.ready:
             await self.lifecycle.leave()
+            await self.quorum.resign()
 
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:
         """Creates a topic that a client spoke of, where that is wanted. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION."""
@@ -181,24 +220,58 @@ class Broker:
         for directory in self.directories:
             directory.load(lambda topic: self.config.log_config(foreign | self.image.topic_config(topic)))
 
-    async def _lead_metadata(self) -> MetadataLog:
+    async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Until the metadata are as the cluster's leader knows them, or this broker leads."""
         home = self.directories[0]
-        home.load(lambda _: self.config.log_config({}), only=METADATA_TOPIC)
+        config = self._metadata_log_config()
+        home.load(lambda _: config, only=METADATA_TOPIC)
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
-            log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self.config.log_config({}))
-        value = await take_lead(self._register, self.runtime, Member(self.node_id, home.directory_id), home.cluster_id)
-        self.cluster_id = value.cluster_id
+            log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
+        at = endpoints[self.config.inter_broker_listener]
+        self.quorum = Quorum(
+            Member(self.node_id, home.directory_id, host_and_port(at.host, at.port)),
+            log,
+            self.image,
+            self._register,
+            self.runtime,
+            self._disk,
+            cluster_id=home.cluster_id,
+            listener=self.config.inter_broker_listener,
+            lease_ms=self.config(REGISTER_LEASE_MS),
+            publish=self._follow,
+            elected=self._elected,
+            deposed=self._deposed,
+        )
+        self._spawn(self.quorum.run())
+        await self.quorum.caught_up()
+        self.cluster_id = self.quorum.cluster_id
         for directory in self.directories:
-            directory.set_cluster_id(value.cluster_id)
-        self.image.controller_id = value.leader
-        log.epochs.assign(value.epoch, log.end)
-        metadata = MetadataLog(log, self.image, self.runtime, value.epoch, self._follow)
-        self.controller = Controller(self.image, metadata, self.runtime, self.config, self.node_id)
-        self._spawn(self.controller.run())
-        return metadata
+            directory.set_cluster_id(self.cluster_id)
+
+    def _metadata_log_config(self) -> LogConfig:
+        """Nothing of the metadata log goes by time or size, whatever the cluster's defaults are: only what a snapshot holds."""
+        segment_bytes = self.config(METADATA_LOG_SEGMENT_BYTES)
+        return LogConfig(
+            segment_bytes=segment_bytes,
+            segment_ms=MAX_INT64,
+            retention_ms=-1,
+            max_message_bytes=LARGEST_COMMIT_BYTES,
+        )
+
+    def _elected(self) -> None:
+        self.controller = Controller(self.image, self.quorum, self.runtime, self.config, self.node_id)
+        self._controlling = self._spawn(self.controller.run())
+
+    def _deposed(self) -> None:
+        self.controller = None
+        if self._controlling is not None:
+            self._controlling.cancel()
+            self._controlling = None
 
     def _follow(self, changes: Changes) -> None:
+        if not self._hosts:
+            return  # a start that is under way looks at everything when it comes there
         self._hosting.follow(changes)
         self.image_watch.changed()
         if changes.removed:
@@ -230,10 +303,11 @@ class Broker:
         if partition.topic == OFFSETS_TOPIC:
             self.groups.unload(partition.partition)
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._background[task] = None
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._background[task]

@@ -4,6 +4,7 @@
   is appended. Of all others one at a time is worked on, as Kafka's clients expect.
 - While the client does not read its answers, nothing more of what it sent is worked on or read (rule 18): what it
   has not fetched stays on disk.
+- While the broker starts, it answers what other brokers ask; what clients ask waits until it is ready, for a while.
 - Whatever is wrong with a request costs the connection and one line in the log.
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
 from ottla_broker.api.context import Buffers, Context, HangUp, Peer, Waiting
+from ottla_broker.api.early import may_come_early
 from ottla_broker.api.form import Form, refusal
 from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
 from ottla_broker.metadata.controller_link import RELAYED_BY
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 UNSENT_HIGH_BYTES = 64 * 1024  # unsent bytes from which a connection's work pauses …
 UNSENT_LOW_BYTES = 16 * 1024  # … until no more than these are left
+HOLD_S = 5.0  # how long a client's request waits for a broker that starts; then the client may try another
 MAX_UNANSWERED = 1024  # produce requests whose answers wait for replicas
 
 
@@ -48,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._reading_paused = False
         self._starved = False
+        self._early: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
         self._closed = False
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
@@ -70,6 +74,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._closed = True
+        if self._early is not None:
+            self._early.cancel()
         self._server.leave(self)
         self._server.requests.forget(self._memory_is_back)
         self._server.responses.forget(self._room_is_back)
@@ -128,7 +134,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _blocked(self) -> bool:
         return (
-            self._working is not None or self._writing_paused or self._starved or len(self._replies) >= MAX_UNANSWERED
+            self._working is not None
+            or self._writing_paused
+            or self._starved
+            or self._early is not None
+            or len(self._replies) >= MAX_UNANSWERED
         )
 
     def _go_on(self) -> None:
@@ -157,6 +167,9 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: bytearray) -> None:
         try:
             header = read_front(frame)
+            if not self._server.broker.ready and not may_come_early(frame, header):
+                self._hold(frame)
+                return
             if header.api_key == FETCH and self._server.responses.full and not self.peer.follower:
                 self._starve(frame)
                 return
@@ -263,6 +276,20 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._last_written = sum(map(len, buffers))
             self._transport.writelines(buffers)
+
+    # --- before the broker is ready
+
+    def _hold(self, frame: bytearray) -> None:
+        self._queue.appendleft(frame)
+        self._queued_bytes += len(frame)
+        self._early = asyncio.get_running_loop().call_later(HOLD_S, self.close, "the broker is still starting")
+
+    def go_on(self) -> None:
+        """The broker is ready."""
+        if self._early is not None:
+            self._early.cancel()
+            self._early = None
+            self._go_on()
 
     # --- memory
 

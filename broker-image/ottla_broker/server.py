@@ -98,8 +98,8 @@ def take_port_of_machine(listener: Listener, config: Config) -> socket.socket:
 
 
 class Server:
-    """Serves a broker that has started. One per broker, on the running loop. `take_port`: for a world without sockets. `vigil`:
-    only for one with real time."""
+    """Serves a broker: other brokers from the beginning, clients from when it is ready. One per broker, on the running loop.
+    `take_port`: for a world without sockets. `vigil`: only for one with real time."""
 
     def __init__(
         self,
@@ -131,6 +131,7 @@ class Server:
         self.refused = 0  # connections turned away
         self.served = [0] * API_KEYS  # requests by API key
         broker.to_controller.answer_here = InProcess(broker, self.authorizer)
+        broker.when_ready.append(self._let_clients_in)
 
     def _hot_handlers(self) -> dict[int, HotHandler]:
         from ottla_broker.api.fetch import Fetching
@@ -165,7 +166,7 @@ class Server:
         return reached
 
     async def serve(self) -> None:
-        """Lets clients in."""
+        """Lets everybody connect."""
         backlog = self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
         while self._bound:
             name, sock = self._bound.pop(0)
@@ -189,6 +190,10 @@ class Server:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _let_clients_in(self) -> None:
+        for connection in tuple(self.connections):
+            connection.go_on()
 
     # --- for connections
 

@@ -16,11 +16,15 @@ from tests.e2e.test_kafka_reads_our_files import no_fault_in
 from tests.waiting import eventually
 
 PARTITIONS = 3
+# The tool itself sets retries to 0; these are what any producer has, with a time-out that fits a test.
+RETRIES = (
+    "retries=2147483647\nenable.idempotence=true\nrequest.timeout.ms=3000\ndelivery.timeout.ms=60000\nlinger.ms=5\n"
+)
 TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.mark.timeout(400)
-def test_verifiable_clients_through_faults(cluster: Cluster) -> None:
+def test_verifiable_clients_through_faults(cluster: Cluster, tmp_path: Path) -> None:
     topic = "verified"
     make_topic(cluster, topic, {})
     where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
@@ -33,9 +37,12 @@ def test_verifiable_clients_through_faults(cluster: Cluster) -> None:
         "10000",
         "--verbose",
     )
+    settings = tmp_path / "producer.properties"
+    settings.write_text(RETRIES)
+    sending = ("--acks", "-1", "--throughput", "300", "--producer.config", str(settings))
     with (
         beside(f"{TOOLS}.VerifiableConsumer", *where, *consumer_words) as consumer,
-        beside(f"{TOOLS}.VerifiableProducer", *where, "--acks", "-1", "--throughput", "300") as producer,
+        beside(f"{TOOLS}.VerifiableProducer", *where, *sending) as producer,
     ):
         eventually(lambda: acked(producer) > 300 and read(consumer), within_s=60, what="records go through")
         leader = cluster.partition(topic).leader

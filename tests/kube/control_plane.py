@@ -6,6 +6,7 @@
 Each part may be stopped, killed, held still and started again by itself; ports and data stay.
 """
 
+import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,21 +17,29 @@ from tests.daemons import Daemon
 from tests.etcd import Etcd
 from tests.kube.api import Api
 from tests.kube.authority import Authority, authority
+from tests.kube.machine import Machine
 from tests.kube.programs import program
 from tests.waiting import eventually
 
 READY_WITHIN_S = 90.0
 LOOPBACK = "127.0.0.1"
 SERVICES = "10.96.0.0/16"
+PODS = "10.244.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
+# Where the built-in provisioner of a controller manager lays volumes; what is mounted there is a folder of the test's own.
+VOLUMES = Path("/tmp/hostpath_pv")
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 class ControlPlane:
-    """`admin` may do everything. `address`: where its nodes reach it; on the loopback interface there are no nodes."""
+    """`admin` may do everything. `address`: where its nodes reach it; on the loopback interface there are no nodes. `machine`: where it runs,
+    if that is one of the test's own."""
 
-    def __init__(self, folder: Path, address: str = LOOPBACK) -> None:
+    def __init__(self, folder: Path, address: str = LOOPBACK, machine: Machine | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.volumes = VOLUMES
+        self._machine = machine
         self.address = address
         self.url = f"https://{address}:{free_port()}"
         self.authority: Authority = authority(folder / "pki", {LOOPBACK, address, FIRST_SERVICE}, NAMES)
@@ -41,6 +50,8 @@ class ControlPlane:
         self.admin = self.asker("admin")
         self.etcd = Etcd(folder)
         self.api_server = self._daemon("kube-apiserver", self._api_server_flags())
+        self.controllers = self._daemon("kube-controller-manager", self._controllers_flags())
+        self.scheduler = self._daemon("kube-scheduler", self._scheduler_flags())
 
     def asker(self, name: str) -> Api:
         return Api(self.url, self.authority.certificate, self._tokens[name])
@@ -58,6 +69,13 @@ class ControlPlane:
         self.api_server.start()
         self.wait_ready()
 
+    def start_controllers(self) -> None:
+        """The controllers and the scheduler; returns when they work."""
+        self.controllers.start()
+        self.scheduler.start()
+        made = "/api/v1/namespaces/default/serviceaccounts/default"
+        eventually(lambda: self.admin.get(made), within_s=READY_WITHIN_S, what=f"accounts: {self.controllers.said()}")
+
     def wait_ready(self) -> None:
         def ready() -> bool:
             assert self.api_server.running(), self.api_server.said()
@@ -66,12 +84,16 @@ class ControlPlane:
         eventually(ready, within_s=READY_WITHIN_S, what="the API server is ready")
 
     def stop(self) -> None:
+        self.scheduler.kill()
+        self.controllers.kill()
         self.api_server.kill()  # there is nothing to wait for: its clients are gone, and what it knows is in etcd
         self.etcd.daemon.stop()
 
     def _daemon(self, part: str, flags: dict[str, str | Path]) -> Daemon:
         arguments = [f"--{name}={value}" for name, value in flags.items()]
-        return Daemon([program("control-plane"), part, *arguments], self.folder / f"{part}.log")
+        command: list[str | Path] = [program("control-plane"), part, *arguments]
+        log = self.folder / f"{part}.log"
+        return self._machine.daemon(command, log) if self._machine else Daemon(command, log)
 
     def _api_server_flags(self) -> dict[str, str | Path]:
         local = self.address.startswith("127.")
@@ -97,10 +119,53 @@ class ControlPlane:
             "shutdown-delay-duration": "0s",
         }
 
+    def _controllers_flags(self) -> dict[str, str | Path]:
+        """Quick where Kubernetes would wait on a human scale of time, else as it is."""
+        kubeconfig = self.kubeconfig("controllers")
+        return {
+            "kubeconfig": kubeconfig,
+            "authentication-kubeconfig": kubeconfig,
+            "authorization-kubeconfig": kubeconfig,
+            "bind-address": LOOPBACK,
+            "cert-dir": self.folder / "controllers",
+            "service-account-private-key-file": self.authority.accounts_key,
+            "root-ca-file": self.authority.certificate,
+            "leader-elect": "false",
+            "kube-api-qps": "500",
+            "kube-api-burst": "1000",
+            "enable-hostpath-provisioner": "true",
+            "node-monitor-period": "1s",
+            "node-monitor-grace-period": "12s",
+            "pvclaimbinder-sync-period": "1s",
+            "profiling": "false",
+        }
+
+    def _scheduler_flags(self) -> dict[str, str | Path]:
+        kubeconfig = self.kubeconfig("scheduler")
+        settings = self.folder / "scheduler.json"
+        settings.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "kubescheduler.config.k8s.io/v1",
+                    "kind": "KubeSchedulerConfiguration",
+                    "leaderElection": {"leaderElect": False},
+                    "podInitialBackoffSeconds": 1,
+                    "podMaxBackoffSeconds": 2,
+                    "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 500, "burst": 1000},
+                }
+            )
+        )
+        return {
+            "config": settings,
+            "authentication-kubeconfig": kubeconfig,
+            "authorization-kubeconfig": kubeconfig,
+            "bind-address": LOOPBACK,
+            "cert-dir": self.folder / "scheduler",
+        }
+
 
 @contextmanager
 def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
-    folder.mkdir(parents=True, exist_ok=True)
     plane = ControlPlane(folder, address)
     try:
         plane.start()

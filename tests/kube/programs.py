@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.jars import unavailable
 
 SOURCE = Path(__file__).parent / "go"
-NAMES = ("control-plane", "node", "coredns")
+NAMES = ("control-plane", "node", "coredns", "pause")
 BUILD = "make kube-programs"
 
 

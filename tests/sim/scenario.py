@@ -5,6 +5,7 @@ import gc
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -22,7 +23,7 @@ from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
 from tests.sim.reader import Reader
 from tests.sim.replicas import Watch, at_rest, broken_at_rest
-from tests.sim.standing import newest_image, unwell
+from tests.sim.standing import newest_image, unwell, views
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
@@ -94,8 +95,11 @@ def _forget(loop: SimulatedLoop) -> None:
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        loop.close()
-        gc.collect()
+        with warnings.catch_warnings(action="ignore"):  # of coroutines whose process died before their first step
+            loop.close()
+            for process in loop.processes:
+                process.forget()
+            gc.collect()
     finally:
         sys.unraisablehook = hook
         logging.disable(level)
@@ -179,7 +183,7 @@ class Simulation:
 
         def of(acks: int, *, idempotent: bool) -> Manner:
             in_flight = random.choice((1, 3, 5))
-            return Manner(acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.1, 0.4)))
+            return Manner(acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.15, 0.4)))
 
         manners = [of(ALL, idempotent=True), of(ALL, idempotent=False), of(ALL, idempotent=True)]
         if random.randrange(2):
@@ -230,6 +234,8 @@ class Simulation:
                 return []  # it is lost already
             if not missing():
                 return []
+        for view in views(self.cluster):
+            self.trace.say(view)
         return [f"{otherwise} in {within_s:.0f} s: {what}" for what in missing()]
 
     def _producers(self) -> list[str]:

@@ -20,7 +20,7 @@ class Wait:
         self._loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._checking = False
-        self.future = Waiting(self._time_is_over, loop=self._loop)
+        self.future = Waiting(self._hurry, loop=self._loop)
         self.future.add_done_callback(self._clean_up)
         self._timer = self._loop.call_later(fetch.request.max_wait_ms / 1000, self._time_is_over)
         self._sizes: list[tuple[Partition, int, int]] = []
@@ -81,6 +81,11 @@ class Wait:
         if not self.future.done():
             enough = self._fetch.read()
             self.future.set_result(self._fetch.response(over=not enough))
+
+    def _hurry(self) -> None:
+        if not self.future.done():
+            self._fetch.read()
+            self.future.set_result(self._fetch.response())
 
     def _clean_up(self, future: "asyncio.Future[Buffers]") -> None:
         self._timer.cancel()

@@ -64,7 +64,9 @@ def wish(ctx: Context, request: JoinGroupRequest) -> JoinRequest:
         rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
         session_timeout_ms=session_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple({p.name: (p.name, p.metadata) for p in reversed(request.protocols)}.values())[::-1],  # no name twice
+        protocols=tuple({p.name: (p.name, p.metadata) for p in reversed(request.protocols)}.values())[
+            ::-1
+        ],  # no name twice
         needs_member_id=ctx.version >= KNOWN_MEMBER_IDS_SINCE,
         may_skip_assignment=ctx.version >= SKIPPED_ASSIGNMENTS_SINCE,
         reason=request.reason or "",

@@ -46,6 +46,14 @@ REGISTER: Setting[str | None] = _theme.broker(
     importance="high",
     ours=True,
 )
+REGISTER_LEASE_MS = _theme.broker(
+    "register.lease.ms",
+    integer(at_least=100),
+    2500,
+    "How long the metadata log's leader may be silent, in milliseconds, before another member takes over; a leader that has gone (its port "
+    "refuses) or has resigned is followed at once. The register is renewed three times in that time.",
+    ours=True,
+)
 HTTP_LISTENER: Setting[HttpAddress | None] = _theme.broker(
     "http.listener",
     http_address(),

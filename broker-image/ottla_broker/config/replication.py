@@ -50,7 +50,6 @@ REPLICA_LAG_TIME_MAX_MS = _replication.broker(
     30000,
     "A follower that has not caught up with its leader for so many milliseconds leaves the in-sync replicas.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_MIN_BYTES = _replication.broker(
     "replica.fetch.min.bytes",
@@ -58,7 +57,6 @@ REPLICA_FETCH_MIN_BYTES = _replication.broker(
     1,
     "A follower's fetch is answered when so many bytes are there, or after `replica.fetch.wait.max.ms`.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_WAIT_MAX_MS = _replication.broker(
     "replica.fetch.wait.max.ms",
@@ -66,28 +64,24 @@ REPLICA_FETCH_WAIT_MAX_MS = _replication.broker(
     500,
     "The longest a follower's fetch waits for data, in milliseconds; less than `replica.lag.time.max.ms`.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_MAX_BYTES = _replication.broker(
     "replica.fetch.max.bytes",
     integer(at_least=0),
     1048576,
     "Bytes of one partition that a follower asks for at a time. A first batch that is larger is returned all the same.",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = _replication.broker(
     "replica.fetch.response.max.bytes",
     integer(at_least=0),
     10485760,
     "Bytes of all partitions that a follower asks for at a time.",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_FETCH_BACKOFF_MS = _replication.broker(
     "replica.fetch.backoff.ms",
     integer(at_least=0),
     1000,
     "How long a follower waits after a fetch that failed, in milliseconds.",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_SOCKET_TIMEOUT_MS = _replication.broker(
     "replica.socket.timeout.ms",
@@ -95,7 +89,6 @@ REPLICA_SOCKET_TIMEOUT_MS = _replication.broker(
     30000,
     "How long a follower waits for its leader's answer, in milliseconds; at least `replica.fetch.wait.max.ms`.",
     importance="high",
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = _replication.broker(
     "replica.socket.receive.buffer.bytes",
@@ -192,7 +185,6 @@ METADATA_LOG_SEGMENT_BYTES = _cluster.broker(
     1073741824,
     "Segment size of the metadata log in bytes.",
     importance="high",
-    not_yet=_SNAPSHOTS,
 )
 METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _cluster.broker(
     "metadata.log.max.record.bytes.between.snapshots",

@@ -11,6 +11,7 @@ from ottla_broker.metadata.placed import Placed
 from ottla_broker.metadata.records import (
     BrokerChange,
     ConfigRecord,
+    ControllerChange,
     Endpoint,
     MetadataRecord,
     PartitionRecord,
@@ -152,6 +153,8 @@ class Image:
             case BrokerChange():
                 self._change(record)
                 changes.brokers.add(record.broker)
+            case ControllerChange():
+                self.previous_controller_id, self.controller_id = self.controller_id, record.broker
             case UnregisterBroker():
                 self.brokers.pop(record.broker, None)
                 changes.brokers.add(record.broker)

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import msgspec
+
 from ottla_broker.metadata.election import Electorate, TopicRules, elected, next_state
 from ottla_broker.metadata.image import BrokerImage
 from ottla_broker.metadata.reassignment import completed
@@ -36,9 +38,9 @@ def proposed(
     brokers: Mapping[int, BrokerImage],
     voters: Electorate,
     rules: TopicRules,
-) -> PartitionRecord | None:
-    """The partition's next state by the word of broker `leader`; None when it is as proposed already. A reassignment whose last target
-    has come ends with it.
+) -> PartitionRecord:
+    """The partition's next state by the word of broker `leader`. A reassignment whose last target has come ends with it. An ISR that is as
+    it was raises the partition epoch all the same: so its leader makes sure that nothing it proposed before can still happen.
 
     KafkaError NOT_CONTROLLER (the leader knows newer metadata than we), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST,
     INELIGIBLE_REPLICA.
@@ -56,7 +58,8 @@ def proposed(
         check_member(brokers.get(broker), broker, epoch, joins=broker not in old.isr)
     trusted = (*old.isr, *old.eligible)
     wanted = elected(old, members, trusted, voters, rules)
-    return next_state(old, completed(wanted, voters, rules) or wanted)
+    new = next_state(old, completed(wanted, voters, rules) or wanted)
+    return new or msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1)
 
 
 def check_epochs(old: PartitionRecord, proposal: Proposal) -> None:

@@ -1,54 +1,138 @@
-"""The metadata log as its leader writes it and as every broker replays it.
+"""The metadata log as every broker keeps it: what is appended, what is committed, and the image that follows what is committed.
 
-Committing means: appended to `__cluster_metadata`, fsynced, below the high watermark, applied to the image; in that order. Whoever
-awaits `commit` may therefore tell a client so.
+Invariant: the image is the fold of the records below the high watermark, and of nothing else. So it never has to be taken back: a leader that
+was deposed truncates its log, and no broker has acted on what is cut off.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import Changes, Image
+from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.records import MetadataRecord, decode, encode
 from ottla_broker.runtime import Runtime
+from ottla_broker.wire.batch import batches
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, decode_all, encode_batch
 
 READ_BYTES = 1 << 20
 
 
+class Parted(KafkaError):
+    """A leader's log parts from this broker's where it was committed: two clusters share a register, or a disk has lost what it had been told to
+    keep. Nothing that was committed is taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Records that this broker appended as leader, and who waits for them."""
+
+    first: int
+    records: Sequence[MetadataRecord]
+    waiter: "asyncio.Future[Changes]"
+
+
 class MetadataLog:
-    """`publish` is called with what a commit changed, right after the image was changed, before the committer goes on."""
+    """`publish` is called with what was committed, right after the image was changed, before the committer goes on."""
 
-    def __init__(
-        self, log: PartitionLog, image: Image, runtime: Runtime, epoch: int, publish: Callable[[Changes], None]
-    ) -> None:
-        self._log = log
-        self._image = image
+    def __init__(self, log: PartitionLog, image: Image, runtime: Runtime, publish: Callable[[Changes], None]) -> None:
+        self.log = log
+        self.image = image
+        self.records_read = 0  # from the disk, since this broker started
         self._runtime = runtime
-        self._epoch = epoch
         self._publish = publish
+        self._pending: deque[Pending] = deque()
 
-    def replay(self) -> Changes:
-        """Applies everything that the log holds to the image. UNSUPPORTED_VERSION when it holds records of a newer version."""
-        return self._image.apply(self._records(self._image.end))
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
 
-    def _records(self, offset: int) -> Iterator[tuple[int, MetadataRecord]]:
-        while offset < self._log.end:
-            data = self._log.read(offset, READ_BYTES, up_to=self._log.end)
-            for header, record in decode_all(data):
-                if record.value is not None and not header.is_control:
-                    yield record.offset, decode(record.value)
-                offset = header.next_offset
+    @property
+    def position(self) -> Position:
+        """How far the log goes."""
+        return Position(self.log.epochs.of_offset(self.log.end - 1), self.log.end)
 
-    def hears_majority(self, within_s: float) -> bool:
-        return True
+    async def durable(self) -> Position:
+        """How far it goes on the device, after everything in it was brought there. KAFKA_STORAGE_ERROR."""
+        await self.log.synced(self.log.end)
+        return self.position
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
-        """All of `records` or none (one batch). KAFKA_STORAGE_ERROR when the disk refuses."""
+    # --- as leader
+
+    def append(self, records: Sequence[MetadataRecord], epoch: int) -> "asyncio.Future[Changes]":
+        """All of `records` or none (one batch); done when they are committed. KAFKA_STORAGE_ERROR when the disk refuses."""
         now_ms = self._runtime.now_ms()
         batch = encode_batch([Record(now_ms, None, encode(record)) for record in records])
-        appended = self._log.append_as_leader(batch, leader_epoch=self._epoch, now_ms=now_ms, from_client=False)
-        await self._log.synced(appended.last_offset + 1)
-        self._log.advance_high_watermark(appended.last_offset + 1)
-        changes = self._image.apply(zip(range(appended.first_offset, appended.last_offset + 1), records, strict=True))
-        self._publish(changes)
-        return changes
+        appended = self.log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
+        waiter: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
+        self._pending.append(Pending(appended.first_offset, records, waiter))
+        return waiter
+
+    def give_up(self) -> None:
+        """Whoever waits for a commit is told that this broker leads no longer; what becomes of the records is for the next leader to say."""
+        pending, self._pending = self._pending, deque()
+        for one in pending:
+            if not one.waiter.done():
+                one.waiter.set_exception(KafkaError(ErrorCode.not_controller, "this broker leads no longer"))
+
+    # --- as follower
+
+    def take(self, data: bytes, epoch: int) -> None:
+        """Appends what a leader sent. CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
+        self.log.append_as_follower(data, leader_epoch=epoch)
+
+    def truncate(self, offset: int) -> None:
+        """Cuts off what a leader does not have. Parted when that was committed."""
+        if offset < self.log.high_watermark:
+            raise Parted(
+                ErrorCode.unknown_server_error,
+                f"the leader's metadata log parts from this broker's at offset {offset}, which was committed here up to "
+                f"{self.log.high_watermark}: it is not taken back",
+            )
+        self.log.truncate_to(offset)
+
+    # --- what is committed
+
+    def advance(self, high_watermark: int) -> None:
+        """Everything below is committed: applies it to the image, in order. A lower mark than the one known says nothing."""
+        committed = min(high_watermark, self.log.end)
+        if committed > self.log.high_watermark:
+            self.log.advance_high_watermark(committed)
+        self.apply()
+
+    def apply(self) -> None:
+        """Brings the image to the high watermark. UNSUPPORTED_VERSION when the log holds records of a newer version."""
+        while self.image.end < self.log.high_watermark:
+            own = self._pending[0] if self._pending else None
+            if own is not None and own.first <= self.image.end:
+                self._pending.popleft()
+                numbered = zip(range(own.first, own.first + len(own.records)), own.records, strict=True)
+                changes = self.image.apply(numbered)
+                self._publish(changes)
+                if not own.waiter.done():
+                    own.waiter.set_result(changes)
+            else:
+                up_to = self.log.high_watermark if own is None else min(own.first, self.log.high_watermark)
+                for end, records in self._read(self.image.end, up_to):
+                    changes = self.image.apply(records)
+                    self.image.end = end
+                    self._publish(changes)
+                self.image.end = max(self.image.end, up_to)
+
+    def _read(self, offset: int, up_to: int) -> Iterator[tuple[int, list[tuple[int, MetadataRecord]]]]:
+        """Commit by commit, as they were made: (the offset after it, its records with theirs)."""
+        while offset < up_to:
+            data = self.log.read(offset, READ_BYTES, up_to=up_to)
+            if not data:
+                return
+            for at, header in batches(data):
+                offset = header.next_offset
+                if header.is_control:
+                    continue
+                found = decode_all(memoryview(data)[at : at + header.size])
+                records = [(record.offset, decode(record.value)) for _, record in found if record.value is not None]
+                self.records_read += len(records)
+                yield offset, records

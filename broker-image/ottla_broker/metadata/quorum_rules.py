@@ -12,12 +12,20 @@ dead and the register away, the metadata can still change.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla_broker.metadata.register import Member, MemberKey
 
 MOST_MEMBERS = 5
 USUAL_MEMBERS = 3
 BROKERS_FOR_MOST = 5
+
+
+class Position(NamedTuple):
+    """How far a log goes: the epoch of its last record (−1: it has none), and the offset after it. The larger one is the more advanced."""
+
+    epoch: int
+    end: int
 
 
 def majority(members: int) -> int:
@@ -37,9 +45,19 @@ def commit_point(ends: Mapping[MemberKey, int], memberships: Iterable[Collection
     )
 
 
+def may_be_asked_for(
+    members: Collection[Member], ends: Mapping[MemberKey, int], *, high_watermark: int, epoch_start: int
+) -> bool:
+    """Whether the leader may ask the register for a membership: a majority of it has everything that may be committed.
+
+    That is what lies below the high watermark, and what the leader took over when its epoch began, which any earlier leader may have committed.
+    """
+    return commit_point(ends, [members]) >= max(high_watermark, epoch_start)
+
+
 def wanted_members(brokers: int) -> int:
     """How many members a cluster of so many brokers should have."""
-    return min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS)
+    return max(1, min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +74,9 @@ def next_membership(
 ) -> tuple[Member, ...] | None:
     """The membership that the leader should ask the register for now, one step away; None when it is as it should be.
 
-    The dead make room first where a living candidate is caught up, because a dead member costs commits their margin; a membership never shrinks
-    below what is left alive, and the leader never takes itself out.
+    A member whose disk was wiped has nothing left to count on. One that is dead makes room only where a living candidate is ready to take its
+    place: without one the smaller membership could bear no more losses than the larger, and a leader that is cut off from all others would be left
+    as the only member, which nobody may succeed. The leader never takes itself out.
     """
     by_broker = {candidate.member.broker: candidate for candidate in candidates}
     known = [member.key for member in members]
@@ -67,12 +86,15 @@ def next_membership(
     others = [m for m in members if m.key != leader.key]
     wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].member.key != m.key]
     dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].alive)]
-    if wiped or dead:
-        return _without(members, (wiped or dead)[0])
-    if len(members) < wanted_members(brokers) and ready:
+    wanted = wanted_members(brokers)
+    if wiped:
+        return _without(members, wiped[0])
+    if len(members) > wanted:
+        return _without(members, dead[0] if dead else max(others, key=lambda m: m.broker))
+    if ready and len(members) < wanted:
         return (*members, ready[0])
-    if len(members) > wanted_members(brokers):
-        return _without(members, max(others, key=lambda m: m.broker))
+    if ready and dead:
+        return _without(members, dead[0])
     return None
 
 

@@ -53,6 +53,13 @@ class UnregisterBroker(msgspec.Struct, frozen=True, tag="unregister-broker"):
     epoch: int
 
 
+class ControllerChange(msgspec.Struct, frozen=True, tag="controller-change"):
+    """The first record of each epoch of the metadata log: `broker` leads it, and is the active controller."""
+
+    broker: int
+    epoch: int
+
+
 class TopicRecord(msgspec.Struct, frozen=True, tag="topic"):
     name: str
     id: UUID
@@ -94,7 +101,8 @@ class ProducerIds(msgspec.Struct, frozen=True, tag="producer-ids"):
 
 
 MetadataRecord = (
-    RegisterBroker
+    ControllerChange
+    | RegisterBroker
     | BrokerChange
     | UnregisterBroker
     | TopicRecord

@@ -48,14 +48,13 @@ class ReplicaControl:
                 except KafkaError as reason:
                     answers.append(reason)
                     continue
-                if new is not None:
-                    records.append(new)
-                now = new or old
-                answers.append(
-                    now
-                    if now.leader == leader
-                    else KafkaError(ErrorCode.new_leader_elected, f"the move ended, and broker {now.leader} leads")
-                )
+                records.append(new)
+                if new.leader == leader:
+                    answers.append(new)
+                else:
+                    answers.append(
+                        KafkaError(ErrorCode.new_leader_elected, f"the move ended, and broker {new.leader} leads")
+                    )
             return records, answers
 
         return await self._turn.take(plan)

@@ -34,6 +34,10 @@ class Following(Protocol):
         """It is hosted here no longer."""
         ...
 
+    def broker_changed(self, broker: int) -> None:
+        """The metadata say something new of it: it may be back."""
+        ...
+
 
 class Hosting:
     """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went, in each epoch anew."""
@@ -68,7 +72,8 @@ class Hosting:
         for topic in changes.removed:
             self._remove(topic)
         for name, partition in sorted(changes.partitions):
-            if (known := self._image.topics.get(name)) is not None:
+            known = self._image.topics.get(name)
+            if known is not None and partition in known.partitions:  # or it was of an earlier topic of that name
                 self._host(known, known.partitions[partition])
         for resource_type, name in changes.configs:
             if resource_type == TOPIC_RESOURCE:
@@ -76,6 +81,9 @@ class Hosting:
         if changes.brokers:
             for hosted in self._partitions:
                 hosted.consider_growth()  # one that had caught up may be let in now
+            if self._following is not None:
+                for broker in sorted(changes.brokers):
+                    self._following.broker_changed(broker)
 
     def reconfigure(self, topics: Iterable[str]) -> None:
         """Gives the logs of these topics their settings as they are now."""
@@ -85,6 +93,8 @@ class Hosting:
                 if hosted := self._partitions.get(name, partition):
                     hosted.log.set_config(config)
                     hosted.settings_changed()
+                    if self._following is not None:
+                        self._following.follow(hosted)  # topics whose acks wait for a sync are copied apart
 
     def orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
         """Partition folders that no topic claims: name → (topic id, partition → latest leader epoch). Two ids in one topic: the folder

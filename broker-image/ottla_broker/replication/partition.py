@@ -19,7 +19,7 @@ from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.metrics import Traffic
 from ottla_broker.replication.acks import Acks
-from ottla_broker.replication.followers import Followers
+from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -115,6 +115,7 @@ class Partition:
             if state.leader_epoch != self._led_epoch:
                 self._begin_to_lead()
             self._members_changed()
+            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
@@ -187,19 +188,26 @@ class Partition:
                 ErrorCode.not_leader_or_follower,
                 f"broker {broker} of epoch {broker_epoch} is no follower of {self.topic}-{self.partition}",
             )
+        if broker_epoch != follower.broker_epoch and not self._peers.is_registered(broker, broker_epoch):
+            return  # our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4)
         follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
-        if self.followers.outside:
-            self.consider_growth()
+        if follower in self.followers.outside:
+            self._consider_joining((follower,))
         self._advance()
 
     def consider_growth(self) -> None:
-        """Proposes that those who have caught up join the ISR (rule 4), unless a proposal is on its way."""
-        if self.pending is not None or not self.followers.outside or not self.leads:
+        """Other brokers may join now than before: proposes that those who have caught up do."""
+        if self.followers.outside and self.leads:
+            self._consider_joining(self.followers.outside)
+
+    def _consider_joining(self, candidates: Iterable[Follower]) -> None:
+        """Proposes those that have caught up for the ISR (rule 4), unless a proposal is on its way."""
+        if self.pending is not None:
             return
         watermark = self.log.high_watermark
         joining = [
             follower.broker
-            for follower in self.followers.outside
+            for follower in candidates
             if follower.could_join(watermark, self.epoch_start)
             and self._peers.may_join(follower.broker, follower.broker_epoch)
         ]
@@ -289,6 +297,19 @@ class Partition:
         self._holding = None
         if self.leads:
             self._advance()
+
+    def follow_to(self, high_watermark: int, log_start: int) -> None:
+        """As a follower: takes over the leader's high watermark as far as our log goes, and where its log starts."""
+        log = self.log
+        watermark = min(high_watermark, log.end)
+        if watermark > log.high_watermark:
+            log.advance_high_watermark(watermark)
+            if self._watchers:
+                _call(self._watchers)
+        if log.start < log_start <= log.high_watermark:
+            log.delete_records_before(log_start)
+        if log.sync_due and not self.acks_are_synced:
+            self._sync()
 
     # --- readers
 

@@ -1,5 +1,6 @@
 """What a leading partition knows of the brokers around it, and its way to the controller."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,10 @@ class Peers(Protocol):
         """Whether this life of a broker may join an ISR as far as is known here (rule 4); the controller has the last word."""
         ...
 
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        """Whether this is the life of a broker that is registered, as far as is known here."""
+        ...
+
     def propose(self, partition: "Partition") -> None:
         """Brings `partition.pending` to the controller. What becomes of it is told by the metadata, or by `refused` and `superseded`."""
         ...
@@ -32,18 +37,29 @@ class Alone:
     def may_join(self, broker: int, epoch: int) -> bool:
         return False
 
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        return False
+
     def propose(self, partition: "Partition") -> None:
         raise AssertionError(f"{partition.topic}-{partition.partition} has nobody to propose anything to")
 
 
 class BrokersAround:
-    """As the image has them. `now_s`: the loop's clock; `send`: takes a partition's proposal on its way."""
+    """As the image has them. `send`: takes a partition's proposal on its way."""
 
-    def __init__(self, image: Image, now_s: Callable[[], float], send: Callable[["Partition"], None]) -> None:
+    def __init__(self, image: Image, send: Callable[["Partition"], None]) -> None:
         self._image = image
-        self.now_s = now_s
         self.propose = send
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def may_join(self, broker: int, epoch: int) -> bool:
         registered = self._image.brokers.get(broker)
-        return registered is not None and registered.epoch == epoch and not registered.fenced
+        if registered is None or registered.epoch != epoch:
+            return False
+        return not (registered.fenced or registered.shutting_down)
+
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        registered = self._image.brokers.get(broker)
+        return registered is not None and registered.epoch == epoch

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -15,13 +16,16 @@ LARGEST_ANSWER = 1 << 30
 _scratch = memoryview(bytearray(SCRATCH_BYTES))  # shared by the channels of the one thread that has a loop
 
 
+Answered = Callable[[bytearray | Exception], None]
+
+
 class Channel(asyncio.BufferedProtocol):
     """Made by `open_channel`. `versions`: API key → (lowest, highest) that the broker speaks."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._frames = FrameReader(_scratch, LARGEST_ANSWER, lambda size: True)
-        self._waiting: deque[tuple[int, asyncio.Future[bytearray]]] = deque()
+        self._waiting: deque[tuple[int, Answered, asyncio.Future[bytearray] | None]] = deque()
         self._next_correlation = 0
         self._broken: Exception | None = None
         self.versions: dict[int, tuple[int, int]] = {}
@@ -48,17 +52,13 @@ class Channel(asyncio.BufferedProtocol):
         correlation_id = int.from_bytes(frame[:4], signed=True)
         if not self._waiting or self._waiting[0][0] != correlation_id:
             raise Malformed(f"an answer to request {correlation_id}, which is not the next one waited for")
-        _, waiter = self._waiting.popleft()
-        if not waiter.done():
-            waiter.set_result(frame)
+        self._waiting.popleft()[1](frame)
 
     def _break(self, reason: Exception) -> None:
         self._broken = self._broken or reason
         self._transport.abort()
         while self._waiting:
-            _, waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_exception(ConnectionResetError(str(reason)))
+            self._waiting.popleft()[1](ConnectionResetError(str(reason)))
 
     # --- requests
 
@@ -69,7 +69,7 @@ class Channel(asyncio.BufferedProtocol):
     @property
     def abandoned(self) -> bool:
         """Whether somebody gave up an answer that has not come. All later answers stand behind it."""
-        return any(waiter.cancelled() for _, waiter in self._waiting)
+        return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._waiting)
 
     def version_for(self, request: Any) -> int:
         """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
@@ -91,25 +91,48 @@ class Channel(asyncio.BufferedProtocol):
 
     async def exchange(self, key: int, version: int, request: Any) -> bytearray:
         """Sends a request in exactly this version; the raw answer without its size."""
-        correlation_id = self._next_correlation
-        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        correlation_id = self.next_correlation()
         return await self.send(correlation_id, [write_request(key, version, correlation_id, self._client_id, request)])
 
     async def pass_on(self, frame: bytes) -> bytearray:
         """Sends somebody else's request (a frame without its size) under a correlation id of ours; the raw answer without its size."""
-        correlation_id = self._next_correlation
-        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        correlation_id = self.next_correlation()
         return await self.send(
             correlation_id, [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
         )
 
     async def send(self, correlation_id: int, buffers: list[Any]) -> bytearray:
+        waiter: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: bytearray | Exception) -> None:
+            if waiter.done():
+                return  # nobody waits for it any more
+            if isinstance(answer, Exception):
+                waiter.set_exception(answer)
+            else:
+                waiter.set_result(answer)
+
+        self.post(correlation_id, buffers, answered, waiter)
+        return await waiter
+
+    def next_correlation(self) -> int:
+        correlation_id = self._next_correlation
+        self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
+        return correlation_id
+
+    def post(
+        self,
+        correlation_id: int,
+        buffers: list[Any],
+        answered: Answered,
+        waiter: "asyncio.Future[bytearray] | None" = None,
+    ) -> None:
+        """Sends a request; `answered` is called with the raw answer in the turn of the loop in which it comes, or with why there will be none.
+        It may raise Malformed, which ends the connection. ConnectionResetError when that is over already."""
         if self._broken is not None:
             raise ConnectionResetError(str(self._broken))
-        waiter: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
-        self._waiting.append((correlation_id, waiter))
+        self._waiting.append((correlation_id, answered, waiter))
         self._transport.writelines(buffers)
-        return await waiter
 
     async def learn_versions(self, software: str = "ottla") -> None:
         """Asks what the broker speaks; one older than our question says so in version 0."""

@@ -96,7 +96,8 @@ def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
         for number, broker in cluster.brokers.items():
             diary.append(f"broker {number} wrote", broker.log_text(1 << 30)[marks[number] :])
     else:
-        rd.admin(cluster.bootstrap).delete_topics([topic], operation_timeout=10)[topic].result(30)
+        client = rd.admin(cluster.bootstrap)
+        client.delete_topics([topic], operation_timeout=10)[topic].result(30)
     return Outcome(what, problems, load.acked(), gap_s, healed_s, diary.seconds(), diary.path)
 
 
@@ -131,8 +132,8 @@ def load_for(cluster: Cluster, topic: str, random: Random) -> Load:
 
 
 def make_topic(cluster: Cluster, topic: str, config: dict[str, str]) -> None:
-    made = rd.admin(cluster.bootstrap).create_topics([NewTopic(topic, PARTITIONS, 3, config=config)])
-    made[topic].result(30)
+    client = rd.admin(cluster.bootstrap)  # held until the answer is there: it ends with its last reference
+    client.create_topics([NewTopic(topic, PARTITIONS, 3, config=config)])[topic].result(30)
     eventually(lambda: cluster.healthy(), within_s=HEALS_WITHIN_S, what="the new topic is whole")
 
 

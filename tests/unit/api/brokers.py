@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,6 +41,8 @@ class SmallBroker:
         self.partitions = Partitions(self.image)
         self.controller = None
         self.to_controller = ControllerLink(self, "small")
+        self.ready = True
+        self.when_ready: list[Callable[[], None]] = []
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 

@@ -11,7 +11,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
-from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -176,7 +176,7 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
     async def run() -> None:
         async with running(tmp_path) as broker:
             with monkeypatch.context() as patch:
-                patch.setattr(MetadataLog, "commit", refuse)
+                patch.setattr(Quorum, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
                     await broker.active_controller().create_topic(NewTopic("t", 1, 1))
             assert broker.image.topics == {}

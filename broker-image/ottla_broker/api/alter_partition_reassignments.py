@@ -1,0 +1,77 @@
+"""AlterPartitionReassignments (45), versions 0–1.
+
+- Begins to move partitions to other brokers (KIP-455), or with null replicas cancels what is under way. Answered when that has begun.
+- Replicas that are added catch up first; those that are removed go when every target is in sync, and not before (rule 12).
+- A move that replaces another keeps what was there before both: cancelling leads back to that.
+- INVALID_REPLICA_ASSIGNMENT: no replicas, one twice, one that is not registered, or nobody in sync would be left.
+  NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel. A partition twice in one request is INVALID_REQUEST.
+- v1 can forbid that the number of replicas changes (INVALID_REPLICATION_FACTOR, KIP-860).
+"""
+
+from collections import Counter
+
+from kio.schema.alter_partition_reassignments.v1.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+)
+from kio.schema.alter_partition_reassignments.v1.response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.replica_control import Move, Outcome
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+TWICE = KafkaError(ErrorCode.invalid_request, "the partition stands twice in the request")
+
+
+async def alter_partition_reassignments(
+    ctx: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    if not ctx.may(Operation.alter, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    times = Counter(asked)
+    moves = [
+        Move(topic.name, one.partition_index, one.replicas)
+        for topic in request.topics
+        for one in topic.partitions
+        if times[topic.name, one.partition_index] == 1
+    ]
+    done = await ctx.broker.active_controller().replicas.reassign(
+        moves, same_factor=not request.allow_replication_factor_change
+    )
+    outcomes = {(move.topic, move.partition): outcome for move, outcome in zip(moves, done, strict=True)}
+    return AlterPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.none,
+        error_message=None,
+        responses=tuple(
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    answer(one, outcomes.get((topic.name, one.partition_index), TWICE)) for one in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def answer(asked: ReassignablePartition, outcome: Outcome) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.none if outcome is None else outcome.code,
+        error_message=None if outcome is None else outcome.message,
+    )
+
+
+FORMS = (
+    Form(0, 1, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, alter_partition_reassignments),
+)

@@ -1,0 +1,42 @@
+"""BeginQuorumEpoch (53), versions 0–1.
+
+- A broker that has been given the next epoch of the metadata log says so to the others, which follow it from then on.
+- An epoch that is not newer than what is known changes nothing; the answer tells what is known.
+- v1 says where the leader is reached; with v0, which does not, nothing is learned.
+"""
+
+from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
+from kio.schema.begin_quorum_epoch.v1.response import BeginQuorumEpochResponse, PartitionData, TopicData
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.config.addresses import host_and_port
+from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def begin_quorum_epoch(ctx: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    if not ctx.may(Operation.cluster_action, Resource.cluster()):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    quorum = ctx.broker.quorum
+    if request.cluster_id not in (None, quorum.cluster_id):
+        raise KafkaError(ErrorCode.inconsistent_cluster_id)
+    topics = []
+    for topic in request.topics:
+        for told in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
+            for at in request.leader_endpoints[:1]:
+                await quorum.hear_of(int(told.leader_id), int(told.leader_epoch), host_and_port(at.host, at.port))
+        known = PartitionData(
+            partition_index=i32(0),
+            error_code=ErrorCode.none,
+            leader_id=BrokerId(quorum.leader),
+            leader_epoch=i32(quorum.epoch),
+        )
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=(known,)))
+    return BeginQuorumEpochResponse(error_code=ErrorCode.none, topics=tuple(topics))
+
+
+FORMS = (Form(0, 1, BeginQuorumEpochRequest, BeginQuorumEpochResponse, begin_quorum_epoch),)

@@ -1,0 +1,57 @@
+"""ElectLeaders (43), versions 0–2.
+
+- Preferred (type 0): gives partitions back to their first replicas, where those are in sync and live; else PREFERRED_LEADER_NOT_AVAILABLE.
+- Unclean (type 1, from v1): gives a partition without a leader to any replica that lives, first to one that may be trusted. What only the others
+  had is lost. ELIGIBLE_LEADERS_NOT_AVAILABLE when none lives.
+- ELECTION_NOT_NEEDED where the first replica, or for type 1 anybody, leads. Without a list of partitions all are meant, and those are left out.
+- All that comes of a request is one commit, and answered when that is on the disks of a majority. v2 is flexible.
+"""
+
+from typing import cast
+
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.replica_control import Outcome, TopicPartition
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    if not ctx.may(Operation.alter, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
+    wanted: list[TopicPartition] | None = None
+    if request.topic_partitions is not None:
+        wanted = [(entry.topic, partition) for entry in request.topic_partitions for partition in entry.partitions]
+    replicas = ctx.broker.active_controller().replicas
+    elect = replicas.elect_preferred if request.election_type == PREFERRED else replicas.elect_unclean
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, replica_election_results=by_topic(await elect(wanted))
+    )
+
+
+def by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElectionResult, ...]:
+    results: dict[str, list[PartitionResult]] = {}
+    for (topic, partition), outcome in outcomes.items():
+        results.setdefault(topic, []).append(
+            PartitionResult(
+                partition_id=cast(i32, partition),
+                error_code=ErrorCode.none if outcome is None else outcome.code,
+                error_message=None if outcome is None else outcome.message,
+            )
+        )
+    return tuple(
+        ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(found)) for topic, found in results.items()
+    )
+
+
+FORMS = (Form(0, 2, ElectLeadersRequest, ElectLeadersResponse, elect_leaders),)

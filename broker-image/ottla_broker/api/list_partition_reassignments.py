@@ -1,0 +1,62 @@
+"""ListPartitionReassignments (46), version 0.
+
+- The partitions that are on their way to other brokers, with the replicas that are added and removed: all, or those of the ones named.
+- What does not move, or is not there, is left out, as in Kafka.
+"""
+
+from typing import cast
+
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def list_partition_reassignments(
+    ctx: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    if not ctx.may(Operation.describe, CLUSTER):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    wanted = (
+        None
+        if request.topics is None
+        else {(topic.name, partition) for topic in request.topics for partition in topic.partition_indexes}
+    )
+    moving: dict[str, list[PartitionRecord]] = {}
+    for topic, state in ctx.broker.active_controller().replicas.moving():
+        if wanted is None or (topic.name, state.partition) in wanted:
+            moving.setdefault(topic.name, []).append(state)
+    return ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=tuple(
+            OngoingTopicReassignment(name=TopicName(name), partitions=tuple(ongoing(state) for state in states))
+            for name, states in sorted(moving.items())
+        ),
+    )
+
+
+def ongoing(state: PartitionRecord) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=cast(i32, state.partition),
+        replicas=cast("tuple[BrokerId, ...]", state.replicas),
+        adding_replicas=cast("tuple[BrokerId, ...]", state.adding),
+        removing_replicas=cast("tuple[BrokerId, ...]", state.removing),
+    )
+
+
+FORMS = (
+    Form(0, 0, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, list_partition_reassignments),
+)

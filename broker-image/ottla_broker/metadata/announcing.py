@@ -1,0 +1,32 @@
+"""Telling a broker who leads the metadata log: BeginQuorumEpoch (53), which Kafka's own quorum has for it."""
+
+import asyncio
+
+from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest, LeaderEndpoint, PartitionData, TopicData
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32, u16
+
+from ottla_broker.metadata.following import connect, host_and_port
+from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.register import Member
+
+LISTENER = "BROKERS"
+ANSWERED_WITHIN_S = 1.0
+
+
+async def announce(address: str, client_id: str, leader: Member, epoch: int) -> None:
+    """Returns when the broker at `address` has promised `epoch`. OSError, TimeoutError, KafkaError."""
+    host, port = host_and_port(leader.address)
+    told = PartitionData(
+        partition_index=i32(0), voter_directory_id=None, leader_id=BrokerId(leader.broker), leader_epoch=i32(epoch)
+    )
+    request = BeginQuorumEpochRequest(
+        topics=(TopicData(topic_name=TopicName(METADATA_TOPIC), partitions=(told,)),),
+        leader_endpoints=(LeaderEndpoint(name=LISTENER, host=host, port=u16(port)),),
+    )
+    channel = await connect(address, client_id)
+    try:
+        async with asyncio.timeout(ANSWERED_WITHIN_S):
+            await channel.ask(request)
+    finally:
+        channel.close()

@@ -1,0 +1,144 @@
+"""Copying the metadata log from another broker: ask, cut off what is not there, append what is, bring it to the device, and so on.
+
+The position that a step asks from is on this broker's device: to its leader, asking is acknowledging.
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+from ottla_broker.metadata.fetching import Ask, Told, request_of, told_of, where_to_cut
+from ottla_broker.metadata.log import MetadataLog, Parted
+from ottla_broker.metadata.register import RegisterValue
+from ottla_broker.metadata.register.steps import address_of
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+CONNECT_WITHIN_S = 1.0
+ANSWER_WITHIN_S = 2.0  # beyond the time that an answer may wait for news
+PAUSE_S = 0.1
+
+
+class Copying:
+    """Copies into `log`. `me`, `directory`: this broker and its log directory; `cluster_id`: what both sides must belong to, once known."""
+
+    def __init__(self, log: MetadataLog, me: int, directory: UUID) -> None:
+        self.log = log
+        self.client_id = f"ottla-quorum-{me}"
+        self.cluster_id: str | None = None
+        self._me = me
+        self._directory = directory
+
+    async def step(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> Told:
+        """One question to a broker in `epoch`, and what follows from its answer; the answer. What is committed is applied.
+
+        KafkaError: what the other side says, what the log says (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, Parted). ConnectionError, TimeoutError.
+        """
+        log = self.log
+        position = await log.durable()
+        ask = Ask(
+            self._me,
+            self._directory,
+            epoch,
+            position,
+            log.high_watermark,
+            max_wait_ms=max_wait_ms,
+            cluster_id=self.cluster_id,
+        )
+        async with asyncio.timeout(max_wait_ms / 1000 + ANSWER_WITHIN_S):
+            told = told_of(await channel.ask(request_of(ask)))
+        if told.error is not ErrorCode.none:
+            raise KafkaError(told.error, f"the leader of the metadata log answers {told.error.name}")
+        if told.diverging is not None:
+            log.truncate(where_to_cut(log.log.epochs, log.log.end, told.diverging))
+            if log.log.end >= position.end:
+                raise Parted(ErrorCode.unknown_server_error, f"{told.diverging} parts from nothing of {position}")
+        elif told.records:
+            log.take(told.records, epoch)
+        if told.diverging is None and told.high_watermark >= 0:
+            log.advance(told.high_watermark)
+        return told
+
+
+class Following:
+    """Follows the leader that `value` names. `gone`: its port refuses connections; `answered_at`: when it last had an answer, by the loop's
+    clock. `news` is called when one of them says something new, `told` after each answer."""
+
+    def __init__(
+        self,
+        copying: Copying,
+        value: RegisterValue,
+        wait_ms: int,
+        news: Callable[[], None],
+        told: Callable[[Told], None],
+    ) -> None:
+        self._copying = copying
+        self._value = value
+        self._wait_ms = wait_ms
+        self._news = news
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self.answered_at = self._loop.time()
+        self.gone = False
+
+    async def run(self) -> None:
+        """Until cancelled. KafkaError when this broker's own log fails or cannot follow."""
+        address = address_of(self._value, self._value.leader)
+        tried_at = self._loop.time() - PAUSE_S
+        while True:
+            await asyncio.sleep(
+                tried_at + PAUSE_S - self._loop.time()
+            )  # one that was good and broke is made anew at once
+            tried_at = self._loop.time()
+            try:
+                channel = await connect(address, self._copying.client_id)
+                self.gone = False
+                try:
+                    await self._copy_over(channel)
+                finally:
+                    channel.close()
+            except (OSError, TimeoutError) as error:
+                self._lost(error)
+            except KafkaError as reason:
+                if self._copying.log.log.failed is not None or is_fatal(reason):
+                    raise
+                logger.info("cannot follow broker %d in epoch %d: %s", self._value.leader, self._value.epoch, reason)
+
+    async def _copy_over(self, channel: Channel) -> None:
+        while True:
+            told = await self._copying.step(channel, self._value.epoch, self._wait_ms)
+            self.answered_at = self._loop.time()
+            self._told(told)
+
+    def _lost(self, error: Exception) -> None:
+        if refused(error) and not self.gone:
+            logger.info("broker %d, which leads the metadata log, is gone", self._value.leader)
+            self.gone = True
+            self._news()
+
+
+def is_fatal(reason: KafkaError) -> bool:
+    """Whether it would be the same the next time: two logs that have parted, or records of a newer version."""
+    return isinstance(reason, Parted) or reason.code is ErrorCode.unsupported_version
+
+
+async def connect(address: str, client_id: str) -> Channel:
+    """`address`: host:port. OSError, of which `refused` knows the one that says that nobody is there; TimeoutError."""
+    async with asyncio.timeout(CONNECT_WITHIN_S):
+        return await open_channel(*host_and_port(address), client_id)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port or 0)
+
+
+def refused(error: BaseException) -> bool:
+    """Whether a port is there and nobody listens: the process is gone."""
+    return isinstance(error, ConnectionRefusedError) or (
+        isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
+    )

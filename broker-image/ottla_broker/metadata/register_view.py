@@ -1,0 +1,96 @@
+"""The register as one broker sees it: the newest value, since when it has been unchanged, and writes that say how they went.
+
+Every call is bounded in time, because a store that is cut off may simply be silent.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from ottla_broker.metadata.register import Conflict, Register, RegisterError, RegisterValue, Seen
+
+logger = logging.getLogger(__name__)
+
+CALL_WITHIN_S = 3.0
+WATCH_S = 30.0  # how long one watch waits; a store that is cut off is noticed then
+PAUSE_S = 0.5  # after a failure
+
+
+class RegisterView:
+    """`news` is called whenever another value was seen. `unchanged_since`: by the loop's clock, of the version last seen."""
+
+    def __init__(self, register: Register, news: Callable[[], None]) -> None:
+        self._register = register
+        self._news = news
+        self._loop = asyncio.get_running_loop()
+        self._writing = asyncio.Lock()
+        self.seen: Seen | None = None
+        self.unchanged_since = 0.0
+        self.away = False  # whether the last call failed
+
+    @property
+    def value(self) -> RegisterValue | None:
+        return None if self.seen is None else self.seen.value
+
+    async def read(self) -> Seen:
+        """RegisterError."""
+        async with bounded(CALL_WITHIN_S):
+            return self._saw(await self._register.read())
+
+    async def follow(self) -> None:
+        """Keeps the view up to date, until cancelled."""
+        while True:
+            try:
+                if self.seen is None:
+                    await self.read()
+                else:
+                    seen = self.seen
+                    async with bounded(WATCH_S + CALL_WITHIN_S):
+                        found = await self._register.watch(seen, WATCH_S)
+                    if self.seen is seen:  # or a write of our own was faster
+                        self._saw(found)
+                    self._is_away(None)
+            except RegisterError as reason:
+                self._is_away(reason)
+                await asyncio.sleep(PAUSE_S)
+
+    async def write(self, change: Callable[[RegisterValue | None], RegisterValue | None]) -> RegisterValue | None:
+        """Writes what `change` makes of the value last seen, if the register still holds that. The value written; None when `change` does not
+        want to, or somebody else was first (`value` is what they wrote). RegisterError: it may or may not have been written."""
+        async with self._writing:
+            seen = self.seen or await self.read()
+            wanted = change(seen.value)
+            if wanted is None:
+                return None
+            try:
+                async with bounded(CALL_WITHIN_S):
+                    return self._saw(await self._register.swap(seen, wanted)).value
+            except Conflict:
+                await self.read()
+                return None
+            except RegisterError:
+                self.seen = None  # what it holds now is not known
+                raise
+
+    def _saw(self, found: Seen) -> Seen:
+        if self.seen is None or found.version != self.seen.version:
+            self.seen = found
+            self.unchanged_since = self._loop.time()
+            self._news()
+        return found
+
+    def _is_away(self, reason: RegisterError | None) -> None:
+        if self.away != (reason is not None):
+            self.away = reason is not None
+            logger.warning("%s", reason if reason else "the register answers again")
+
+
+@asynccontextmanager
+async def bounded(seconds: float) -> AsyncIterator[None]:
+    """A timeout that is told as the register's silence."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise RegisterError(f"the register does not answer within {seconds:.0f} s") from error

@@ -1,0 +1,141 @@
+"""A whole Kubernetes: control plane, cluster DNS and nodes, on machines of a test's own.
+
+    with cluster(folder, nodes=3) as kube:
+        kube.has(archive_of_an_image)
+        kube.plane.admin.ask("POST", …)
+
+While it is there, the calling thread and what it starts is on the network 10.250.0.0/24 beside the nodes: outside the cluster, as a
+client on the same premises is. Root only.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.jars import unavailable
+from tests.kube.control_plane import ControlPlane
+from tests.kube.images import archive
+from tests.kube.images.dockerfile import Stage
+from tests.kube.machine import Machine, clear_left_over, link
+from tests.kube.node import PAUSE, Node
+from tests.kube.programs import program
+from tests.waiting import eventually
+
+PREMISES = "10.250.0"
+READY_WITHIN_S = 60.0
+NEEDED = ("ip", "nsenter", "unshare", "sysctl", "openssl")
+COREFILE = """\
+cluster.local:53 in-addr.arpa:53 {{
+  bind {address}
+  errors
+  ready 127.0.0.1:8181
+  kubernetes cluster.local in-addr.arpa {{
+    kubeconfig {kubeconfig}
+    pods insecure
+    ttl 1
+  }}
+}}
+"""
+
+
+class Kube:
+    """`premises`: the machine of the control plane and of the test itself. `nodes`: in the order of their numbers, from 1."""
+
+    def __init__(self, folder: Path, premises: Machine, plane: ControlPlane) -> None:
+        self.folder = folder
+        self.premises = premises
+        self.plane = plane
+        self.nodes: list[Node] = []
+        self._images: list[Path] = []
+        (folder / "volumes").mkdir()
+        plane.volumes.mkdir(exist_ok=True)
+        premises.run("mount", "--bind", folder / "volumes", plane.volumes)
+        corefile = folder / "Corefile"
+        corefile.write_text(COREFILE.format(address=plane.address, kubeconfig=plane.kubeconfig()))
+        self.dns = premises.daemon([program("coredns"), "-conf", corefile], folder / "coredns.log")
+        self._images.append(_pause_image(folder))
+
+    def has(self, image: Path) -> None:
+        """Gives every node, those to come too, the images of an archive."""
+        self._images.append(image)
+        for node in self.nodes:
+            node.has(image)
+
+    def add_node(self) -> Node:
+        """Returns when it is ready."""
+        number = len(self.nodes) + 1
+        address = f"{PREMISES}.{number + 10}"
+        node = Node(number, self.folder / f"node-{number}", self.plane, address, self.folder / "volumes")
+        self._wire(node)
+        self.nodes.append(node)
+        node.start()
+        for image in self._images:
+            node.has(image)
+        eventually(
+            lambda: self.ready(node), within_s=READY_WITHIN_S, what=f"{node.name} is ready: {node.kubelet.said()}"
+        )
+        return node
+
+    def ready(self, node: Node) -> bool:
+        found = self.plane.admin.get(f"/api/v1/nodes/{node.name}")
+        conditions = (found or {}).get("status", {}).get("conditions", [])
+        return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.remove()
+        self.plane.stop()
+        self.premises.remove()
+        self.plane.volumes.rmdir()
+
+    def _wire(self, node: Node) -> None:
+        link(self.premises, node.machine, node.name, bridge="premises", address=f"{node.address}/24")
+        node.machine.run("ip", "route", "add", "default", "via", f"{PREMISES}.1")
+        self.premises.run("ip", "route", "add", f"10.244.{node.number}.0/24", "via", node.address)
+        for other in self.nodes:
+            other.machine.run("ip", "route", "add", f"10.244.{node.number}.0/24", "via", node.address)
+            node.machine.run("ip", "route", "add", f"10.244.{other.number}.0/24", "via", other.address)
+
+
+@contextmanager
+def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
+    if lacking := missing():
+        unavailable(lacking)
+    clear_left_over()
+    premises = Machine("premises")
+    premises.run("ip", "link", "add", "premises", "type", "bridge")
+    premises.run("ip", "addr", "add", f"{PREMISES}.1/24", "dev", "premises")
+    premises.run("ip", "link", "set", "premises", "up")
+    premises.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    with premises.entered():
+        plane = ControlPlane(folder / "plane", address=f"{PREMISES}.1", machine=premises)
+        kube = Kube(folder, premises, plane)
+        try:
+            plane.start()
+            plane.start_controllers()
+            kube.dns.start()
+            for _ in range(nodes):
+                kube.add_node()
+            yield kube
+        finally:
+            kube.stop()
+
+
+def missing() -> str:
+    """What this machine lacks to run nodes, in words; empty when nothing."""
+    if os.geteuid() != 0:
+        return "only root may make the namespaces that nodes of Kubernetes need"
+    lacking = [name for name in NEEDED if shutil.which(name) is None]
+    return f"nodes of Kubernetes need {', '.join(lacking)} on PATH" if lacking else ""
+
+
+def _pause_image(folder: Path) -> Path:
+    """The container that holds a pod's namespaces."""
+    with tempfile.TemporaryDirectory() as layer:
+        shutil.copy(program("pause"), layer)
+        path = folder / "pause.tar"
+        archive.write(path, PAUSE, Stage("pause", "scratch", entrypoint=["/pause"]), [Path(layer)])
+        return path

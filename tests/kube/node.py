@@ -1,0 +1,186 @@
+"""A node of Kubernetes on a machine of its own: containerd, kubelet and kube-proxy, with pods on the network 10.244.<number>.0/24."""
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.daemons import Daemon
+from tests.kube.control_plane import PODS, ControlPlane
+from tests.kube.machine import Machine
+from tests.kube.packages import environment, unpacked
+from tests.kube.programs import program
+from tests.waiting import eventually
+
+PAUSE = "ottla.test/pause:1"
+# The machine's own kernel settings, which a kubelet would write: it is shown the values it wants instead.
+KERNEL = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
+NOT_NEEDED = (
+    "io.containerd.snapshotter.v1.btrfs",
+    "io.containerd.snapshotter.v1.zfs",
+    "io.containerd.snapshotter.v1.aufs",
+)
+
+
+class Node:
+    """`folder`: all that it keeps. `volumes`: what every node shares, as a network's storage would be."""
+
+    def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str, volumes: Path) -> None:
+        self.number = number
+        self.name = f"node-{number}"
+        self.address = address
+        self._folder = folder
+        self._plane = plane
+        self._volumes = volumes
+        self._socket = folder / "containerd.sock"
+        self._packages = unpacked()
+        self._environment = environment(self._packages)
+        folder.mkdir(parents=True)
+        self.machine = Machine(self.name)
+        self._prepare()
+
+    def start(self) -> None:
+        """Returns when containers can be run; the API server says when the node is ready."""
+        self.containerd.start()
+        eventually(self._answers, within_s=30, what=f"containerd answers: {self.containerd.said()}")
+        self.kubelet.start()
+        self.proxy.start()
+
+    def has(self, archive: Path) -> None:
+        """Takes the images of an OCI archive."""
+        self._ctr("images", "import", "--digests=false", str(archive))
+
+    def power_off(self) -> None:
+        """Everything on it ends at once; its disk stays."""
+        self.machine.off()
+
+    def power_on(self) -> None:
+        self.machine.remove()
+        self.machine = Machine(self.name)
+
+    def remove(self) -> None:
+        self.machine.remove()
+        shutil.rmtree(self._folder)
+
+    def _ctr(self, *arguments: str) -> str:
+        return self.machine.run(
+            "ctr", "--address", self._socket, "--namespace", "k8s.io", *arguments, environment=self._environment
+        )
+
+    def _answers(self) -> bool:
+        assert self.containerd.running(), self.containerd.said()
+        try:
+            return bool(self._ctr("version"))
+        except AssertionError:
+            return False
+
+    def _prepare(self) -> None:
+        """Lays out the folder and the machine's mounts, and says what will run."""
+        folder = self._folder
+        for name in ("sysctl", "network", "kubelet", "logs"):
+            (folder / name).mkdir(exist_ok=True)
+        for name, value in KERNEL.items():
+            shown = folder / "sysctl" / name.rpartition("/")[2]
+            shown.write_text(value)
+            self.machine.run("mount", "--bind", shown, f"/proc/sys/{name}")
+        self.machine.run("mount", "--bind", self._volumes, self._plane.volumes)
+        self.machine.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        (folder / "containerd.toml").write_text(self._containerd_settings())
+        (folder / "network" / "10-pods.conflist").write_text(json.dumps(self._network()))
+        (folder / "kubelet.json").write_text(json.dumps(self._kubelet_settings()))
+        (folder / "proxy.json").write_text(json.dumps(self._proxy_settings()))
+        node, env = program("node"), self._environment
+        run, logs = self.machine.daemon, folder
+        self.containerd: Daemon = run(
+            ["containerd", "--config", folder / "containerd.toml"], logs / "containerd.log", env
+        )
+        self.kubelet: Daemon = run(
+            [
+                *(node, "kubelet", f"--config={folder}/kubelet.json", f"--root-dir={folder}/kubelet"),
+                *(f"--kubeconfig={self._plane.kubeconfig('node')}", f"--cert-dir={folder}/certificates"),
+                *(f"--hostname-override={self.name}", f"--node-ip={self.address}", "--v=2"),
+            ],
+            logs / "kubelet.log",
+            env,
+        )
+        self.proxy: Daemon = run(
+            [node, "kube-proxy", f"--config={folder}/proxy.json", f"--hostname-override={self.name}"],
+            logs / "kube-proxy.log",
+            env,
+        )
+
+    def _containerd_settings(self) -> str:
+        folder = self._folder
+        return f"""\
+version = 2
+root = "{folder}/containerd"
+state = "{folder}/state"
+disabled_plugins = {json.dumps(NOT_NEEDED)}
+[grpc]
+  address = "{self._socket}"
+[ttrpc]
+  address = "{self._socket}.ttrpc"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE}"
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "{self._packages}/usr/sbin/runc"
+      Root = "{folder}/runc"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{self._packages}/usr/lib/cni"
+    conf_dir = "{folder}/network"
+"""
+
+    def _network(self) -> dict[str, object]:
+        """Every pod has a cable of its own to the node, which routes: so that Services work without the kernel's bridge filter."""
+        ranges = [[{"subnet": f"10.244.{self.number}.0/24"}]]
+        addresses = {"type": "host-local", "dataDir": f"{self._folder}/addresses", "ranges": ranges}
+        routed = {"type": "ptp", "ipMasq": False, "ipam": addresses | {"routes": [{"dst": "0.0.0.0/0"}]}}
+        return {"cniVersion": "0.4.0", "name": "pods", "plugins": [routed]}
+
+    def _kubelet_settings(self) -> dict[str, object]:
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "failSwapOn": False,
+            "failCgroupV1": False,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": self.machine.group,
+            "containerRuntimeEndpoint": f"unix://{self._socket}",
+            "clusterDNS": [self._plane.address],
+            "clusterDomain": "cluster.local",
+            "resolvConf": "",
+            "podLogsDir": f"{self._folder}/logs",
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "healthzPort": 0,
+            "readOnlyPort": 0,
+            "nodeStatusUpdateFrequency": "2s",
+            "nodeLeaseDurationSeconds": 10,
+            "syncFrequency": "5s",
+            "imageGCHighThresholdPercent": 100,
+            "evictionHard": {
+                "memory.available": "50Mi",
+                "nodefs.available": "0%",
+                "imagefs.available": "0%",
+                "nodefs.inodesFree": "0%",
+            },
+            "enforceNodeAllocatable": [],
+            "volumePluginDir": f"{self._folder}/kubelet/plugins",
+        }
+
+    def _proxy_settings(self) -> dict[str, object]:
+        return {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "nftables",
+            "clusterCIDR": PODS,
+            "clientConnection": {"kubeconfig": str(self._plane.kubeconfig("node"))},
+            "healthzBindAddress": "127.0.0.1:10256",
+            "metricsBindAddress": "127.0.0.1:10249",
+            # Settings of the whole machine, which are not ours to change.
+            "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        }

@@ -1,0 +1,354 @@
+"""A few brokers on the simulated network that host, lead and follow partitions, and a controller that is played by the test: what it says is in
+every image at once, or where it is told to, and the ISRs that leaders propose are taken or held back."""
+
+import asyncio
+import gc
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
+from kio.schema.errors import ErrorCode
+
+from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.config import Config
+from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.controller_link import ControllerLink
+from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerImage, Changes, Image, TopicImage
+from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.replication.fetchers import Fetchers
+from ottla_broker.replication.hosting import Hosting
+from ottla_broker.replication.isr_proposals import IsrProposals
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.peers import BrokersAround
+from ottla_broker.runtime import Runtime
+from ottla_broker.server import Server
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.records import Record, decode_all, encode_batch
+from tests.sim.disk import Offloading, SimulatedDisk
+from tests.sim.network import Network
+from tests.sim.processes import NOBODY, Process, SimulatedLoop
+
+if TYPE_CHECKING:
+    from ottla_broker.broker import Broker
+
+T = TypeVar("T")
+PORT = 9092
+TOPIC = "t"
+TOPIC_ID = UUID(int=77)
+LISTENER = "PLAINTEXT"
+
+
+class Node:
+    """One broker, or rather those parts of it that replicate. Lives are counted in its broker epoch: 10 × id + life."""
+
+    def __init__(self, cluster: "SmallCluster", node_id: int) -> None:
+        self.node_id = node_id
+        self.host = f"broker-{node_id}"
+        self.cluster = cluster
+        self.disk = SimulatedDisk(Random(node_id), cluster.loop.time, cluster.now_ms)
+        self.disk.mount("/data")
+        self.life = 0
+        self.led: list[tuple[str, int]] = []  # what hosting told of leadership: (led or lost, epoch)
+        self.process: Process
+
+    leads = False
+
+    def leader_address(self) -> None:
+        return None
+
+    @property
+    def epoch(self) -> int:
+        return 10 * self.node_id + self.life
+
+    def start(self) -> None:
+        self.life += 1
+        self.process = Process(self.cluster.loop, self.host, self.life)
+        self.process.at_death.append(self.disk.process_died)
+        self.process.run(self._serve())
+
+    async def _serve(self) -> None:
+        cluster = self.cluster
+        settings = {"node.id": str(self.node_id), "listeners": f"{LISTENER}://{self.host}:{PORT}", "log.dirs": "/data"}
+        self.config = Config.of(settings | cluster.settings)
+        self.runtime = Runtime(now_ms=cluster.now_ms, random=Random(self.epoch), executor=Offloading(self.disk))
+        self.cluster_id = "a-cluster"
+        self.controller = None
+        self.to_controller = ControllerLink(self, self.host)
+        self.image = Image()
+        self.partitions = Partitions(self.image)
+        self.ready = True
+        self.when_ready: list[Callable[[], None]] = []
+        self.directories = [
+            LogDir.open(
+                "/data",
+                disk=self.disk,
+                runtime=self.runtime,
+                node_id=self.node_id,
+                cluster_id=None,
+                config_of=lambda _: self.config.log_config({}),
+            )
+        ]
+        self.proposals = IsrProposals(
+            self.node_id, lambda: self.epoch, lambda broker: self.image.brokers[broker].epoch, cluster.ask
+        )
+        self.fetchers = Fetchers(self.node_id, self.image, self.config, lambda: self.epoch)
+        self.hosting = Hosting(
+            self.node_id,
+            self.image,
+            self.partitions,
+            self.directories,
+            self.runtime,
+            self.config.log_config,
+            led=lambda partition: self.led.append(("led", partition.leader_epoch)),
+            lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
+            peers=BrokersAround(self.image, self.proposals.send),
+            following=self.fetchers,
+        )
+        self.server = Server(
+            cast("Broker", self),
+            take_port=lambda at, _: cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
+        )
+        self.server.bind()
+        await self.server.serve()
+        cluster.registered(self)
+
+    def tell(self, records: Iterable[PartitionRecord]) -> None:
+        """As when the metadata log brings them; in the process's own context."""
+
+        def apply() -> None:
+            changes = Changes()
+            for record in records:
+                topic = self.image.topics.get(TOPIC)
+                if topic is None:
+                    topic = self.image.topics[TOPIC] = TopicImage(TOPIC, TOPIC_ID)
+                    self.image.topic_names[TOPIC_ID] = TOPIC
+                    self.image.configs[TOPIC_RESOURCE, TOPIC] = dict(self.cluster.topic_config)
+                topic.partitions[record.partition] = record
+                changes.partitions.add((TOPIC, record.partition))
+            self.hosting.follow(changes)
+
+        if self.process.alive:
+            self.process.context.copy().run(apply)
+
+    def brokers_are(self, brokers: dict[int, BrokerImage]) -> None:
+        def apply() -> None:
+            self.image.brokers = dict(brokers)
+            self.hosting.follow(Changes(brokers=set(brokers)))
+
+        if self.process.alive:
+            self.process.context.copy().run(apply)
+
+    def partition(self, index: int = 0) -> Partition:
+        found = self.partitions.get(TOPIC, index)
+        assert found is not None
+        return found
+
+    def values(self, index: int = 0) -> list[bytes | None]:
+        log = self.partition(index).log
+        found: list[bytes | None] = []
+        offset = log.start
+        while offset < log.end:
+            for header, record in decode_all(log.read(offset, 1 << 20, up_to=log.end)):
+                found.append(record.value)
+                offset = header.next_offset
+        return found
+
+    def append(self, *values: bytes, index: int = 0, acks: int = -1, **how: Any) -> "asyncio.Task[int]":
+        """A produce; its task ends when it is acknowledged, or raises KafkaError."""
+
+        async def produce() -> int:
+            partition = self.partitions.leader(TOPIC, index)
+            batch = encode_batch([Record(1, None, value) for value in values], **how)
+            appended = partition.append(batch, acks=acks)
+            waiting = partition.acknowledged(appended, acks)
+            if waiting is not None:
+                await waiting
+            return appended.first_offset
+
+        return self.process.run(produce())
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def lose_power(self) -> None:
+        self.cluster.network.lose_power(self.host)
+        self.process.kill()
+        self.disk.lose_power()
+        self.cluster.network.power_up(self.host)
+
+
+class SmallCluster:
+    """Brokers 1 to `count`. `state`: of each partition, as the controller has it; `silent`: it answers nobody; `refuse`: what it says to
+    every proposal."""
+
+    def __init__(
+        self, loop: SimulatedLoop, count: int = 3, topic_config: dict[str, str] | None = None, **settings: str
+    ) -> None:
+        self.loop = loop
+        self.settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self.topic_config = topic_config or {}
+        self.network = Network(loop, Random(5))
+        self.nodes = {node_id: Node(self, node_id) for node_id in range(1, count + 1)}
+        self.brokers: dict[int, BrokerImage] = {}
+        self.state: dict[int, PartitionRecord] = {}
+        self._cuts: list[tuple[str, str]] = []
+        self.silent = False
+        self.untold: set[int] = set()  # brokers that the metadata do not reach
+        self.refuse: ErrorCode | None = None
+        self.asked: list[AlterPartitionRequest] = []
+        self.isrs: list[tuple[int, ...]] = []  # that were taken, of any partition
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id]
+
+    def now_ms(self) -> int:
+        return 1_750_000_000_000 + int(self.loop.time() * 1000)
+
+    async def started(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+        await self.until(lambda: len(self.brokers) == len(self.nodes))
+
+    async def restarted(self, node_id: int) -> None:
+        node = self.nodes[node_id]
+        before = node.epoch
+        node.start()
+        await self.until(lambda: self.brokers[node_id].epoch > before)
+
+    def registered(self, node: Node) -> None:
+        endpoints = {LISTENER: Endpoint(node.host, PORT)}
+        incarnation = UUID(int=node.epoch)
+        self.brokers[node.node_id] = BrokerImage(
+            node.node_id, node.epoch, incarnation, endpoints, f"rack-{node.node_id}", (), fenced=False
+        )
+        for one in self.nodes.values():
+            if one.node_id in self.brokers:
+                one.brokers_are(self.brokers)
+        node.tell(self.state.values())
+
+    def say(self, index: int = 0, **change: Any) -> None:
+        """The controller changes a partition; a new leader begins a new leader epoch."""
+        old = self.state.get(index)
+        if old is None:
+            replicas = tuple(change.pop("replicas", self.nodes))
+            new = PartitionRecord(
+                TOPIC_ID, index, **({"replicas": replicas, "isr": replicas, "leader": replicas[0]} | change)
+            )
+        else:
+            if "leader" in change:
+                change.setdefault("leader_epoch", old.leader_epoch + 1)
+            new = msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1, **change)
+        self.state[index] = new
+        for node_id in self.brokers:
+            if node_id not in self.untold:
+                self.nodes[node_id].tell([new])
+
+    def reach(self, node_id: int) -> None:
+        """The metadata reach it again."""
+        self.untold.discard(node_id)
+        self.nodes[node_id].tell(self.state.values())
+
+    async def ask(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        self.asked.append(request)
+        await asyncio.sleep(0.001)
+        await self.until(lambda: not self.silent)
+        return AlterPartitionResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=ErrorCode.none,
+            topics=tuple(
+                TopicData(
+                    topic_id=topic.topic_id,
+                    partitions=tuple(self._decide(request.broker_id, one) for one in topic.partitions),
+                )
+                for topic in request.topics
+            ),
+        )
+
+    def _decide(self, leader: int, wanted: Any) -> PartitionData:
+        state = self.state[wanted.partition_index]
+        code = ErrorCode.none
+        epochs = {one.broker_id: one.broker_epoch for one in wanted.new_isr_with_epochs}
+        if self.refuse is not None:
+            code = self.refuse
+        elif wanted.leader_epoch < state.leader_epoch or leader != state.leader:
+            code = ErrorCode.fenced_leader_epoch
+        elif wanted.partition_epoch < state.partition_epoch:
+            code = ErrorCode.invalid_update_version
+        elif any(self.brokers[broker].epoch != epoch for broker, epoch in epochs.items()):
+            code = ErrorCode.ineligible_replica
+        if code is ErrorCode.none:
+            isr = tuple(epochs)
+            self.isrs.append(isr)
+            self.loop.call_soon(lambda: self.say(wanted.partition_index, isr=isr), context=NOBODY)
+        return PartitionData(
+            partition_index=wanted.partition_index,
+            error_code=code,
+            leader_id=cast(Any, state.leader),
+            leader_epoch=cast(Any, state.leader_epoch),
+            isr=cast(Any, state.isr),
+            partition_epoch=cast(Any, state.partition_epoch + (code is ErrorCode.none)),
+        )
+
+    def cut(self, source: int, target: int) -> None:
+        """From now on nothing arrives in this direction."""
+        self._cuts.append((self.nodes[source].host, self.nodes[target].host))
+        self.network.cut(*self._cuts[-1])
+
+    def mend(self) -> None:
+        while self._cuts:
+            self.network.mend(*self._cuts.pop())
+
+    async def until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
+        """How long it took, in virtual seconds."""
+        began = self.loop.time()
+        while not condition():
+            assert self.loop.time() - began < within_s, "it never came"
+            await asyncio.sleep(0.0005)
+        return self.loop.time() - began
+
+    async def until_equal(self, index: int = 0, *nodes: int) -> None:
+        """All replicas (or these) hold the same, and know it to be committed."""
+        chosen = [self.nodes[node_id] for node_id in nodes or self.state[index].replicas]
+
+        def equal() -> bool:
+            logs = [node.partition(index).log for node in chosen]
+            return all((log.end, log.high_watermark) == (logs[0].end, logs[0].end) for log in logs)
+
+        await self.until(equal)
+        assert all(node.values(index) == chosen[0].values(index) for node in chosen)
+
+
+async def failure(work: Awaitable[Any]) -> ErrorCode:
+    try:
+        await work
+    except KafkaError as reason:
+        return reason.code
+    return ErrorCode.none
+
+
+def simulated(run: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
+    loop = SimulatedLoop()
+    try:
+        return cast(T, loop.run_until_complete(loop.create_task(cast(Any, run(loop)))))
+    finally:
+        _close(loop)
+
+
+def _close(loop: SimulatedLoop) -> None:
+    """What the coroutines of processes that were never ended say when they are collected concerns nobody."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        loop.close()
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+        logging.disable(level)
