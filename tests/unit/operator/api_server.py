@@ -44,7 +44,9 @@ class FakeApi:
         return [
             copy.deepcopy(it)
             for (its, space, _), it in sorted(self.objects.items())
-            if its == kind.name and space == (namespace or "") and wanted.items() <= (it["metadata"].get("labels") or {}).items()
+            if its == kind.name
+            and space == (namespace or "")
+            and wanted.items() <= (it["metadata"].get("labels") or {}).items()
         ]
 
     async def apply(self, wanted: Json) -> Json:
@@ -71,7 +73,10 @@ class FakeApi:
         live = self.objects.get((kind.name, namespace, name))
         if live is None:
             raise ApiError(404, "gone")
-        if change.get("metadata", {}).get("resourceVersion", live["metadata"]["resourceVersion"]) != live["metadata"]["resourceVersion"]:
+        if (
+            change.get("metadata", {}).get("resourceVersion", live["metadata"]["resourceVersion"])
+            != live["metadata"]["resourceVersion"]
+        ):
             raise ApiError(409, "another version")
         return copy.deepcopy(self.put(kind, merged(live, copy.deepcopy(change))))
 
@@ -99,7 +104,12 @@ class FakeApi:
     # --- what controllers and kubelets do
 
     def cluster(self, spec: Json, name: str = "demo") -> Json:
-        it = {"apiVersion": CLUSTER.api, "kind": "Cluster", "metadata": {"name": name, "namespace": "events", "generation": 1}, "spec": spec}
+        it = {
+            "apiVersion": CLUSTER.api,
+            "kind": "Cluster",
+            "metadata": {"name": name, "namespace": "events", "generation": 1},
+            "spec": spec,
+        }
         return self.put(CLUSTER, {**it, "status": {}})
 
     def run_pods(self, *, ready: bool = False, trouble: Json | None = None) -> None:

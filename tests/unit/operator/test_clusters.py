@@ -102,7 +102,9 @@ def test_a_broker_waits_for_its_address(api: FakeApi, operator: Operator) -> Non
     operator.look()
     assert operator.said["Ready"]["reason"] == "WaitingForAddress" and not api.of("StatefulSet")
     for number in (1, 2, 3):
-        api.objects["Service", "events", f"demo-out-{number}"]["status"] = {"loadBalancer": {"ingress": [{"ip": f"10.0.0.{number}"}]}}
+        api.objects["Service", "events", f"demo-out-{number}"]["status"] = {
+            "loadBalancer": {"ingress": [{"ip": f"10.0.0.{number}"}]}
+        }
     operator.look()
     assert api.stateful_set["spec"]["replicas"] == 3
     settings = api.of("ConfigMap")[api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]]
@@ -128,7 +130,9 @@ def test_brokers_that_are_ready_and_cannot_be_asked_are_not_restarted(api: FakeA
     assert operator.said["Ready"]["reason"] == "Rolling"
 
 
-def test_a_pod_that_does_not_start_is_named_and_after_a_while_a_person_is_told(api: FakeApi, operator: Operator) -> None:
+def test_a_pod_that_does_not_start_is_named_and_after_a_while_a_person_is_told(
+    api: FakeApi, operator: Operator
+) -> None:
     operator.edit(image="broken:1")
     operator.look()
     api.run_pods(trouble={"reason": "ImagePullBackOff", "message": "no such image broken:1"})
@@ -152,7 +156,9 @@ def test_disks_grow_in_place(api: FakeApi, operator: Operator) -> None:
     writes = operator.look()
     assert [it for it in writes if "Pod " in it] == []
     assert "orphan StatefulSet demo" in writes and writes.count("apply StatefulSet demo") == 1
-    assert {it["spec"]["resources"]["requests"]["storage"] for it in api.of("PersistentVolumeClaim").values()} == {"20Gi"}
+    assert {it["spec"]["resources"]["requests"]["storage"] for it in api.of("PersistentVolumeClaim").values()} == {
+        "20Gi"
+    }
     assert "orphan StatefulSet demo" not in operator.look()
 
 
@@ -162,13 +168,17 @@ def test_a_storage_class_that_does_not_grow_is_a_persons_matter(api: FakeApi, op
     claim = {"metadata": {"name": "data-demo-1", "namespace": "events", "labels": labels}}
     api.put(CLAIM, {**claim, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
     operator.edit(storage={"size": "20Gi"})
-    api.refuse = lambda write: ApiError(422, "only dynamically provisioned") if "PersistentVolumeClaim" in write else None
+    api.refuse = lambda write: (
+        ApiError(422, "only dynamically provisioned") if "PersistentVolumeClaim" in write else None
+    )
     operator.look()
     assert operator.said["Stalled"]["status"] == "True" and "dynamically" in operator.said["Stalled"]["message"]
     assert api.stateful_set["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "10Gi"
 
 
-def test_a_cluster_that_shall_shrink_keeps_its_brokers_while_nobody_can_move_partitions(api: FakeApi, operator: Operator) -> None:
+def test_a_cluster_that_shall_shrink_keeps_its_brokers_while_nobody_can_move_partitions(
+    api: FakeApi, operator: Operator
+) -> None:
     operator.look()
     operator.edit(replicas=1)
     operator.look()
