@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.waiting import eventually
+
 ENDS_WITHIN_S = 20.0
 
 
@@ -56,6 +58,8 @@ class Daemon:
         """It answers nobody, and nobody's connection breaks."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self.process.pid}/task")
+        eventually(lambda: all(_state(thread) == "T" for thread in threads.iterdir()), what=f"{self.name} holds still")
 
     def go_on(self) -> None:
         assert self.process is not None
@@ -68,3 +72,8 @@ class Daemon:
         assert self.process is not None
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+def _state(thread: Path) -> str:
+    """R, S, T, …, as proc(5) says."""
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0]

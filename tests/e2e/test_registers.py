@@ -185,15 +185,15 @@ def test_of_many_processes_each_epoch_is_given_once(contend: Callable[[int, int]
 def test_a_store_that_dies_under_contention_gives_no_epoch_twice(
     store: Store, name: str, contend: Callable[[int, int], list[Contender]]
 ) -> None:
-    contenders = contend(3, 150)
+    contenders = contend(3, 60)
     for part in (1, 2):
-        eventually(lambda: all(len(contender.given()) > 30 * part for contender in contenders), within_s=60)  # noqa: B023
+        eventually(lambda: all(len(contender.given()) > 15 * part for contender in contenders), within_s=60)  # noqa: B023
         store.go_away()
         store.come_back()
     given = [contender.all_given() for contender in contenders]
     everything = sorted(chain(*given))
     assert all(epochs == sorted(epochs) for epochs in given)
-    assert len(everything) == len(set(everything)) == 450
+    assert len(everything) == len(set(everything)) == 180
 
     async def last() -> int:
         register = connected(store, name)

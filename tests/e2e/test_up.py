@@ -271,6 +271,38 @@ def test_a_load_that_is_broken_off_goes_on_exactly(home: House) -> None:
     assert not any("records written" in line for line in home.lines)
 
 
+def test_a_load_goes_on_exactly_although_partitions_were_added_meanwhile(home: House) -> None:
+    home.write(cluster(home), topic(partitions=2))
+    (home.folder / "resources" / "load.py").write_text(LOAD)
+    home.up(BREAK="1")
+    eventually(lambda: len(home.ottla("consume", "greetings", "--exit").stdout.splitlines()) >= 600, what="600 records")
+    home.write(cluster(home), topic(partitions=5))
+    home.says("topic greetings grown to 5 partitions")
+    assert home.stop() == 0
+    home.up()
+    home.says("records written")
+    found = home.ottla("consume", "greetings", "--exit").stdout.splitlines()
+    assert sorted(found) == sorted(f'{{"number": {number}}}' for number in range(1000))
+
+
+def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: House) -> None:
+    home.write(cluster(home), topic(partitions=2))
+    home.up()
+    home.says("topic greetings made")
+    lines = [f"{number}=x\n" for number in range(100)]
+    keyed = ("produce", "greetings", "--key-separator", "=", "--resume")
+    assert home.ottla(*keyed, given="".join(lines[:50])).returncode == 0
+    assert home.ottla("topics", "alter", "greetings", "-p", "3").returncode == 0
+    refused = home.ottla(*keyed, given="".join(lines))
+    assert refused.returncode == 1
+    assert "cannot be resumed: greetings-" in refused.stderr
+    assert "say with --over" in refused.stderr
+    assert home.ottla(*keyed, "--over", "4", given="".join(lines)).returncode == 2
+    assert home.ottla(*keyed, "--over", "2", given="".join(lines)).returncode == 0
+    found = home.ottla("consume", "greetings", "--exit", "--keys").stdout.splitlines()
+    assert sorted(found) == sorted(f"{number}\tx" for number in range(100))
+
+
 def test_the_command_against_its_brokers(home: House) -> None:
     home.write(cluster(home), topic(partitions=2))
     home.up()

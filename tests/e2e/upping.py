@@ -28,6 +28,19 @@ def free_port() -> int:
         return port
 
 
+def free_ports(count: int) -> int:
+    """The first of `count` ports in a row that nobody has: brokers of one machine have such."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            continue
+        return first
+
+
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
 
@@ -37,7 +50,7 @@ class House:
     """A folder with resources, and the `ottla up` that runs in it."""
 
     folder: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=lambda: free_ports(4))
     process: "subprocess.Popen[str] | None" = None
     lines: list[str] = field(default_factory=list)
 
@@ -79,8 +92,8 @@ class House:
         self.running.send_signal(number)
         return self.running.wait(WITHIN_S)
 
-    def broker_pid(self) -> int:
-        found: int = json.loads((self.folder / ".ottla" / "demo" / "1" / "process.json").read_text())["pid"]
+    def broker_pid(self, id_: int = 1) -> int:
+        found: int = json.loads((self.folder / ".ottla" / "demo" / str(id_) / "process.json").read_text())["pid"]
         return found
 
     def ottla(self, *arguments: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":

@@ -8,6 +8,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import Config
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.register import RegisterError
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
@@ -20,7 +21,7 @@ from tests.sim.trace import Trace
 PORT = 9092
 START_MS = 1_750_000_000_000  # the wall clock when a run begins
 FOLDER = "/data"
-CANNOT_START = (KafkaError, LogDirError, ListenError)
+CANNOT_START = (KafkaError, LogDirError, ListenError, RegisterError)
 TRY_AGAIN_S = 1.0
 STOPS_WITHIN_S = 20.0
 
@@ -66,28 +67,30 @@ class SimulatedBroker:
         self._serving = self.process.run(self._serve(self.process))
 
     async def _serve(self, me: Process) -> None:
-        config = Config.of(
-            {
-                "node.id": str(self.node_id),
-                "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-                "log.dirs": FOLDER,
-                "broker.rack": f"rack-{self.node_id % 3}",
-                **self.settings,
-            }
-        )
-        runtime = Runtime(
-            now_ms=self.now_ms,
-            random=Random(self._random.getrandbits(64)),
-            executor=Offloading(self.disk),
-            boot=lambda: f"{self.host}, boot {self.boots}",
-        )
-        broker = Broker(config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk)
-        self.broker = broker
-        self.server = server = Server(
-            broker,
-            take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
-        )
         try:
+            config = Config.of(
+                {
+                    "node.id": str(self.node_id),
+                    "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+                    "log.dirs": FOLDER,
+                    "broker.rack": f"rack-{self.node_id % 3}",
+                    **self.settings,
+                }
+            )
+            runtime = Runtime(
+                now_ms=self.now_ms,
+                random=Random(self._random.getrandbits(64)),
+                executor=Offloading(self.disk),
+                boot=lambda: f"{self.host}, boot {self.boots}",
+            )
+            broker = Broker(
+                config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
+            )
+            self.broker = broker
+            self.server = server = Server(
+                broker,
+                take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
+            )
             reached = server.bind()
             await server.serve()
             await broker.start(

@@ -5,6 +5,7 @@ from random import Random
 
 SIZES = (1, 3, 3, 3, 5)  # clusters of a mixed set of seeds
 FAULTS_FOR_S = {1: (12.0, 40.0), 3: (10.0, 25.0), 5: (8.0, 15.0)}
+SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
 
 
@@ -66,5 +67,5 @@ def _many(random: Random) -> dict[str, str]:
         "replica.fetch.wait.max.ms": str(random.choice((200, 500))),
         "replica.fetch.backoff.ms": str(random.choice((50, 500))),
         "leader.imbalance.check.interval.seconds": str(random.choice((3, 300))),
-        "replica.selector.class": random.choice(("", "org.apache.kafka.common.replica.RackAwareReplicaSelector")),
+        "replica.selector.class": "org.apache.kafka.common.replica." + random.choice(SELECTORS),
     }

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from tests.sim.virtual_loop import VirtualLoop
@@ -18,6 +19,7 @@ T = TypeVar("T")
 _process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 NOBODY = contextvars.Context()  # what belongs to no process runs in this one
 _FORGET_DONE_FROM = 512
+_CLOSES = 10
 
 
 class Process:
@@ -33,6 +35,7 @@ class Process:
         self.context = contextvars.Context()
         self.context.run(_process.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
+        loop.processes.append(self)
         self._held: list[asyncio.Handle] = []
 
     def __repr__(self) -> str:
@@ -72,6 +75,15 @@ class Process:
         self.tasks.append(task)
         if len(self.tasks) >= _FORGET_DONE_FROM and len(self.tasks) & (len(self.tasks) - 1) == 0:
             self.tasks = [one for one in self.tasks if not one.done()]
+
+    def forget(self) -> None:
+        """After the run: closes what was left in the middle of something, also where it holds on in a `finally`."""
+        for task in self.tasks:
+            work: Any = task.get_coro()
+            for _ in range(_CLOSES):
+                with suppress(BaseException):
+                    work.close()
+                    break
 
 
 def current() -> Process | None:
@@ -124,6 +136,7 @@ class SimulatedLoop(VirtualLoop):
     def __init__(self, start: float = 0.0) -> None:
         super().__init__(start)
         self.network: Any = None  # tests.sim.network.Network, which needs the loop first
+        self.processes: list[Process] = []  # that ever were
         self.set_task_factory(_make_task)
 
     def handle(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:

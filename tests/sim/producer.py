@@ -166,6 +166,8 @@ class Producer(SimulatedClient):
     async def _tell(self, client: Client, leader: Leader, place: Place, batches: Sequence[Batch]) -> None:
         """Nobody answers: the wire client, which knows no such requests, lends its connection."""
         await client.metadata(())
+        if leader.broker not in client._addresses:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {leader.broker} is not there")
         channel = await client._channel(client._addresses[leader.broker])
         for batch in batches:
             request = self._request(leader.topic_id, place, batch)

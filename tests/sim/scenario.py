@@ -23,7 +23,7 @@ from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
 from tests.sim.reader import Reader
 from tests.sim.replicas import Watch, at_rest, broken_at_rest
-from tests.sim.standing import newest_image, unwell
+from tests.sim.standing import newest_image, unwell, views
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
@@ -97,6 +97,8 @@ def _forget(loop: SimulatedLoop) -> None:
     try:
         with warnings.catch_warnings(action="ignore"):  # of coroutines whose process died before their first step
             loop.close()
+            for process in loop.processes:
+                process.forget()
             gc.collect()
     finally:
         sys.unraisablehook = hook
@@ -232,6 +234,8 @@ class Simulation:
                 return []  # it is lost already
             if not missing():
                 return []
+        for view in views(self.cluster):
+            self.trace.say(view)
         return [f"{otherwise} in {within_s:.0f} s: {what}" for what in missing()]
 
     def _producers(self) -> list[str]:

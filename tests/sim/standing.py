@@ -35,8 +35,27 @@ def unwell(image: Image) -> list[str]:
         f"{place}: leader {state.leader}, ISR {list(state.isr)} of {list(state.replicas)}"
         + (f", adding {list(state.adding)}, removing {list(state.removing)}" if state.adding or state.removing else "")
         for place, state in partitions(image)
-        if state.leader < 0 or sorted(state.isr) != sorted(state.replicas) or state.adding or state.removing
+        if _is_ill(state)
     ]
+
+
+def _is_ill(state: PartitionRecord) -> bool:
+    whole = sorted(state.isr) == sorted(state.replicas)
+    return state.leader < 0 or not whole or bool(state.adding or state.removing)
+
+
+def views(cluster: Cluster) -> Iterator[str]:
+    """What each replica's broker thinks of partitions that are not well, for people."""
+    image = newest_image(cluster)
+    ill = [place for place, state in partitions(image) if _is_ill(state)] if image else []
+    for place in ill:
+        for node, broker in running(cluster):
+            if (hosted := broker.partitions.get(*place)) is not None:
+                log = hosted.log
+                yield (
+                    f"{place} on {node.host}: {'leads' if hosted.leads else 'follows'} {hosted.state}, log [{log.start}, {log.end}), "
+                    f"high watermark {log.high_watermark}, failed {log.failed}, proposes {hosted.pending}, followers {list(hosted.followers)}"
+                )
 
 
 def metadata_log(broker: Broker) -> PartitionLog | None:

@@ -95,14 +95,14 @@ class BrokerControl:
         now = self.registered(beat.broker, beat.epoch)
         return Standing(caught_up, now.fenced)
 
-    async def fence(self, broker: int, epoch: int, why: str) -> None:
+    async def fence(self, broker: int, epoch: int, why: str, *, level: int = logging.WARNING) -> None:
         """Nothing when it is fenced, or registered anew."""
 
         def plan() -> list[MetadataRecord]:
             return self._fencing(broker, epoch)
 
         if await self._turn.carry_out(plan):
-            logger.warning("broker %d is fenced: %s", broker, why)
+            logger.log(level, "broker %d is fenced: %s", broker, why)
         self.sessions.forget(broker, epoch)
 
     async def fence_the_silent(self) -> None:
@@ -155,7 +155,7 @@ class BrokerControl:
         others = [one for one in self._image.alive_brokers() if one.id != beat.broker and not one.shutting_down]
         may_stop = all(self.sessions.offset(one.id) >= self._left_by[beat.broker] for one in others)
         if may_stop:
-            await self.fence(beat.broker, beat.epoch, "it stops")
+            await self.fence(beat.broker, beat.epoch, "it stops", level=logging.INFO)
             self._left_by.pop(beat.broker, None)
         return Standing(beat.offset >= known.epoch, may_stop, should_shut_down=may_stop)
 

@@ -14,6 +14,7 @@ from ottla_broker.metadata.image import Changes, Image
 from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.records import MetadataRecord, decode, encode
 from ottla_broker.runtime import Runtime
+from ottla_broker.wire.batch import batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, decode_all, encode_batch
 
@@ -115,16 +116,23 @@ class MetadataLog:
                     own.waiter.set_result(changes)
             else:
                 up_to = self.log.high_watermark if own is None else min(own.first, self.log.high_watermark)
-                self._publish(self.image.apply(self._read(self.image.end, up_to)))
+                for end, records in self._read(self.image.end, up_to):
+                    changes = self.image.apply(records)
+                    self.image.end = end
+                    self._publish(changes)
                 self.image.end = max(self.image.end, up_to)
 
-    def _read(self, offset: int, up_to: int) -> Iterator[tuple[int, MetadataRecord]]:
+    def _read(self, offset: int, up_to: int) -> Iterator[tuple[int, list[tuple[int, MetadataRecord]]]]:
+        """Commit by commit, as they were made: (the offset after it, its records with theirs)."""
         while offset < up_to:
             data = self.log.read(offset, READ_BYTES, up_to=up_to)
             if not data:
                 return
-            for header, record in decode_all(data):
-                if record.value is not None and not header.is_control:
-                    self.records_read += 1
-                    yield record.offset, decode(record.value)
+            for at, header in batches(data):
                 offset = header.next_offset
+                if header.is_control:
+                    continue
+                found = decode_all(memoryview(data)[at : at + header.size])
+                records = [(record.offset, decode(record.value)) for _, record in found if record.value is not None]
+                self.records_read += len(records)
+                yield offset, records

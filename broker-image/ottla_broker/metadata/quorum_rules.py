@@ -74,8 +74,9 @@ def next_membership(
 ) -> tuple[Member, ...] | None:
     """The membership that the leader should ask the register for now, one step away; None when it is as it should be.
 
-    The dead make room first where a living candidate is caught up, because a dead member costs commits their margin; a membership never shrinks
-    below what is left alive, and the leader never takes itself out.
+    A member whose disk was wiped has nothing left to count on. One that is dead makes room only where a living candidate is ready to take its
+    place: without one the smaller membership could bear no more losses than the larger, and a leader that is cut off from all others would be left
+    as the only member, which nobody may succeed. The leader never takes itself out.
     """
     by_broker = {candidate.member.broker: candidate for candidate in candidates}
     known = [member.key for member in members]
@@ -85,12 +86,15 @@ def next_membership(
     others = [m for m in members if m.key != leader.key]
     wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].member.key != m.key]
     dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].alive)]
-    if wiped or dead:
-        return _without(members, (wiped or dead)[0])
-    if len(members) < wanted_members(brokers) and ready:
+    wanted = wanted_members(brokers)
+    if wiped:
+        return _without(members, wiped[0])
+    if len(members) > wanted:
+        return _without(members, dead[0] if dead else max(others, key=lambda m: m.broker))
+    if ready and len(members) < wanted:
         return (*members, ready[0])
-    if len(members) > wanted_members(brokers):
-        return _without(members, max(others, key=lambda m: m.broker))
+    if ready and dead:
+        return _without(members, dead[0])
     return None
 
 

@@ -41,10 +41,16 @@ class Follower:
         self.end, self.start, self.broker_epoch = offset, start, broker_epoch
         self.leader_end, self.fetched_s = leader_end, now_s
 
-    def is_late(self, leader_end: int, now_s: float, lag_max_s: float) -> bool:
-        """Looks at it now and then; true when it has been behind for too long."""
+    def is_behind(self, leader_end: int) -> bool:
+        """Looks whether it is; from a time when it is not, being late is counted anew."""
         if self.end >= leader_end:
             self.marked_s = inf
+            return False
+        return True
+
+    def is_late(self, leader_end: int, now_s: float, lag_max_s: float) -> bool:
+        """Looks at it now and then; true when it has been behind for too long."""
+        if not self.is_behind(leader_end):
             return False
         if self.marked_s == inf or self.end >= self.mark:
             self.mark, self.marked_s = leader_end, now_s

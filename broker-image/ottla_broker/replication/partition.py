@@ -116,6 +116,7 @@ class Partition:
             if state.leader_epoch != self._led_epoch:
                 self._begin_to_lead()
             self._members_changed()
+            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
@@ -223,9 +224,10 @@ class Partition:
 
     def consider_shrinking(self, lag_max_s: float) -> None:
         """Called now and then: proposes that those who have been behind for `lag_max_s` leave the ISR."""
-        if not self.followers.counted or not self.leads:
+        end = self.log.end
+        if not self.leads or not [one for one in self.followers.counted if one.is_behind(end)]:
             return
-        end, now_s = self.log.end, self._peers.now_s()
+        now_s = self._peers.now_s()
         late = {one.broker for one in self.followers.counted if one.is_late(end, now_s, lag_max_s)}
         if self.pending is None and late.intersection(self.state.isr):
             self._propose(tuple(broker for broker in self.state.isr if broker not in late))

@@ -106,7 +106,7 @@ class Channel(asyncio.BufferedProtocol):
 
         def answered(answer: bytearray | Exception) -> None:
             if waiter.done():
-                return
+                return  # nobody waits for it any more
             if isinstance(answer, Exception):
                 waiter.set_exception(answer)
             else:

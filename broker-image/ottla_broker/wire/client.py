@@ -141,7 +141,14 @@ class Client:
 
     async def _ask_controller(self, request: Any) -> Any:
         await self.metadata(())
-        return await self._ask(request, self._controller if self._controller >= 0 else None)
+        if (address := self._addresses.get(self._controller)) is not None:
+            try:
+                channel = await self._channel(address)
+            except OSError:
+                pass  # it has just fallen: any broker passes on what is for the next one
+            else:
+                return await channel.ask(request)
+        return await self._ask(request, None)
 
     async def _ask_coordinator(self, group: str, request: Any) -> Any:
         return await self._ask(request, await self._repeated(lambda: self._coordinator(group)))

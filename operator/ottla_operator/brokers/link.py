@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from ottla_broker.wire.client import Client, NoBroker, parse_bootstrap
+from ottla_broker.wire.client import Client, NoBroker, in_words, parse_bootstrap
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -77,4 +77,4 @@ def _reached(bootstrap: str) -> Iterator[None]:
     except TimeoutError as error:
         raise Unreachable(f"the brokers at {bootstrap} did not answer in time") from error
     except OSError as error:
-        raise Unreachable(f"{bootstrap}: {error.strerror or error}") from error
+        raise Unreachable(f"{bootstrap}: {in_words(error)}") from error

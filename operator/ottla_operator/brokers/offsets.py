@@ -1,6 +1,7 @@
 """Where partitions begin and end, and which offset belongs to a time."""
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -10,7 +11,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.wire.errors import ErrorCode
-from ottla_operator.brokers.link import Link, checked
+from ottla_operator.brokers.link import Link, Unreachable, checked
 from ottla_operator.brokers.topics import Topic
 
 LATEST: Final = -1
@@ -21,14 +22,28 @@ Place = tuple[str, int]
 
 async def offsets(link: Link, topics: Iterable[Topic], time_ms: int) -> dict[Place, int]:
     """For every partition that has a leader: its end (LATEST), its start (EARLIEST), or the first record at or after a time (-1 when
-    there is none). Milliseconds since the epoch."""
+    there is none). Milliseconds since the epoch. Unreachable when one of the leaders does not answer."""
+    by_leader = _by_leader(topics)
+    answers = await asyncio.gather(*(_ask(link, leader, wanted, time_ms) for leader, wanted in by_leader.items()))
+    return {place: offset for answer in answers for place, offset in answer.items()}
+
+
+async def known_offsets(link: Link, topics: Iterable[Topic], time_ms: int) -> dict[Place, int]:
+    """As `offsets`; leaders that do not answer, because they have just fallen, are left out."""
+    found: dict[Place, int] = {}
+    for leader, wanted in _by_leader(topics).items():
+        with contextlib.suppress(Unreachable):
+            found |= await _ask(link, leader, wanted, time_ms)
+    return found
+
+
+def _by_leader(topics: Iterable[Topic]) -> dict[int, dict[str, list[int]]]:
     by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for topic in topics:
         for partition in topic.partitions:
             if partition.leader >= 0:
                 by_leader[partition.leader][topic.name].append(partition.index)
-    answers = await asyncio.gather(*(_ask(link, leader, wanted, time_ms) for leader, wanted in by_leader.items()))
-    return {place: offset for answer in answers for place, offset in answer.items()}
+    return by_leader
 
 
 async def _ask(link: Link, leader: int, wanted: Mapping[str, list[int]], time_ms: int) -> dict[Place, int]:

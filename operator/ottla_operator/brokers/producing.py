@@ -3,7 +3,7 @@ anything."""
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -27,6 +27,7 @@ GIVE_UP_S: Final = 120.0
 RETRY_S: Final = 0.1
 MADE_WITHIN: Final = 10  # looks, RETRY_S apart
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
+KEYLESS_BLOCK: Final = 1000  # records
 OVERHEAD: Final = 24  # bytes that a record takes beside key and value, at most, without headers
 
 STARTING: Final = frozenset({ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available})
@@ -68,6 +69,8 @@ class Producer:
     _identity: tuple[int, int] = (-1, -1)
     _flight: asyncio.Task[None] | None = None
     _spread: int = 0
+    _over: dict[str, int] = field(default_factory=dict)
+    _keyless: Counter[str] = field(default_factory=Counter)
 
     async def open(self) -> None:
         """Gets a producer id. Without acks there is no idempotence, as in Kafka."""
@@ -89,7 +92,8 @@ class Producer:
         return len(self._leaders[topic])
 
     async def place(self, topic: str, key: bytes | None, partition: int | None = None) -> Place:
-        """Where a record goes: the partition asked for, or the key's, or, without a key, each partition in turn for a batch."""
+        """Where a record goes: the partition asked for, or the key's, or, without a key, each partition in turn for a batch; where `spread_over` was said,
+        for a block of records, so that the same records go the same way again."""
         count = len(self._leaders[topic]) if topic in self._leaders else await self.partitions(topic)
         if partition is not None:
             if not 0 <= partition < count:
@@ -98,7 +102,16 @@ class Producer:
                     f"topic {topic!r} has no partition {partition}; it has 0 to {count - 1}",
                 )
             return topic, partition
+        if (over := self._over.get(topic)) is not None:
+            count = over
+            if key is None:
+                self._keyless[topic] += 1
+                return topic, self._keyless[topic] // KEYLESS_BLOCK % count
         return topic, self._spread % count if key is None else partition_of(key, count)
+
+    def spread_over(self, topic: str, count: int) -> None:
+        """Keys go to the first `count` partitions, even if there are more, or will be."""
+        self._over[topic] = count
 
     async def add(self, place: Place, record: Record) -> None:
         """Takes a record; waits only when much is under way."""

@@ -15,7 +15,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers.link import Link, checked
 from ottla_operator.brokers.offsets import Place
 
@@ -39,8 +39,13 @@ class Ongoing:
 
 
 async def ongoing(link: Link) -> dict[Place, Ongoing]:
-    """Every partition that is being moved now."""
-    answer = await link.ask_controller(ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
+    """Every partition that is being moved now. Brokers that do not know of moving (Kafka before 2.4) move nothing."""
+    try:
+        answer = await link.ask_controller(ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
+    except KafkaError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return {}
+        raise
     checked(answer.error_code, answer.error_message, "reassignments")
     return {
         (topic.name, it.partition_index): Ongoing(

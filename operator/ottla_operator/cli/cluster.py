@@ -4,10 +4,10 @@ from typing import Any
 
 import typer
 
-from ottla_operator.brokers import cluster, topics
+from ottla_operator.brokers import cluster, reassignments, topics
 from ottla_operator.brokers.link import connected
 from ottla_operator.cli import drain
-from ottla_operator.cli.describe import describe_cluster, ongoing
+from ottla_operator.cli.describe import describe_cluster
 from ottla_operator.cli.exits import Exit, run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
 from ottla_operator.cli.output import emit, show
@@ -28,7 +28,7 @@ def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.tab
     async def work() -> tuple[int, list[dict[str, Any]]]:
         async with connected(bootstrap) as link:
             every = await topics.all_topics(link)
-            found = cluster.ailments(every, await ongoing(link))
+            found = cluster.ailments(every, await reassignments.ongoing(link))
             return sum(len(it.partitions) for it in every), [
                 {
                     "topic": it.topic,

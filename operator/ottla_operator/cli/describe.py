@@ -56,11 +56,11 @@ def describe_topic(
 
 async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
     topic = await one_topic(link, name)
-    ends = await offsets.offsets(link, [topic], offsets.LATEST)
-    starts = await offsets.offsets(link, [topic], offsets.EARLIEST)
+    ends = await offsets.known_offsets(link, [topic], offsets.LATEST)
+    starts = await offsets.known_offsets(link, [topic], offsets.EARLIEST)
     settings = (await topics.settings(link, [name]))[name]
     elr = await replicas.eligible(link, name)
-    moving = await ongoing(link)
+    moving = await reassignments.ongoing(link)
     brokers = [it.id for it in (await cluster.describe(link)).brokers]
     sizes = await log_dirs.replica_sizes(link, brokers, [(name, it.index) for it in topic.partitions])
     nobody = replicas.Eligible((), ())
@@ -129,7 +129,7 @@ async def _cluster(link: Link) -> dict[str, Any]:
     lead = await cluster.lead(link)
     every = await topics.all_topics(link)
     sizes = await log_dirs.replica_sizes(link, [it.id for it in found.brokers if not it.fenced])
-    moving = await ongoing(link)
+    moving = await reassignments.ongoing(link)
     ailing = cluster.ailments(every, moving)
     partitions = [it for topic in every for it in topic.partitions]
     return {
@@ -156,12 +156,3 @@ async def _cluster(link: Link) -> dict[str, Any]:
             for it in found.brokers
         ],
     }
-
-
-async def ongoing(link: Link) -> dict[offsets.Place, reassignments.Ongoing]:
-    try:
-        return await reassignments.ongoing(link)
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return {}
-        raise

@@ -5,18 +5,17 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ottla_broker.wire.batch import Compression
-from ottla_operator.brokers import offsets, topics
-from ottla_operator.brokers.link import Link, connected
-from ottla_operator.brokers.offsets import Place
+from ottla_operator.brokers.link import connected
 from ottla_operator.brokers.producing import Producer
 from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.left_out import LeftOut, Notes
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
 from ottla_operator.cli.progress import Meter, meter
 from ottla_operator.cli.records import BadLine, Reader, values, whole_records
@@ -85,6 +84,17 @@ def produce(
             help="Go on where an earlier run with the same lines ended: leaves out, for each partition, as many as it has.",
         ),
     ] = False,
+    notes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where --resume remembers how many partitions each topic had at first, so that topics may grow meanwhile.",
+        ),
+    ] = None,
+    over: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many partitions there were when the run that --resume goes on with began."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -106,41 +116,18 @@ def produce(
         source = file
     if resume and if_empty:
         raise typer.BadParameter("--resume and --if-empty exclude each other")
+    if not resume and (notes or over):
+        raise typer.BadParameter("--notes and --over belong to --resume")
 
     async def work() -> None:
         async with connected(bootstrap) as link:
             producer = Producer(link, Compression[compression.value], -1 if acks is Acks.all else 1)
             await producer.open()
-            left_out = LeftOut(link, everything=if_empty) if if_empty or resume else None
+            left_out = LeftOut(link, producer, if_empty, Notes(notes), over) if if_empty or resume else None
             with meter(quiet, total, _size(source) if total is None else None) as shown:
                 await _write(producer, source, read, rate, left_out, shown)
 
     run(work())
-
-
-@dataclass(slots=True)
-class LeftOut:
-    """Records that are there already. `everything`: a topic with any record is done; otherwise as many of each partition as it has."""
-
-    link: Link
-    everything: bool
-    _known: dict[str, dict[Place, int]] | None = None
-    records: int = 0
-
-    async def has(self, place: Place) -> bool:
-        """Whether the next record of this place is to be left out."""
-        if self._known is None:
-            self._known = {}
-        if place[0] not in self._known:
-            found = await topics.describe(self.link, [place[0]])
-            self._known[place[0]] = await offsets.offsets(self.link, found.values(), offsets.LATEST)
-        ends = self._known[place[0]]
-        if self.everything:
-            there = any(ends.values())
-        elif there := ends.get(place, 0) > 0:
-            ends[place] -= 1
-        self.records += there
-        return there
 
 
 async def _write(
@@ -161,8 +148,10 @@ async def _write(
                 raise Failure(
                     Exit.usage, f"{name}:{number}: {bad}; the {producer.sent_records:,} records before it are written"
                 ) from bad
+            if left_out is not None:
+                await left_out.prepare(addressed.topic)
             place = await producer.place(addressed.topic, addressed.record.key, addressed.partition)
-            if left_out is not None and await left_out.has(place):
+            if left_out is not None and left_out.has(place):
                 continue
             await producer.add(place, addressed.record)
             if rate is not None and (ahead := number / rate - (time.monotonic() - began)) > 0.05:

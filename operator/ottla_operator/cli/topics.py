@@ -48,8 +48,8 @@ def list_(
             found = [
                 it for it in await topics.all_topics(link) if internal or not (it.internal or it.name.startswith("__"))
             ]
-            ends = await offsets.offsets(link, found, offsets.LATEST)
-            starts = await offsets.offsets(link, found, offsets.EARLIEST)
+            ends = await offsets.known_offsets(link, found, offsets.LATEST)
+            starts = await offsets.known_offsets(link, found, offsets.EARLIEST)
             brokers = [it.id for it in (await cluster.describe(link)).brokers]
             sizes = log_dirs.topic_sizes(await log_dirs.replica_sizes(link, brokers))
             return [

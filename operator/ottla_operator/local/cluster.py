@@ -22,6 +22,7 @@ from ottla_operator.resources.topic import Topic
 
 CONNECT_AGAIN_S = 0.2
 ALL_READY_WITHIN_S = 15.0
+ROLLED_WITHIN_S = 15.0
 ASK_WITHIN_S = 10.0
 
 
@@ -81,9 +82,9 @@ class ClusterRun:
             self._brokers.document = wish.document
             self._start_brokers()
             await self._brokers.restart_fallen()
-            self._tending.wanted = wish.cluster
-            self._tending.changed.set()
+            self._tending.want(wish.cluster)
             if self._link is not None:
+                await self._rolled()
                 await self._topics.remove(self._link, gone)
             self._topics.wanted = wish.topics
             self._topics.changed.set()
@@ -107,6 +108,14 @@ class ClusterRun:
             self._memory.present = there
             self._memory.save()
         self._brokers.take(it for it in self.wish.brokers if it.id in there)
+
+    async def _rolled(self) -> None:
+        """New topics follow new settings; but a roll that is held up must not hold up everything else."""
+        try:
+            async with asyncio.timeout(ROLLED_WITHIN_S):
+                await self._tending.rolled.wait()
+        except TimeoutError:
+            pass
 
     async def _first_ready(self) -> None:
         await self._brokers.one_ready()

@@ -1,7 +1,7 @@
 """The load: a `load.py` beside the YAML prints records as JSON lines, and `ottla produce --lines - --resume` puts them into the topics.
 
 A load that was broken off goes on exactly where it ended, because its lines come in the same order every time and each partition knows
-how many it has. A load that is done is remembered, with the script's hash and the ids of the topics, and not run again: not for a topic that is described
+how many it has, even if a topic was given more partitions meanwhile. A load that is done is remembered, with the script's hash and the ids of the topics, and not run again: not for a topic that is described
 later either, because counting a partition's records tells nothing once partitions were added.
 """
 
@@ -74,8 +74,11 @@ class Load:
 
     @property
     def _marker(self) -> Path:
+        return self._file("loaded")
+
+    def _file(self, what: str) -> Path:
         name = hashlib.sha256(str(self.script.resolve()).encode()).hexdigest()[:8]
-        return self.folder / f"loaded-{name}.json"
+        return self.folder / f"{what}-{name}.json"
 
     def _done(self) -> object:
         try:
@@ -89,7 +92,8 @@ class Load:
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
         try:
             sink = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap,
+                sys.executable, "-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--notes", str(self._file("partitions")),
+                "--bootstrap", self.bootstrap,
                 stdin=reader, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=environment, process_group=0,
             )  # fmt: skip
             self._group = sink.pid

@@ -26,41 +26,47 @@ OWN_TOPICS = {"__consumer_offsets": OFFSETS_FACTOR}
 
 @dataclass(slots=True)
 class Tending:
-    """`wanted` may be replaced at any time; then set `changed`. `calm`: whether all is as wished, as far as it was looked at."""
+    """`rolled`: set while every broker has the settings that are wished."""
 
     wanted: Cluster
     brokers: Brokers
     memory: Memory
     board: Board
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    calm: asyncio.Event = field(default_factory=asyncio.Event)
+    rolled: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: dict[str, str] = field(default_factory=dict)
 
     @property
     def wanted_ids(self) -> frozenset[int]:
         return frozenset(range(1, self.wanted.spec.replicas + 1))
 
+    def want(self, wanted: Cluster) -> None:
+        """Another wish, to be looked at at once."""
+        self.wanted = wanted
+        self.rolled.clear()
+        self._changed.set()
+
     async def keep(self, link: Link) -> None:
         """For ever."""
         rolling = Rolling(self.wanted.name, self.brokers, self.memory, self.board)
         while True:
-            self.changed.clear()
+            self._changed.clear()
             try:
                 rolled = await rolling.step(link, self.wanted_ids)
+                if rolled and not self._changed.is_set():
+                    self.rolled.set()
                 pause = RESYNC_S if rolled else AGAIN_S
+                if rolled and not await rolling.give_back(link):
+                    pause = AGAIN_S
                 if rolled or not rolling.waits_for_broker:
                     pause = min(pause, await self._scale(link))
             except (KafkaError, Unreachable) as error:
                 # Brokers that stop and start are no news; what lasts is.
                 pause = AGAIN_S
                 self._say_once("trouble", str(error) if isinstance(error, KafkaError) else "", "bad")
-            if pause == RESYNC_S:
-                self.calm.set()
-            else:
-                self.calm.clear()
             try:
                 async with asyncio.timeout(pause):
-                    await self.changed.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 pass
 

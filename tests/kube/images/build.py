@@ -1,5 +1,6 @@
 """Which images there are, and where they lie built; `python -m tests.kube.images.build [NAME…]` builds and tells their sizes."""
 
+import fcntl
 import os
 import shutil
 import sys
@@ -48,16 +49,19 @@ def missing() -> str:
 
 
 def build(name: str) -> Built:
-    image = IMAGES[name]
-    builder = Builder(ROOT, cache() / "layers", BASES)
-    return builder.build(dockerfile.read(ROOT / image.file), image.stage)
+    return _stage(IMAGES[name].file, IMAGES[name].stage)
+
+
+def _stage(file: str, stage: str) -> Built:
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return Builder(ROOT, cache() / "layers", BASES).build(dockerfile.read(ROOT / file), stage)
 
 
 def own_size(name: str) -> int:
     """Bytes unpacked, beyond the stage below."""
-    image = IMAGES[name]
-    builder = Builder(ROOT, cache() / "layers", BASES)
-    below = builder.build(dockerfile.read(ROOT / image.file), image.below)
+    below = _stage(IMAGES[name].file, IMAGES[name].below)
     return sum(size_of(layer) for layer in build(name).layers if layer not in below.layers)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -15,6 +16,7 @@ from kio.schema.types import BrokerId, GroupId
 from kio.static.primitive import i8, i32
 
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.records import Endpoint
 from ottla_broker.wire import client as client_module
 from ottla_broker.wire.client import EARLIEST, LATEST, Client, NoBroker, parse_bootstrap, whole
 from ottla_broker.wire.errors import KafkaError
@@ -122,6 +124,23 @@ async def test_a_broker_that_accepts_and_says_nothing_is_passed_over(broker: Sma
         with pytest.raises(NoBroker, match=f"{mute}: no answer"):
             async with Client.connect(mute, timeout_s=5):
                 pass
+    await server.close()
+
+
+@on_a_loop
+async def test_what_is_for_a_controller_that_has_just_fallen_goes_to_any_broker(broker: SmallBroker) -> None:
+    server = serve(broker)
+    port = await listening(server)
+    broker.register(port)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        gone = Endpoint("127.0.0.1", nobody.getsockname()[1])
+        broker.image.brokers[2] = replace(broker.image.brokers[1], id=2, endpoints={"PLAINTEXT": gone})
+        broker.image.controller_id = 2
+        async with Client.connect(f"127.0.0.1:{port}") as client:
+            ask = ListOffsetsRequest(replica_id=BrokerId(-1), isolation_level=i8(0), topics=(), timeout=NO_THROTTLE)
+            assert (await client.ask_controller(ask)).topics == ()
+            assert client._controller == 2
     await server.close()
 
 

@@ -44,6 +44,7 @@ class KubernetesRegister:
         self._leases = f"{server.url}/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._session: aiohttp.ClientSession | None = None
         self._stream: _Stream | None = None
+        self._shown = (0, Seen(None, NOT_THERE))  # by the stream, and its resource version, which a deletion has, too
 
     async def read(self) -> Seen:
         status, answer = await self._ask("GET", f"{self._leases}/{self._name}")
@@ -72,13 +73,9 @@ class KubernetesRegister:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    event = await self._next_event()
-                    if event is None:
-                        await asyncio.sleep(PAUSE_BETWEEN_STREAMS_S)
-                        continue
-                    lease = event["object"]
-                    if _newer(lease["metadata"]["resourceVersion"], seen.version):
-                        return Seen(None, NOT_THERE) if event["type"] == "DELETED" else self._seen(lease)
+                    if _is_news(self._shown, seen):
+                        return self._shown[1]
+                    await self._follow_stream()
         except TimeoutError:
             return await self.read()
 
@@ -88,8 +85,8 @@ class KubernetesRegister:
             await self._session.close()
             self._session = None
 
-    async def _next_event(self) -> Json | None:
-        """The next of the stream, which is opened where there is none; None when it came to its end."""
+    async def _follow_stream(self) -> None:
+        """Waits for the next event of the stream, which is opened where there is none, or for the stream's end."""
         try:
             if self._stream is None:
                 self._stream = await self._open_stream()
@@ -99,10 +96,14 @@ class KubernetesRegister:
             raise self._away(error) from error
         if event is None:
             self._close_stream()
+            await asyncio.sleep(PAUSE_BETWEEN_STREAMS_S)
         elif event["type"] == "ERROR":
             self._close_stream()
             self._check("watch", event["object"].get("code", 500), event["object"])
-        return event
+        else:
+            lease = event["object"]
+            shown = Seen(None, NOT_THERE) if event["type"] == "DELETED" else self._seen(lease)
+            self._shown = (int(lease["metadata"]["resourceVersion"]), shown)
 
     async def _open_stream(self) -> "_Stream":
         session = self._open_session()
@@ -201,9 +202,10 @@ def _content(method: str) -> str:
     return "application/merge-patch+json" if method == "PATCH" else "application/json"
 
 
-def _newer(version: str, than: str) -> bool:
+def _is_news(shown: tuple[int, Seen], seen: Seen) -> bool:
     """Resource versions of one kind are decimal numbers that grow (KEP-5504)."""
-    return than == NOT_THERE or int(version) > int(than)
+    version, what = shown
+    return what.version != seen.version and version > int(seen.version or 0)
 
 
 def _spec(value: RegisterValue) -> Json:

@@ -1,0 +1,237 @@
+"""`ottla up` with several brokers: they come, fall, are restarted one after the other, become more, become fewer; nothing is lost meanwhile."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.e2e.test_up import Json, partitions, read, resource, topic, write
+from tests.e2e.upping import House, alive, house
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path) as made:
+        yield made
+
+
+def cluster(home: House, replicas: int = 3, **spec: Any) -> Json:
+    config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 6, **spec.pop("config", {})}
+    return resource(
+        "Cluster", "demo", replicas=replicas, listeners=[{"name": "plain", "port": home.port}], config=config, **spec
+    )
+
+
+def described(home: House, *what: str) -> Json:
+    done = home.ottla(*what, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+def in_sync(home: House, name: str, replicas: int, *, preferred: bool = True) -> list[Json]:
+    """The topic's partitions, once each has so many replicas, all in sync and, if that is asked, led by the first."""
+
+    def settled() -> list[Json]:
+        found: list[Json] = described(home, "topics", "describe", name)["partitions"]
+        good = all(
+            len(it["replicas"]) == len(it["isr"]) == replicas and (not preferred or it["leader"] == it["replicas"][0])
+            for it in found
+        )
+        return found if good else []
+
+    return eventually(settled, within_s=60, what=f"{name} with {replicas} replicas in sync")
+
+
+def led(parts: list[Json]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for it in parts:
+        found[it["leader"]] = found.get(it["leader"], 0) + 1
+    return found
+
+
+@contextmanager
+def writing(home: House, name: str) -> Iterator[list[str]]:
+    """A producer that writes all the time, acks from all; gives what was acknowledged. Ends when everything is."""
+    acknowledged: list[str] = []
+    over = threading.Event()
+    failures: list[str] = []
+
+    def told(error: object, message: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+        else:
+            acknowledged.append(message.value().decode())
+
+    def run() -> None:
+        bootstrap = ",".join(f"127.0.0.1:{home.port + it}" for it in range(3))
+        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2})
+        number = 0
+        while not over.is_set():
+            producer.produce(name, str(number), on_delivery=told)
+            number += 1
+            producer.poll(0)
+            time.sleep(0.002)
+        assert producer.flush(60) == 0
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: acknowledged, what="a first acknowledgement")
+        yield acknowledged
+    finally:
+        over.set()
+        thread.join(90)
+    assert not thread.is_alive()
+    assert failures == []
+    assert len(set(acknowledged)) == len(acknowledged)
+
+
+def test_three_brokers_one_of_which_is_killed(home: House) -> None:
+    home.write(cluster(home), topic(partitions=6))
+    home.up()
+    home.says("3 brokers ready after")
+    home.says("topic greetings made")
+    assert set(led(in_sync(home, "greetings", 3)).values()) == {2}
+    with writing(home, "greetings") as acknowledged:
+        before = len(acknowledged)
+        killed = home.broker_pid(2)
+        os.kill(killed, signal.SIGKILL)
+        home.says("broker demo-2: ")
+        home.says("broker demo-2 is back")
+        in_sync(home, "greetings", 3, preferred=False)
+        eventually(lambda: len(acknowledged) > before + 500, within_s=30)
+    assert home.broker_pid(2) != killed
+    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    pids = [home.broker_pid(it) for it in (1, 2, 3)]
+    began = time.monotonic()
+    assert home.stop() == 0
+    assert time.monotonic() - began < 10
+    assert not any(map(alive, pids))
+
+    home.up()
+    home.says("3 brokers ready after")
+    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert home.stop() == 0
+    assert not any("Traceback" in line for line in home.lines)
+
+
+def test_a_changed_setting_restarts_one_broker_after_the_other(home: House) -> None:
+    home.write(cluster(home), topic(partitions=6))
+    home.up()
+    home.says("topic greetings made")
+    in_sync(home, "greetings", 3)
+    before = {it: home.broker_pid(it) for it in (1, 2, 3)}
+    with writing(home, "greetings") as acknowledged:
+        home.write(cluster(home, config={"num.partitions": 4}), topic(partitions=6), topic("wide"))
+        for id_ in (1, 2, 3):
+            home.says(f"broker demo-{id_} is started again with its new settings (num.partitions)")
+        home.says("topic wide made")
+        in_sync(home, "greetings", 3)
+    assert partitions(home, "wide") == 4
+    assert all(home.broker_pid(it) != pid for it, pid in before.items())
+    controller = described(home, "cluster", "describe")["controller"]
+    assert controller in (1, 2, 3)
+    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert home.stop() == 0
+
+
+def test_a_setting_that_running_brokers_take_restarts_nobody(home: House) -> None:
+    home.write(cluster(home), topic())
+    home.up()
+    home.says("topic greetings made")
+    pids = [home.broker_pid(it) for it in (1, 2, 3)]
+    home.write(cluster(home, config={"log.retention.ms": 7_200_000}), topic())
+    home.says("log.retention.ms=7200000, without a restart")
+    settings = {
+        it["name"]: it["value"]
+        for it in json.loads(home.ottla("topics", "describe", "greetings", "--all", "-o", "json").stdout)["settings"]
+    }
+    assert settings["retention.ms"] == "7200000"
+    home.write(cluster(home, config={"log.retention.ms": "soon"}), topic())
+    assert "log.retention.ms" in home.says("resources/all.yaml:14")
+    assert [home.broker_pid(it) for it in (1, 2, 3)] == pids
+    assert home.stop() == 0
+
+
+def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: House) -> None:
+    home.write(cluster(home), topic())
+    home.up()
+    home.says("topic greetings made")
+    in_sync(home, "greetings", 3)
+    home.write(cluster(home, config={"num.partitions": "many"}), topic())
+    home.says("num.partitions")
+    home.says("no broker is restarted for now: broker ", within_s=60)
+    assert sum("is started again" in line for line in home.lines) == 1
+    write(home, "greetings", "still", "here")
+    home.write(cluster(home, config={"num.partitions": 2}), topic())
+    for id_ in (1, 2, 3):
+        eventually(
+            lambda id_=id_: (
+                json.loads((home.folder / f".ottla/demo/{id_}/settings.json").read_text())["num.partitions"] == "2"
+            ),  # type: ignore[misc]
+            within_s=60,
+        )
+    in_sync(home, "greetings", 3)
+    assert read(home, "greetings", 2) == ["here", "still"]
+    assert home.stop() == 0
+
+
+def test_more_brokers_and_fewer(home: House) -> None:
+    home.write(cluster(home, 1), topic(partitions=6))
+    home.up()
+    home.says("topic greetings made")
+    write(home, "greetings", *map(str, range(500)))
+    assert len(read(home, "greetings", 500)) == 500  # a group: the brokers' own topic is there
+    home.write(cluster(home, 3), topic(partitions=6))
+    home.says("6 partitions to move, the brokers' own topics for 3 brokers", within_s=60)
+    home.says("spread to broker 2, 3")
+    home.says("moved, spread to broker 2, 3", within_s=60)
+    assert led(in_sync(home, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
+    in_sync(home, "__consumer_offsets", 3)
+
+    home.write(cluster(home, 3), topic(partitions=6, replicas=3))
+    home.says("topic greetings: to 3 replicas")
+    in_sync(home, "greetings", 3)
+    assert len(read(home, "greetings", 500)) == 500
+
+    home.write(cluster(home, 2), topic(partitions=6, replicas=3))
+    home.says("3 replicas need as many brokers; Cluster demo has 2, in resources/all.yaml:5")
+    home.write(cluster(home, 2), topic(partitions=6, replicas=2))
+    home.says("broker demo-3 held nothing any more: it is stopped and forgotten", within_s=60)
+    assert set(led(in_sync(home, "greetings", 2)).values()) == {3}
+    in_sync(home, "__consumer_offsets", 2)
+    assert [it["id"] for it in described(home, "cluster", "describe")["brokers"]] == [1, 2]
+    assert len(read(home, "greetings", 500)) == 500
+
+    assert home.ottla("topics", "create", "of-clients", "-r", "2").returncode == 0
+    home.write(cluster(home, 1), topic(partitions=6))
+    home.says("cluster demo keeps its brokers: ")
+    assert home.ottla("topics", "reassign", "of-clients", "-r", "1", "--watch").returncode == 0
+    assert home.ottla("topics", "reassign", "greetings", "-r", "1", "--watch").returncode == 0
+    home.says("broker demo-2 held nothing any more", within_s=60)
+    assert len(read(home, "greetings", 500)) == 500
+    assert home.stop() == 0
+
+
+def test_taking_brokers_away_goes_on_after_a_stop(home: House) -> None:
+    home.write(cluster(home, 3), topic(partitions=6, replicas=2))
+    home.up()
+    home.says("topic greetings made")
+    write(home, "greetings", *map(str, range(100)))
+    assert home.stop() == 0
+    home.write(cluster(home, 2), topic(partitions=6, replicas=2))
+    home.up()
+    home.says("broker demo-3 held nothing any more", within_s=60)
+    in_sync(home, "greetings", 2)
+    assert len(read(home, "greetings", 100)) == 100
+    assert home.stop() == 0

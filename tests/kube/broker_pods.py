@@ -1,0 +1,149 @@
+"""Brokers as pods, as an operator would make them: a StatefulSet with a volume for each, an account with rights on one Lease, and that Lease.
+
+Each broker has two listeners: INTERNAL, by its name in the cluster's DNS, for brokers and for clients in pods; and CLIENTS, by the pod's
+address, for a test beside the nodes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.kube.api import Api, Json
+from tests.kube.images.build import reference
+from tests.waiting import eventually
+
+USER = 10001
+READY_WITHIN_S = 90.0
+LIMITED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+RESTRICTED = {"runAsNonRoot": True, "runAsUser": USER, "fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPods:
+    """`name`: of the cluster, and of everything that belongs to it. `api`: the admin's."""
+
+    api: Api
+    namespace: str
+    name: str = "demo"
+
+    def make(self, replicas: int, settings: dict[str, str] | None = None) -> None:
+        core, rights = f"/api/v1/namespaces/{self.namespace}", self._of("rbac.authorization.k8s.io/v1")
+        restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+        self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace, "labels": restricted}})
+        metadata = {"metadata": {"name": self.name}}
+        self.api.ask("POST", f"{core}/serviceaccounts", metadata)
+        self.api.ask("POST", f"{self._of('coordination.k8s.io/v1')}/leases", metadata)
+        rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [self.name]}
+        self.api.ask("POST", f"{rights}/roles", metadata | {"rules": [rule | {"verbs": ["get", "watch", "patch"]}]})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name}
+        account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
+        self.api.ask("POST", f"{rights}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
+        self.api.ask("POST", f"{core}/services", metadata | {"spec": self._service()})
+        self.api.ask(
+            "POST", f"{self._of('apps/v1')}/statefulsets", metadata | {"spec": self._set(replicas, settings or {})}
+        )
+
+    def scale(self, replicas: int) -> None:
+        self.api.ask("PATCH", f"{self._of('apps/v1')}/statefulsets/{self.name}", {"spec": {"replicas": replicas}})
+
+    def pod(self, broker: int) -> Json | None:
+        return self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}")
+
+    def delete(self, broker: int, grace_s: int = 30) -> None:
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}?gracePeriodSeconds={grace_s}"
+        self.api.ask("DELETE", path)
+
+    def ready(self, broker: int) -> bool:
+        conditions = ((self.pod(broker) or {}).get("status") or {}).get("conditions", [])
+        return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
+
+    def wait_ready(self, *brokers: int) -> None:
+        for broker in brokers:
+            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, what=lambda: self.trouble(broker))  # noqa: B023
+
+    def trouble(self, broker: int) -> str:
+        """What is known of a pod that is not ready."""
+        status = (self.pod(broker) or {}).get("status", {})
+        events = self.api.ask("GET", f"/api/v1/namespaces/{self.namespace}/events")["items"]
+        return f"{self.name}-{broker} is ready: {status}\n{[event['message'] for event in events][-8:]}\n{self.log(broker)}"
+
+    def log(self, broker: int) -> str:
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}/log"
+        try:
+            return self.api.ask_text("GET", path)[-4000:]
+        except Exception as error:  # noqa: BLE001 - it is for a message about something worse
+            return f"(no log: {error})"
+
+    def bootstrap(self, *brokers: int) -> str:
+        """For clients beside the nodes."""
+        return ",".join(f"{(self.pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
+
+    def lease(self) -> Json:
+        return self.api.ask("GET", f"{self._of('coordination.k8s.io/v1')}/leases/{self.name}")
+
+    def _of(self, group: str) -> str:
+        return f"/apis/{group}/namespaces/{self.namespace}"
+
+    def _service(self) -> Json:
+        """Brokers find each other before they are ready to serve clients."""
+        return {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {"cluster": self.name},
+            "ports": [{"name": "internal", "port": 9091}, {"name": "clients", "port": 9092}],
+        }
+
+    def _set(self, replicas: int, settings: dict[str, str]) -> Json:
+        labels = {"cluster": self.name}
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        volume = {"metadata": {"name": "data"}, "spec": claim}
+        pod = {
+            "serviceAccountName": self.name,
+            "securityContext": RESTRICTED,
+            "terminationGracePeriodSeconds": 30,
+            "containers": [self._container(settings)],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+        }
+        return {
+            "replicas": replicas,
+            "serviceName": self.name,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "volumeClaimTemplates": [volume],
+        }
+
+    def _container(self, settings: dict[str, str]) -> Json:
+        wanted = {
+            "node.id": "$(BROKER)",
+            "log.dirs": "/var/lib/ottla/data",
+            "register": f"kubernetes:{self.namespace}/{self.name}",
+            "listeners": "INTERNAL://:9091,CLIENTS://:9092",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "advertised.listeners": f"INTERNAL://$(POD).{self.name}.{self.namespace}.svc.cluster.local:9091,CLIENTS://$(ADDRESS):9092",
+            "http.listener": ":8080",
+        } | settings
+        fields = {
+            "BROKER": "metadata.labels['apps.kubernetes.io/pod-index']",
+            "POD": "metadata.name",
+            "ADDRESS": "status.podIP",
+        }
+        return {
+            "name": "broker",
+            "image": reference("broker"),
+            "imagePullPolicy": "Never",
+            "args": [part for key, value in wanted.items() for part in ("--set", f"{key}={value}")],
+            "env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
+            "securityContext": LIMITED,
+            "readinessProbe": _probe("/readyz"),
+            "livenessProbe": _probe("/livez") | {"initialDelaySeconds": 30, "failureThreshold": 6},
+            "volumeMounts": [{"name": "data", "mountPath": "/var/lib/ottla"}, {"name": "tmp", "mountPath": "/tmp"}],
+        }
+
+
+def _probe(path: str) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 5}
