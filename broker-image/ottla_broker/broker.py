@@ -183,6 +183,7 @@ class Broker:
         if hasattr(self, "quorum"):
             await self.quorum.resign()
         self.groups.close()
+        self._hosting.close()
         self._proposals.close()
         await self.fetchers.close()
         for task in tuple(self._background):

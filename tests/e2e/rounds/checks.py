@@ -27,10 +27,13 @@ def clients_had_no_errors(load: Load) -> Iterator[str]:
 
 
 def acknowledged_are_where_their_ack_said(load: Load, contents: Contents) -> Iterator[str]:
+    everywhere = {place: set(records.values()) for place, records in contents.items()}
     for producer in load.producers:
         for ack in producer.acks:
-            found = contents[ack.place].get(ack.offset)
-            if found != ack.value:
+            if ack.offset is None:
+                if ack.value not in everywhere[ack.place]:
+                    yield f"lost: {ack.value!r} was acknowledged in {ack.place}, and is not there"
+            elif (found := contents[ack.place].get(ack.offset)) != ack.value:
                 yield f"lost: {ack.value!r} was acknowledged at {ack.place} offset {ack.offset}, where now is {found!r}"
 
 

@@ -19,9 +19,11 @@ Place = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True, slots=True)
 class Ack:
+    """`offset`: None when librdkafka concludes from the ack of a later batch that this one was persisted, too."""
+
     value: bytes
     place: Place
-    offset: int
+    offset: int | None
     at_s: float  # time.monotonic()
 
 
