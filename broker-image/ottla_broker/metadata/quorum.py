@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 PAUSE_S = 0.1
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
+LOOK_S = 0.02
 
 
 class Quorum:
@@ -155,16 +156,36 @@ class Quorum:
     async def resign(self) -> None:
         """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or for a while."""
         stopped_before, self._stopping = self._stopping, True
-        if stopped_before or self.leadership is None or len(self.leadership.memberships[0]) == 1:
+        if stopped_before:
             return
         leadership = self.leadership
-        await self._resign(leadership.epoch)
         try:
-            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                while not leadership.over:
-                    await leadership.change()
+            if leadership is not None and len(leadership.memberships[0]) > 1:
+                await self._resign(leadership.epoch)
+                async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                    while not leadership.over:
+                        await leadership.change()
         except TimeoutError:
             logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
+        await self._taken_out()
+
+    async def _taken_out(self) -> None:
+        """Of two members, one that stops stays until the other one has taken it out, without which that one could commit nothing; but not
+        for one that is gone or stops as well."""
+        try:
+            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                while self._is_needed():  # noqa: ASYNC110  # what is looked at has several sources
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            logger.info("the metadata log's other member did not go on alone within %g s", SUCCEEDED_WITHIN_S)
+
+    def _is_needed(self) -> bool:
+        known = self._newest()
+        if known is None or len(known.isr) != 2 or not is_member(known, self.me):
+            return False
+        (other,) = (member.broker for member in known.isr if member.broker != self.me.broker)
+        registered = self._image.brokers.get(other)
+        return registered is not None and not registered.fenced and not registered.shutting_down
 
     async def _resign(self, epoch: int) -> None:
         def resign(value: RegisterValue | None) -> RegisterValue | None:
