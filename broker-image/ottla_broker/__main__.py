@@ -29,7 +29,7 @@ from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
 from ottla_broker.metadata.register.stores import connect
-from ottla_broker.runtime import Runtime
+from ottla_broker.runtime import Runtime, boot_of_this_machine
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
 
@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched; other
     brokers are answered while this one starts, clients when it is ready."""
-    runtime = Runtime()
+    runtime = Runtime(boot=boot_of_this_machine)
     broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
     server = Server(broker, vigil=vigil_of(config))
     http: HttpServer | None = None

@@ -27,6 +27,7 @@ from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.fetching import METADATA_TOPIC_ID
 from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.image_watch import ImageWatch
+from ottla_broker.metadata.last_life import LastLife
 from ottla_broker.metadata.lifecycle import NOT_REGISTERED, Lifecycle
 from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
@@ -128,6 +129,7 @@ class Broker:
             self.image,
             self.to_controller,
             self.directories,
+            LastLife(self.directories[0].path, self._disk, self.runtime),
             hears_majority=self._hears_majority,
             replaced=self.trouble.append,
         )
@@ -181,6 +183,7 @@ class Broker:
         if hasattr(self, "quorum"):
             await self.quorum.resign()
         self.groups.close()
+        self._hosting.close()
         self._proposals.close()
         await self.fetchers.close()
         for task in tuple(self._background):

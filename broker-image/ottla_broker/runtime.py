@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import ParamSpec, TypeVar
 
@@ -23,14 +24,24 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def boot_of_this_machine() -> str:
+    """Linux's name of the time since it was started; nothing where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 @dataclass(slots=True)
 class Runtime:
     """`now_ms`: milliseconds since the epoch. `random`: the only source of chance. `executor`: where blocking calls run;
-    None means the loop's default pool."""
+    None means the loop's default pool. `boot`: what names the time since the machine was started, in whose memory unsynced writes are; an empty
+    name: nobody knows whether some were lost."""
 
     now_ms: Callable[[], int] = _wall_clock_ms
     random: Random = field(default_factory=SystemRandom)
     executor: Executor | None = None
+    boot: Callable[[], str] = str
 
     async def offload(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a blocking call (fsync, compaction, deletion) off the protocol's thread."""

@@ -62,7 +62,7 @@ class BrokerPods:
 
     def wait_ready(self, *brokers: int) -> None:
         for broker in brokers:
-            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, what=self.trouble(broker))  # noqa: B023
+            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, what=lambda: self.trouble(broker))  # noqa: B023
 
     def trouble(self, broker: int) -> str:
         """What is known of a pod that is not ready."""
@@ -99,7 +99,7 @@ class BrokerPods:
     def _set(self, replicas: int, settings: dict[str, str]) -> Json:
         labels = {"cluster": self.name}
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        volume = {"metadata": {"name": "data"}, "spec": claim | {"storageClassName": "volumes"}}
+        volume = {"metadata": {"name": "data"}, "spec": claim}
         pod = {
             "serviceAccountName": self.name,
             "securityContext": RESTRICTED,
@@ -147,12 +147,3 @@ class BrokerPods:
 
 def _probe(path: str) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 5}
-
-
-def make_storage(api: Api) -> None:
-    """The storage class of the brokers' volumes: folders that every node shares."""
-    api.ask(
-        "POST",
-        "/apis/storage.k8s.io/v1/storageclasses",
-        {"metadata": {"name": "volumes"}, "provisioner": "kubernetes.io/host-path", "allowVolumeExpansion": True},
-    )

@@ -22,15 +22,14 @@ NOT_NEEDED = (
 
 
 class Node:
-    """`folder`: all that it keeps. `volumes`: what every node shares, as a network's storage would be."""
+    """`folder`: all that it keeps."""
 
-    def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str, volumes: Path) -> None:
+    def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str) -> None:
         self.number = number
         self.name = f"node-{number}"
         self.address = address
         self._folder = folder
         self._plane = plane
-        self._volumes = volumes
         self._socket = folder / "containerd.sock"
         self._packages = unpacked()
         self._environment = environment(self._packages)
@@ -41,7 +40,7 @@ class Node:
     def start(self) -> None:
         """Returns when containers can be run; the API server says when the node is ready."""
         self.containerd.start()
-        eventually(self._answers, within_s=30, what=f"containerd answers: {self.containerd.said()}")
+        eventually(self._answers, within_s=30, what=lambda: f"containerd answers: {self.containerd.said()}")
         self.kubelet.start()
         self.proxy.start()
 
@@ -82,7 +81,6 @@ class Node:
             shown = folder / "sysctl" / name.rpartition("/")[2]
             shown.write_text(value)
             self.machine.run("mount", "--bind", shown, f"/proc/sys/{name}")
-        self.machine.run("mount", "--bind", self._volumes, self._plane.volumes)
         self.machine.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         (folder / "containerd.toml").write_text(self._containerd_settings())
         (folder / "network" / "10-pods.conflist").write_text(json.dumps(self._network()))

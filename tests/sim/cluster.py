@@ -39,6 +39,7 @@ class SimulatedBroker:
         self.server: Server | None = None
         self.up = False
         self.lives = 0
+        self.boots = 0
         self._cluster = cluster
         self._loop = cluster.loop
         self._trace = cluster.trace
@@ -77,7 +78,10 @@ class SimulatedBroker:
                 }
             )
             runtime = Runtime(
-                now_ms=self.now_ms, random=Random(self._random.getrandbits(64)), executor=Offloading(self.disk)
+                now_ms=self.now_ms,
+                random=Random(self._random.getrandbits(64)),
+                executor=Offloading(self.disk),
+                boot=lambda: f"{self.host}, boot {self.boots}",
             )
             broker = Broker(
                 config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
@@ -130,6 +134,7 @@ class SimulatedBroker:
     def lose_power(self) -> None:
         self._cluster.network.lose_power(self.host)  # before the process dies: nobody says goodbye
         self._kill()
+        self.boots += 1
         lost = self.disk.lose_power()
         self._trace.say("loses power" + "".join(f"; {what}" for what in lost), self.host)
 

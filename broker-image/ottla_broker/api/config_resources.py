@@ -5,8 +5,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+from kio.static.primitive import i8
+
 from ottla_broker.api.context import Context
 from ottla_broker.config import loggers
+from ottla_broker.metadata.controller_link import RELAYED_BY
 from ottla_broker.metadata.topic_names import check_topic_name
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -20,6 +29,15 @@ class ConfigResource(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+class Change(IntEnum):
+    """What IncrementalAlterConfigs does to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
 
 
 def must_may(ctx: Context, operation: Operation, kind: int, name: str) -> None:
@@ -77,11 +95,15 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
         case ConfigResource.TOPIC:
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a topic's name is needed: topics have no common configs")
-            must_be_topic(ctx, name)
-            config.check_topic(changes, current(ctx, kind, name))
+            if ctx.broker.controller is not None or passed_on(
+                ctx
+            ):  # else the controller looks: it knows topics that are new
+                must_be_topic(ctx, name)
+                config.check_topic(changes, current(ctx, kind, name))
         case ConfigResource.BROKER:
             if name:
-                must_be_this_broker(ctx, name)
+                if not passed_on(ctx):  # else the broker that it concerns has looked at it
+                    must_be_this_broker(ctx, name)
                 name = str(broker_id(name))
             try:
                 config.check_broker(changes, everywhere=name == "")
@@ -101,7 +123,31 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
             )
         case ConfigResource.CLIENT_METRICS if changes:
             raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected yet")
-    await ctx.broker.active_controller().alter_configs(kind, name, changes, validate_only=validate_only)
+    if ctx.broker.controller is not None or passed_on(ctx):
+        await ctx.broker.active_controller().alter_configs(kind, name, changes, validate_only=validate_only)
+    else:
+        await pass_on(ctx, kind, name, changes, validate_only=validate_only)
+
+
+def passed_on(ctx: Context) -> bool:
+    """Whether another broker asks, for a client of its own."""
+    return ctx.peer.software_name == RELAYED_BY
+
+
+async def pass_on(
+    ctx: Context, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool
+) -> None:
+    """To the controller, one resource by itself: a request may also hold what only this broker can do, such as levels of its loggers."""
+    configs = tuple(
+        AlterableConfig(name=key, config_operation=i8(Change.DELETE if value is None else Change.SET), value=value)
+        for key, value in changes.items()
+    )
+    resource = AlterConfigsResource(resource_type=i8(kind), resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    response: IncrementalAlterConfigsResponse = await ctx.broker.to_controller.ask(request)
+    (result,) = response.responses
+    if result.error_code is not ErrorCode.none:
+        raise KafkaError(result.error_code, result.error_message)
 
 
 class Named(Protocol):

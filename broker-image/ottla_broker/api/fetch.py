@@ -111,7 +111,7 @@ class Fetch:
         self.limit = limit
         self.session = session
         self._incremental = incremental
-        self._noted = False  # whether a follower's offsets were taken note of
+        self._noted: set[tuple[Topic, int]] = set()  # partitions of which a follower's offset was taken note of
         self.found: Found = []
         self.partitions: list[Partition] = []  # those that may bring more
         self._sizes: list[tuple[Partition, int]] = []  # bytes read of each, to be counted when they are sent
@@ -142,7 +142,6 @@ class Fetch:
             elif fetched.diverging is not None or fetched.preferred >= 0:
                 urgent = True
             self.found.append((wanted.topic, fetched))
-        self._noted = True
         return urgent or size >= self.request.min_bytes
 
     @property
@@ -156,7 +155,10 @@ class Fetch:
             if self.request.replica == CONSUMER:
                 fetched = read_for_client(partition, self.request, wanted, most, first=first)
             else:
-                fetched = read_for_follower(partition, self.request, wanted, most, first=first, note=not self._noted)
+                place = (wanted.topic, wanted.partition)  # one that had to wait for our metadata is noted when they have come
+                note = place not in self._noted
+                fetched = read_for_follower(partition, self.request, wanted, most, first=first, note=note)
+                self._noted.add(place)
         except NotYet as reason:
             fetched = Fetched(wanted.partition, reason.code)
             self._not_yet.append(fetched)

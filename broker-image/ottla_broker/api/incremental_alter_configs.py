@@ -9,8 +9,6 @@
 - v1 is flexible.
 """
 
-from enum import IntEnum
-
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -21,7 +19,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.config_resources import ConfigResource, change, current, each, must_may
+from ottla_broker.api.config_resources import Change, ConfigResource, change, current, each, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -29,13 +27,6 @@ from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla_broker.config.kinds import ConfigType, split_list
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-
-class Change(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 async def incremental_alter_configs(

@@ -61,14 +61,14 @@ def registration(image: Image, coming: RegisterBroker, previous_epoch: int, rule
     if known is not None and _same(known, coming):
         return []
     voters = electorate(image).without(coming.broker)
-    clean = known is not None and previous_epoch == known.epoch
+    lost_nothing = known is not None and previous_epoch == known.epoch
     lost = _lost_directories(known, coming)
     changed = []
     for state in image.partitions_of(coming.broker):
         rules = rules_of(state.topic)
         if _is_lost(state, coming, lost):
             changed.append(election.after_loss(state, coming.broker, coming.directories[0], voters, rules))
-        elif clean:
+        elif lost_nothing and not _had_failed(state, known, coming):
             changed.append(election.after_fencing(state, coming.broker, voters, rules))
         else:
             changed.append(election.after_unclean_stop(state, coming.broker, voters, rules))
@@ -92,6 +92,13 @@ def _lost_directories(known: BrokerImage | None, coming: RegisterBroker) -> bool
 def _is_lost(state: PartitionRecord, coming: RegisterBroker, lost_any: bool) -> bool:
     where = directory_of(state, coming.broker)
     return lost_any if where is None else where not in coming.directories
+
+
+def _had_failed(state: PartitionRecord, known: BrokerImage | None, coming: RegisterBroker) -> bool:
+    """Whether the replica's directory was reported as failed in the broker's last life: then it may lack anything."""
+    where = directory_of(state, coming.broker)
+    had = () if known is None else known.directories
+    return where not in had if where is not None else not set(coming.directories) <= set(had)
 
 
 def fencing(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
@@ -131,13 +138,14 @@ def leaving(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord
 def directories_failing(
     image: Image, broker: int, offline: Collection[UUID], rules_of: RulesOf
 ) -> list[MetadataRecord]:
-    """Directories of a living broker have failed: what lies on them is led by others. They are good again when the broker comes anew."""
+    """Directories of a broker have failed: what lies on them is led by others. They are taken for good again when the broker comes anew."""
     known = image.brokers[broker]
     left = tuple(directory for directory in known.directories if directory not in offline)
-    if left == known.directories or not left:  # with none left the broker has itself fenced
+    if left == known.directories:
         return []
     voters = electorate(image)
-    voters = Electorate({**voters.alive, broker: left}, voters.leaving)
+    if not known.fenced:
+        voters = Electorate({**voters.alive, broker: left}, voters.leaving)
     changed = (
         election.after_fencing(s, broker, voters, rules_of(s.topic))
         for s in image.partitions_of(broker)

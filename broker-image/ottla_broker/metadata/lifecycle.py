@@ -28,6 +28,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.last_life import LastLife
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -60,6 +61,7 @@ class Lifecycle:
         image: Image,
         link: ControllerLink,
         directories: Sequence[Directory],
+        last_life: LastLife,
         hears_majority: Callable[[float], bool | None],
         replaced: Callable[[str], None],
     ) -> None:
@@ -69,6 +71,8 @@ class Lifecycle:
         self._image = image
         self._link = link
         self._directories = directories
+        self._last_life = last_life
+        self._failed: list[UUID] = []
         self._hears_majority = hears_majority
         self._replaced = replaced
         self._interval_s = config(BROKER_HEARTBEAT_INTERVAL_MS) / 1000
@@ -102,7 +106,7 @@ class Lifecycle:
             features=(),
             rack=self._config(BROKER_RACK),
             log_dirs=tuple(one.directory_id for one in self._directories if one.failed is None),
-            previous_broker_epoch=i64(min(one.previous_broker_epoch for one in self._directories)),
+            previous_broker_epoch=i64(self._previous_epoch()),
         )
         within_s = self._config(INITIAL_BROKER_REGISTRATION_TIMEOUT_MS) / 1000
         refusal = KafkaError(ErrorCode.not_controller, "there was no controller")
@@ -122,6 +126,11 @@ class Lifecycle:
             raise KafkaError(
                 refusal.code, f"broker {self._me} could not register within {within_s:g} s: {refusal}"
             ) from None
+
+    def _previous_epoch(self) -> int:
+        """Under which nothing was lost: it stopped in order, or its machine has kept what it wrote. −1: something may have been."""
+        stopped = min(one.previous_broker_epoch for one in self._directories)
+        return self._last_life.epoch() if stopped == NOT_REGISTERED else stopped
 
     async def run(self) -> None:
         """Heartbeats, until cancelled, let go or replaced."""
@@ -150,20 +159,36 @@ class Lifecycle:
         self._wake.set()
         try:
             async with asyncio.timeout(LEAVE_WITHIN_S):
-                await self._let_go.wait()
+                while not self._let_go.is_set() and self._others_live():
+                    await self._pause_until_let_go()
         except TimeoutError:
             logger.warning("broker %d stops without having been let go by the controller", self._me)
+
+    def _others_live(self) -> bool:
+        """Where all others have stopped before, nobody can take anything over, nor, mostly, commit that this broker goes."""
+        return any(one.id != self._me for one in self._image.alive_brokers())
+
+    async def _pause_until_let_go(self) -> None:
+        try:
+            async with asyncio.timeout(SOON_S):
+                await self._let_go.wait()
+        except TimeoutError:
+            return
 
     async def _register_once(self) -> None:
         response: BrokerRegistrationResponse = await self._link.ask(self._request)
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, f"the controller refused it: {response.error_code.name}")
+        await self._last_life.begins(response.broker_epoch)
         self.epoch = response.broker_epoch
         for directory in self._directories:
             directory.broker_epoch = self.epoch
 
     async def _beat(self) -> BrokerHeartbeatResponse:
         failed = [one.directory_id for one in self._directories if one.failed is not None]
+        if failed != self._failed:
+            await self._last_life.lost_something()
+            self._failed = failed
         request = BrokerHeartbeatRequest(
             broker_id=BrokerId(self._me),
             broker_epoch=i64(self.epoch),

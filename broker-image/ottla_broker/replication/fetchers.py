@@ -34,7 +34,7 @@ class Fetchers:
         self.broker_epoch = broker_epoch
         self._image = image
         self._listener = config.inter_broker_listener
-        self._pace = Pace(
+        self.pace = Pace(
             config(REPLICA_FETCH_WAIT_MAX_MS),
             config(REPLICA_FETCH_MIN_BYTES),
             config(REPLICA_FETCH_MAX_BYTES),
@@ -87,12 +87,11 @@ class Fetchers:
     @property
     def max_lag(self) -> int:
         """Records by which the partition that is furthest behind its leader's high watermark is behind it."""
-        return max((one.lag for fetcher in self._fetchers.values() for one in fetcher.followed.values()), default=0)
+        return max(
+            (one.lag for fetcher in self._fetchers.values() for one in fetcher.session.followed.values()), default=0
+        )
 
     # --- for fetchers
-
-    def pace(self) -> Pace:
-        return self._pace
 
     def address_of(self, broker: int) -> Endpoint | None:
         registered = self._image.brokers.get(broker)

@@ -41,10 +41,16 @@ class Follower:
         self.end, self.start, self.broker_epoch = offset, start, broker_epoch
         self.leader_end, self.fetched_s = leader_end, now_s
 
-    def is_late(self, leader_end: int, now_s: float, lag_max_s: float) -> bool:
-        """Looks at it now and then; true when it has been behind for too long."""
+    def is_behind(self, leader_end: int) -> bool:
+        """Looks whether it is; from a time when it is not, being late is counted anew."""
         if self.end >= leader_end:
             self.marked_s = inf
+            return False
+        return True
+
+    def is_late(self, leader_end: int, now_s: float, lag_max_s: float) -> bool:
+        """Looks at it now and then; true when it has been behind for too long."""
+        if not self.is_behind(leader_end):
             return False
         if self.marked_s == inf or self.end >= self.mark:
             self.mark, self.marked_s = leader_end, now_s
@@ -60,12 +66,14 @@ class Follower:
 
 
 class Followers:
-    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas."""
+    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas. `unheard`: what lives of
+    brokers said that are not known to be registered: broker → (its epoch, log end, log start)."""
 
-    __slots__ = ("_all", "counted", "outside")
+    __slots__ = ("_all", "counted", "outside", "unheard")
 
     def __init__(self) -> None:
         self._all: dict[int, Follower] = {}
+        self.unheard: dict[int, tuple[int, int, int]] = {}
         self.counted: Sequence[Follower] = ()
         self.outside: Sequence[Follower] = ()
 
@@ -77,6 +85,7 @@ class Followers:
 
     def clear(self) -> None:
         self._all = {}
+        self.unheard = {}
         self.counted = self.outside = ()
 
     def be(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:

@@ -4,9 +4,10 @@ A folder that the metadata do not know is never deleted: it is set aside under a
 these directories, when folders found there are taken in as topics (`orphans`), which is how a Kafka broker's data move here.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from ottla_broker.log.config import LogConfig
@@ -21,6 +22,10 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+MADE_AT_ONCE: Final = 64
+"""New logs that are made before anybody else gets a turn; of a topic of thousands of partitions the others follow in slices."""
+MADE_PER_TURN: Final = 16
 
 
 class Following(Protocol):
@@ -66,9 +71,13 @@ class Hosting:
         self._peers = peers
         self._following = following
         self._leading: dict[Partition, int] = {}  # what `led` was told: in which epoch
+        self._to_make: dict[tuple[str, int], None] = {}  # replicas whose logs are still to be made
+        self._making: asyncio.Task[None] | None = None
+        self._made = 0  # new logs in this turn
 
     def follow(self, changes: Changes) -> None:
         """Brings this broker's replicas in line with what changed."""
+        self._made = 0
         for topic in changes.removed:
             self._remove(topic)
         for name, partition in sorted(changes.partitions):
@@ -129,6 +138,9 @@ class Hosting:
             hosted.become(state)
             self._tell(hosted)
             return
+        if self._made >= MADE_AT_ONCE:
+            self._make_later(topic.name, state.partition)
+            return
         try:
             log = self._open(topic, state)
         except (KafkaError, OSError) as reason:
@@ -139,6 +151,29 @@ class Hosting:
         )
         self._partitions.add(hosted)
         self._tell(hosted)
+
+    def _make_later(self, topic: str, partition: int) -> None:
+        self._to_make[topic, partition] = None
+        if self._making is None:
+            self._making = asyncio.get_running_loop().create_task(self._make_in_slices())
+
+    async def _make_in_slices(self) -> None:
+        """What the metadata say is looked up when the turn comes."""
+        try:
+            while self._to_make:
+                await asyncio.sleep(0)
+                self._made = 0
+                for topic, partition in list(self._to_make)[:MADE_PER_TURN]:
+                    del self._to_make[topic, partition]
+                    known = self._image.topics.get(topic)
+                    if known is not None and partition in known.partitions:
+                        self._host(known, known.partitions[partition])
+        finally:
+            self._making = None
+
+    def close(self) -> None:
+        if self._making is not None:
+            self._making.cancel()
 
     def _tell(self, partition: Partition) -> None:
         epoch = partition.leader_epoch if partition.leads else None
@@ -166,6 +201,7 @@ class Hosting:
         chosen = next((one for one in working if one.directory_id == wanted), None)
         if chosen is None:
             chosen = min(working, key=lambda one: len(one.logs))
+        self._made += 1
         return chosen.create(topic.name, state.partition, topic.id, config)
 
     def _remove(self, topic: TopicImage) -> None:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import Appended
+from ottla_broker.metadata.election import effective_min_insync
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.metrics import Traffic
 from ottla_broker.replication.acks import Acks
@@ -97,7 +98,7 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        return min(self.log.config.min_insync_replicas, len(self.state.replicas))
+        return effective_min_insync(self.state, self.log.config.min_insync_replicas)
 
     @property
     def acks_are_synced(self) -> bool:
@@ -188,13 +189,22 @@ class Partition:
                 ErrorCode.not_leader_or_follower,
                 f"broker {broker} of epoch {broker_epoch} is no follower of {self.topic}-{self.partition}",
             )
+        if broker_epoch != follower.broker_epoch and not self._peers.is_registered(broker, broker_epoch):
+            # Our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4).
+            self.followers.unheard[broker] = broker_epoch, offset, log_start
+            return
         follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
         if follower in self.followers.outside:
             self._consider_joining((follower,))
         self._advance()
 
     def consider_growth(self) -> None:
-        """Other brokers may join now than before: proposes that those who have caught up do."""
+        """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
+        if self.followers.unheard and self.leads:
+            for broker, said in tuple(self.followers.unheard.items()):
+                del self.followers.unheard[broker]
+                if self.followers.get(broker) is not None:
+                    self.fetched_by(broker, *said)
         if self.followers.outside and self.leads:
             self._consider_joining(self.followers.outside)
 
@@ -214,9 +224,10 @@ class Partition:
 
     def consider_shrinking(self, lag_max_s: float) -> None:
         """Called now and then: proposes that those who have been behind for `lag_max_s` leave the ISR."""
-        if not self.followers.counted or not self.leads:
+        end = self.log.end
+        if not self.leads or not [one for one in self.followers.counted if one.is_behind(end)]:
             return
-        end, now_s = self.log.end, self._peers.now_s()
+        now_s = self._peers.now_s()
         late = {one.broker for one in self.followers.counted if one.is_late(end, now_s, lag_max_s)}
         if self.pending is None and late.intersection(self.state.isr):
             self._propose(tuple(broker for broker in self.state.isr if broker not in late))

@@ -19,6 +19,10 @@ class Peers(Protocol):
         """Whether this life of a broker may join an ISR as far as is known here (rule 4); the controller has the last word."""
         ...
 
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        """Whether this is the life of a broker that is registered, as far as is known here."""
+        ...
+
     def propose(self, partition: "Partition") -> None:
         """Brings `partition.pending` to the controller. What becomes of it is told by the metadata, or by `refused` and `superseded`."""
         ...
@@ -31,6 +35,9 @@ class Alone:
         return 0.0
 
     def may_join(self, broker: int, epoch: int) -> bool:
+        return False
+
+    def is_registered(self, broker: int, epoch: int) -> bool:
         return False
 
     def propose(self, partition: "Partition") -> None:
@@ -52,3 +59,7 @@ class BrokersAround:
         if registered is None or registered.epoch != epoch:
             return False
         return not (registered.fenced or registered.shutting_down)
+
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        registered = self._image.brokers.get(broker)
+        return registered is not None and registered.epoch == epoch

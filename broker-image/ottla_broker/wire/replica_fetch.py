@@ -53,9 +53,9 @@ class Request:
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    session_id: int
-    session_epoch: int
-    topics: Iterable[tuple[UUID, Sequence[Wanted]]]
+    session_id: int = 0
+    session_epoch: int = 0
+    topics: Iterable[tuple[UUID, Sequence[Wanted]]] = ()
     forgotten: Sequence[tuple[UUID, Sequence[int]]] = ()
 
 

@@ -16,6 +16,7 @@ COMMANDS = {
     "cluster": "cluster",
     "pipeline": "pipeline",
     "broker": "broker",
+    "operator": "operator",
 }
 
 

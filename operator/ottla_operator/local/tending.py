@@ -56,6 +56,8 @@ class Tending:
                 if rolled and not self._changed.is_set():
                     self.rolled.set()
                 pause = RESYNC_S if rolled else AGAIN_S
+                if rolled and not await rolling.give_back(link):
+                    pause = AGAIN_S
                 if rolled or not rolling.waits_for_broker:
                     pause = min(pause, await self._scale(link))
             except (KafkaError, Unreachable) as error:

@@ -44,7 +44,9 @@ class World:
         self.rules = TopicRules(min_insync, unclean)
         self.image = Image()
         self.lives: dict[int, Process] = {}
-        self.logs: dict[int, list[tuple[int, int]]] = {broker: [] for broker in range(brokers)}  # (leader epoch, record)
+        self.logs: dict[int, list[tuple[int, int]]] = {
+            broker: [] for broker in range(brokers)
+        }  # (leader epoch, record)
         self.directories = {broker: UUID(int=1000 + broker) for broker in range(brokers)}
         self.acknowledged: list[tuple[int, int]] = []
         self._kept: dict[int, int] = {}  # brokers that are down and lost nothing → the epoch of their last life
@@ -180,7 +182,9 @@ class World:
         if follower not in leader.known.replicas:
             return
         self.logs[follower] = list(self.logs[life.known.leader])
-        if leader.registered[follower] == life.epoch:  # a life that the leader has not heard of may have left the ISR as it came
+        if (
+            leader.registered[follower] == life.epoch
+        ):  # a life that the leader has not heard of may have left the ISR as it came
             leader.ends[follower] = (life.epoch, len(self.logs[follower]))
         life.watermark = max(life.watermark, leader.watermark)
         self._advance(life.known.leader)
@@ -254,5 +258,7 @@ class World:
         leader = self.state.leader
         if leader in self.lives:  # what is dead serves nobody, until it comes and registers
             has = self.logs[leader][: len(self.acknowledged)]
-            assert has == self.acknowledged, f"broker {leader} leads without {len(self.acknowledged)} acknowledged records"
+            assert has == self.acknowledged, (
+                f"broker {leader} leads without {len(self.acknowledged)} acknowledged records"
+            )
             assert not self.image.brokers[leader].fenced

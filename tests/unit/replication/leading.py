@@ -22,10 +22,11 @@ BATCH = encode_batch([Record(1, None, b"v")])
 
 @dataclass
 class Peers:
-    """`joinable`: broker → the epoch that is registered and unfenced."""
+    """`joinable`: broker → the epoch that is registered and unfenced; `registered`: of brokers whose fetches must be of that epoch to count."""
 
     time_s: float = 100.0
     joinable: dict[int, int] = field(default_factory=lambda: {2: 20, 3: 30})
+    registered: dict[int, int] = field(default_factory=dict)
     proposed: list[tuple[int, ...]] = field(default_factory=list)
 
     def now_s(self) -> float:
@@ -33,6 +34,9 @@ class Peers:
 
     def may_join(self, broker: int, epoch: int) -> bool:
         return self.joinable.get(broker) == epoch
+
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        return self.registered.get(broker, epoch) == epoch
 
     def propose(self, partition: Partition) -> None:
         assert partition.pending is not None

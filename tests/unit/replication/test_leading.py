@@ -266,3 +266,17 @@ def test_rule_3_whatever_happens_the_high_watermark_is_below_the_end_of_all_who_
             told = watermark
 
     asyncio.run(run())
+
+
+def test_rule_4_a_life_that_the_leader_has_not_heard_of_acknowledges_nothing(tmp_path: Path) -> None:
+    """With its registration it may have left the ISR, and the leader does not know yet."""
+    peers = Peers()
+    partition = led(tmp_path, peers, isr=(1, 2))
+    partition.append(BATCH, acks=1)
+    fetch(partition, 2, 0)
+    peers.registered = {2: 20}
+    partition.fetched_by(2, 21, 1, 0)
+    assert partition.log.high_watermark == 0
+    peers.registered = {2: 21}
+    partition.consider_growth()  # now it has, and the follower need not ask again
+    assert partition.log.high_watermark == 1
