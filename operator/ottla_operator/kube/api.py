@@ -56,6 +56,16 @@ class Api:
                 return None
             raise
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind: its CRD may not be there yet."""
+        try:
+            found = await self._ask("GET", f"/apis/{kind.api}")
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return any(it["name"] == kind.plural for it in found["resources"])
+
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
         """By name, without apiVersion and kind, as the API server lists them."""
         answer = await self._ask("GET", kind.path(namespace), query={"labelSelector": selector} if selector else {})
