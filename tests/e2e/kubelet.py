@@ -96,7 +96,7 @@ class World:
 
         def there() -> bool:
             found = self.condition(kind, name)
-            return found.get("status") == "True" and found["observedGeneration"] == generation
+            return bool(found.get("status") == "True" and found["observedGeneration"] == generation)
 
         await self.until(there)
 

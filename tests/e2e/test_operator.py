@@ -134,3 +134,47 @@ def test_a_setting_with_which_a_broker_does_not_start_is_told_in_its_own_words_a
             assert "num.partitions" not in await cluster_settings.changeable(link, 1)
 
     run(tmp_path, 1, story)
+
+
+def test_three_brokers_are_restarted_one_at_a_time_and_the_controller_last(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=6, replicas=3, config={"min.insync.replicas": 2})
+        await world.current("Topic", "flights")
+        controller = world.status("Cluster", "demo")["controller"]
+        world.edit("Cluster", "demo", config={"num.partitions": 5})
+        least = 3
+
+        def done() -> bool:
+            nonlocal least
+            if len(world.made) < 6:
+                least = min(least, world.status("Cluster", "demo")["readyReplicas"])
+            found = world.condition("Cluster", "demo")
+            return len(world.made) == 6 and found["status"] == "True"
+
+        await world.until(done, within_s=90)
+        assert least >= 2
+        assert sorted(world.made[3:]) == ["demo-1", "demo-2", "demo-3"] and world.made[-1] == f"demo-{controller}"
+        assert world.status("Cluster", "demo")["underReplicated"] == 0
+
+    run(tmp_path, 3, story)
+
+
+def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=8, replicas=2)
+        await world.current("Topic", "flights")
+        world.edit("Cluster", "demo", replicas=3)
+        await world.current()
+        await world.until(lambda: world.api.stateful_set["metadata"]["annotations"].get("ottla.dev/spread") == "1,2,3")
+        async with brokers(world) as link:
+            found = (await topics.describe(link, ["flights"]))["flights"]
+            assert {broker for it in found.partitions for broker in it.replicas} == {1, 2, 3}
+        world.edit("Cluster", "demo", replicas=2)
+        await world.current()
+        await world.until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
+        async with brokers(world) as link:
+            found = (await topics.describe(link, ["flights"]))["flights"]
+            assert {broker for it in found.partitions for broker in it.replicas} == {1, 2}
+            assert all(set(it.isr) == {1, 2} for it in found.partitions)
+
+    run(tmp_path, 2, story)

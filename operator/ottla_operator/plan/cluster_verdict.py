@@ -66,6 +66,8 @@ def _work(facts: Facts) -> Working | None:
         return Working("Unreachable", facts.unreached)
     if facts.leaderless:
         return Working("PartitionsOffline", f"{counted(facts.leaderless, 'partition')} without a leader")
+    if facts.under_replicated:
+        return Working("CatchingUp", f"{counted(facts.under_replicated, 'partition')} short of replicas in sync")
     return None
 
 
