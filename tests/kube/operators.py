@@ -136,7 +136,7 @@ def install_crds(api: Api) -> None:
         api.ask("APPLY", f"{path}?fieldManager=tests&force=true", crd)
 
         def established(path: str = path) -> bool:
-            conditions = (api.get(path) or {}).get("status", {}).get("conditions", [])
+            conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
             return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
 
         eventually(established, what=f"{name} is served")

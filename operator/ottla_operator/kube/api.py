@@ -67,9 +67,11 @@ class Api:
         return any(it["name"] == kind.plural for it in found["resources"])
 
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
-        """By name, without apiVersion and kind, as the API server lists them."""
+        """By name."""
         answer = await self._ask("GET", kind.path(namespace), query={"labelSelector": selector} if selector else {})
-        return sorted(answer["items"], key=lambda it: it["metadata"]["name"])
+        # The API server leaves apiVersion and kind out of lists.
+        every = ({"apiVersion": kind.api, "kind": kind.name, **it} for it in answer["items"])
+        return sorted(every, key=lambda it: str(it["metadata"]["name"]))
 
     async def apply(self, wanted: Json) -> Json:
         """Server-side apply; fields that others have set otherwise become ours. The object as it is then."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 # kopf would import what it finds of these, and pay tens of megabytes for what is never called.
-for _unused in ("kubernetes", "kubernetes_asyncio", "pykube", "hypothesis"):
+for _unused in ("kubernetes", "kubernetes_asyncio", "pykube"):
     sys.modules.setdefault(_unused, None)  # type: ignore[arg-type]
 
 import kopf  # noqa: E402
