@@ -33,6 +33,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
+DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
 LOOK_S = 0.02
@@ -261,15 +262,24 @@ class Quorum:
             await self._wait_for_news(PAUSE_S)
         elif self._won is not None and self._won.epoch == value.epoch:
             won, self._won = self._won, None
-            if await self._promise.keep(won):
+            if await self._promised(won):
                 await self._lead(won)
         elif value.leader != self.me.broker:
-            if await self._promise.keep(value):
+            if await self._promised(value):
                 await self._follow(value)
         else:  # an earlier life of this broker, or a write whose end was not known: neither leads
             await self._take_over(value)
             if self._won is None:
                 await self._wait_for_news(PAUSE_S)
+
+    async def _promised(self, value: RegisterValue) -> bool:
+        """Whether this broker may go along with the value's epoch. On a disk that takes nothing now it goes along with nobody until it does."""
+        try:
+            return await self._promise.keep(value)
+        except KafkaError as reason:
+            logger.warning("epoch %d of the metadata log is not joined yet: %s", value.epoch, reason)
+            await asyncio.sleep(DISK_PAUSE_S)
+            return False
 
     async def _follow(self, value: RegisterValue) -> None:
         """Copies the log from the leader until there is a newer value, and tries to make one whenever the lead looks vacant."""
