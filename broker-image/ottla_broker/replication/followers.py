@@ -20,7 +20,8 @@ JOINING_S: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """`end`, `start`: of its log, by its last fetch. `broker_epoch`: of the life that fetched. Times by the loop's clock."""
+    """`end`, `start`: of its log, by its last fetch. `broker_epoch`: of the life that fetched. Times by the loop's clock. `unheard`: (broker epoch,
+    offset, log start) of the last fetch of a life that is not registered yet, as far as is known here."""
 
     broker: int
     end: int = UNKNOWN
@@ -31,6 +32,7 @@ class Follower:
     leader_end: int = 0  # our log's end when it fetched last
     mark: int = UNKNOWN  # what it has to reach to be in time …
     marked_s: float = inf  # … from when on
+    unheard: tuple[int, int, int] | None = None
 
     def fetched(self, offset: int, start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
         """It asks for records from `offset`: everything below is in its log. With `flush.messages=1`, on its disk."""
