@@ -134,13 +134,18 @@ class FollowerSession:
                 known = self.followed[topic, one.partition]
                 known.since, known.asked, known.in_session = self._numbers, one.offset, True
         request.topics = topics.items()
-        request.forgotten = [(topic, (index,)) for topic, index in self._forgotten]
+        # What left and is back before a request could say so is only named: the leader forgets last, and would forget it for good.
+        request.forgotten = [(topic, (index,)) for topic, index in self._forgotten if not self._is_in(topic, index)]
         self._forgotten.clear()
         request.session_id, request.session_epoch = self._next
         if request.session_id:
             self._next = request.session_id, request.session_epoch % _MAX_INT32 + 1
         self._in_flight.append(self._numbers)
         return request
+
+    def _is_in(self, topic: UUID, partition: int) -> bool:
+        known = self.followed.get((topic, partition))
+        return known is not None and known.in_session
 
     def _take_changed(self, now_s: float, most_bytes: int) -> dict[UUID, list[Wanted]]:
         changed, self._changed = self._changed, {}
