@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 
 from ottla_broker.config import (
+    METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
+    METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
     REGISTER_LEASE_MS,
     Config,
@@ -32,6 +34,7 @@ from ottla_broker.metadata.lifecycle import NOT_REGISTERED, Lifecycle
 from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
+from ottla_broker.metadata.snapshotting import Intervals
 from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.fetchers import Fetchers
 from ottla_broker.replication.hosting import Hosting
@@ -238,6 +241,8 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
+        if log.failed is not None:
+            raise log.failed  # nothing can be begun without it: whoever starts brokers tries again
         at = endpoints[self.config.inter_broker_listener]
         self.quorum = Quorum(
             Member(self.node_id, home.directory_id, host_and_port(at.host, at.port)),
@@ -249,6 +254,10 @@ class Broker:
             cluster_id=home.cluster_id,
             listener=self.config.inter_broker_listener,
             lease_ms=self.config(REGISTER_LEASE_MS),
+            intervals=Intervals(
+                self.config(METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS),
+                self.config(METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS),
+            ),
             publish=self._follow,
             elected=self._elected,
             deposed=self._deposed,

@@ -134,8 +134,9 @@ class FollowerSession:
                 known = self.followed[topic, one.partition]
                 known.since, known.asked, known.in_session = self._numbers, one.offset, True
         request.topics = topics.items()
-        # What left and is back before a request could say so is only named: the leader forgets last, and would forget it for good.
-        request.forgotten = [(topic, (index,)) for topic, index in self._forgotten if not self._is_in(topic, index)]
+        # The leader takes out what is forgotten last: what is back already must not be among it.
+        gone = [(topic, index) for topic, index in self._forgotten if not self._is_back(topic, index)]
+        request.forgotten = [(topic, (index,)) for topic, index in gone]
         self._forgotten.clear()
         request.session_id, request.session_epoch = self._next
         if request.session_id:
@@ -143,8 +144,8 @@ class FollowerSession:
         self._in_flight.append(self._numbers)
         return request
 
-    def _is_in(self, topic: UUID, partition: int) -> bool:
-        known = self.followed.get((topic, partition))
+    def _is_back(self, topic: UUID, index: int) -> bool:
+        known = self.followed.get((topic, index))
         return known is not None and known.in_session
 
     def _take_changed(self, now_s: float, most_bytes: int) -> dict[UUID, list[Wanted]]:
