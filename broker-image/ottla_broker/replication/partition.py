@@ -22,6 +22,7 @@ from ottla_broker.metrics import Traffic
 from ottla_broker.replication.acks import Acks
 from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
+from ottla_broker.replication.refusals import Refusals
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -64,6 +65,7 @@ class Partition:
         self.state = state
         self.traffic = Traffic()
         self.followers = Followers()
+        self._refusals = Refusals()
         self.pending: Proposal | None = None
         self.epoch_start = 0  # our log's end when we began to lead
         self._me = me
@@ -124,6 +126,7 @@ class Partition:
     def _begin_to_lead(self) -> None:
         """The leader epoch starts at the log's end. Nothing is known of the followers in this epoch."""
         self._led_epoch = self.state.leader_epoch
+        self._refusals = Refusals()
         self.pending = None
         self.followers.clear()
         self.log.epochs.assign(self._led_epoch, self.log.end)
@@ -153,14 +156,22 @@ class Partition:
 
     def append(self, records: Buffer, *, acks: int, from_client: bool = True) -> Appended:
         """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1."""
-        if acks == ALL_REPLICAS and len(self.state.isr) < self.min_isr:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"{self.topic}-{self.partition}: {len(self.state.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
+        if self._refusals and from_client:
+            self._refusals.check(records)
+        try:
+            if acks == ALL_REPLICAS and len(self.state.isr) < self.min_isr:
+                raise KafkaError(
+                    ErrorCode.not_enough_replicas,
+                    f"{self.topic}-{self.partition}: {len(self.state.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
+                )
+            appended = self.log.append_as_leader(
+                records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
             )
-        appended = self.log.append_as_leader(
-            records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
-        )
+        except KafkaError as reason:
+            self._refusals.note(records, reason)
+            raise
+        if self._refusals:
+            self._refusals.accepted(records)
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
         if self._end_watchers:
