@@ -61,6 +61,7 @@ class Network:
         finally:
             for host in network.hosts.values():
                 if host.namespace:
+                    _try("ip", "link", "delete", f"{host.device}p")  # a namespace's own devices go some time after it
                     _try("ip", "netns", "delete", host.namespace)
             _try("ip", "link", "delete", network.hosts[OUTSIDE].device)
 

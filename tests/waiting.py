@@ -8,14 +8,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], *, within_s: float = 20.0, what: str = "") -> T:
-    """Looks until what is seen is true, and returns it; AssertionError with what was last seen after `within_s`."""
+def eventually(look: Callable[[], T], *, within_s: float = 20.0, what: str | Callable[[], str] = "") -> T:
+    """Looks until what is seen is true, and returns it; AssertionError with what was last seen after `within_s`. `what`: what is waited for; a
+    call of it may say what is known when it did not happen."""
     deadline = time.monotonic() + within_s
     while True:
         seen = look()
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what or 'the condition'}; last seen: {seen!r}"
+        if time.monotonic() >= deadline:
+            said = what() if callable(what) else what
+            raise AssertionError(f"not within {within_s} s: {said or 'the condition'}; last seen: {seen!r}")
         time.sleep(0.02)
 
 

@@ -4,11 +4,17 @@ Each broker has two listeners: INTERNAL, by its name in the cluster's DNS, for b
 address, for a test beside the nodes.
 """
 
+import os
+import signal
 from dataclasses import dataclass
 from typing import Any
 
+import confluent_kafka as ck
+
+from tests.clients import librdkafka as rd
 from tests.kube.api import Api, Json
 from tests.kube.images.build import reference
+from tests.kube.machine import Machine
 from tests.waiting import eventually
 
 USER = 10001
@@ -62,7 +68,7 @@ class BrokerPods:
 
     def wait_ready(self, *brokers: int) -> None:
         for broker in brokers:
-            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, what=self.trouble(broker))  # noqa: B023
+            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, what=lambda: self.trouble(broker))  # noqa: B023
 
     def trouble(self, broker: int) -> str:
         """What is known of a pod that is not ready."""
@@ -80,6 +86,28 @@ class BrokerPods:
     def bootstrap(self, *brokers: int) -> str:
         """For clients beside the nodes."""
         return ",".join(f"{(self.pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
+
+    def whole(self, brokers: int, bootstrap: str) -> bool:
+        """Whether so many brokers are known, and every replica of every partition is in sync."""
+        try:
+            told = rd.admin(bootstrap).list_topics(timeout=5)
+        except ck.KafkaException:
+            return False
+        partitions = [partition for topic in told.topics.values() for partition in topic.partitions.values()]
+        return len(told.brokers) == brokers and all(
+            one.leader in one.isrs and sorted(one.isrs) == sorted(one.replicas) for one in partitions
+        )
+
+    def holder(self) -> int:
+        """The broker that leads the metadata log, as the Lease says."""
+        return int(self.lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
+
+    def kill(self, broker: int, machine: Machine) -> None:
+        """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
+        mark = f"--set node.id={broker} "
+        kept = f"--set register=kubernetes:{self.namespace}/{self.name} "
+        [pid] = [pid for pid, line in machine.processes().items() if mark in line and kept in line]
+        os.kill(pid, signal.SIGKILL)
 
     def lease(self) -> Json:
         return self.api.ask("GET", f"{self._of('coordination.k8s.io/v1')}/leases/{self.name}")
@@ -99,7 +127,7 @@ class BrokerPods:
     def _set(self, replicas: int, settings: dict[str, str]) -> Json:
         labels = {"cluster": self.name}
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        volume = {"metadata": {"name": "data"}, "spec": claim | {"storageClassName": "volumes"}}
+        volume = {"metadata": {"name": "data"}, "spec": claim}
         pod = {
             "serviceAccountName": self.name,
             "securityContext": RESTRICTED,
@@ -147,12 +175,3 @@ class BrokerPods:
 
 def _probe(path: str) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 5}
-
-
-def make_storage(api: Api) -> None:
-    """The storage class of the brokers' volumes: folders that every node shares."""
-    api.ask(
-        "POST",
-        "/apis/storage.k8s.io/v1/storageclasses",
-        {"metadata": {"name": "volumes"}, "provisioner": "kubernetes.io/host-path", "allowVolumeExpansion": True},
-    )

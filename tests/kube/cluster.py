@@ -10,6 +10,7 @@ client on the same premises is. Root only.
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +20,11 @@ from tests.jars import unavailable
 from tests.kube.control_plane import ControlPlane
 from tests.kube.images import archive
 from tests.kube.images.dockerfile import Stage
-from tests.kube.machine import Machine, clear_left_over, link
+from tests.kube.machine import GROUPS, Machine, clear_left_over, link
 from tests.kube.node import PAUSE, Node
+from tests.kube.packages import unpacked
 from tests.kube.programs import program
+from tests.kube.storage import Storage
 from tests.waiting import eventually
 
 PREMISES = "10.250.0"
@@ -50,9 +53,7 @@ class Kube:
         self.plane = plane
         self.nodes: list[Node] = []
         self._images: list[Path] = []
-        (folder / "volumes").mkdir()
-        plane.volumes.mkdir(exist_ok=True)
-        premises.run("mount", "--bind", folder / "volumes", plane.volumes)
+        self._storage = Storage(plane.admin, folder / "volumes")
         corefile = folder / "Corefile"
         corefile.write_text(COREFILE.format(address=plane.address, kubeconfig=plane.kubeconfig()))
         self.dns = premises.daemon([program("coredns"), "-conf", corefile], folder / "coredns.log")
@@ -68,14 +69,16 @@ class Kube:
         """Returns when it is ready."""
         number = len(self.nodes) + 1
         address = f"{PREMISES}.{number + 10}"
-        node = Node(number, self.folder / f"node-{number}", self.plane, address, self.folder / "volumes")
+        node = Node(number, self.folder / f"node-{number}", self.plane, address)
         self._wire(node)
         self.nodes.append(node)
         node.start()
         for image in self._images:
             node.has(image)
         eventually(
-            lambda: self.ready(node), within_s=READY_WITHIN_S, what=f"{node.name} is ready: {node.kubelet.said()}"
+            lambda: self.ready(node),
+            within_s=READY_WITHIN_S,
+            what=lambda: f"{node.name} is ready: {node.kubelet.said()}",
         )
         return node
 
@@ -84,12 +87,18 @@ class Kube:
         conditions = (found or {}).get("status", {}).get("conditions", [])
         return any(seen["type"] == "Ready" and seen["status"] == "True" for seen in conditions)
 
+    def start(self) -> None:
+        self.plane.start()
+        self.plane.start_controllers()
+        self.dns.start()
+        self._storage.start()
+
     def stop(self) -> None:
+        self._storage.stop()
         for node in self.nodes:
             node.remove()
         self.plane.stop()
         self.premises.remove()
-        self.plane.volumes.rmdir()
 
     def _wire(self, node: Node) -> None:
         link(self.premises, node.machine, node.name, bridge="premises", address=f"{node.address}/24")
@@ -104,6 +113,7 @@ class Kube:
 def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
     if lacking := missing():
         unavailable(lacking)
+    unpacked()  # while this thread still is on a network where packages can be had
     clear_left_over()
     premises = Machine("premises")
     premises.run("ip", "link", "add", "premises", "type", "bridge")
@@ -114,9 +124,7 @@ def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
         plane = ControlPlane(folder / "plane", address=f"{PREMISES}.1", machine=premises)
         kube = Kube(folder, premises, plane)
         try:
-            plane.start()
-            plane.start_controllers()
-            kube.dns.start()
+            kube.start()
             for _ in range(nodes):
                 kube.add_node()
             yield kube
@@ -128,8 +136,12 @@ def missing() -> str:
     """What this machine lacks to run nodes, in words; empty when nothing."""
     if os.geteuid() != 0:
         return "only root may make the namespaces that nodes of Kubernetes need"
-    lacking = [name for name in NEEDED if shutil.which(name) is None]
-    return f"nodes of Kubernetes need {', '.join(lacking)} on PATH" if lacking else ""
+    if lacking := [name for name in NEEDED if shutil.which(name) is None]:
+        return f"nodes of Kubernetes need {', '.join(lacking)} on PATH"
+    if not os.access(GROUPS, os.W_OK):
+        return f"nodes of Kubernetes need {GROUPS} to be writable"
+    tried = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
+    return f"namespaces may not be made here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 def _pause_image(folder: Path) -> Path:

@@ -1,16 +1,26 @@
 """One cluster for all tests that need nodes; it is made when the first one asks for it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.kube.broker_pods import make_storage
-from tests.kube.cluster import Kube, cluster
+from tests.jars import unavailable
+from tests.kube.cluster import Kube, cluster, missing
+from tests.kube.images import build
 
 
 @pytest.fixture(scope="package")
-def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    """One node. While it is there, tests are on the network beside it."""
+def broker_image() -> Path:
+    """An archive of it. Built before anything enters a cluster's network, on which nothing can be fetched."""
+    if lacking := missing() or build.missing():
+        unavailable(lacking)
+    return build.archived("broker")
+
+
+@pytest.fixture(scope="package")
+def kube(broker_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+    """One node, which has the broker's image. While it is there, tests are on the network beside it."""
     with cluster(tmp_path_factory.mktemp("kube"), nodes=1) as made:
-        make_storage(made.plane.admin)
+        made.has(broker_image)
         yield made

@@ -26,8 +26,6 @@ LOOPBACK = "127.0.0.1"
 SERVICES = "10.96.0.0/16"
 PODS = "10.244.0.0/16"
 FIRST_SERVICE = "10.96.0.1"
-# Where the built-in provisioner of a controller manager lays volumes; what is mounted there is a folder of the test's own.
-VOLUMES = Path("/tmp/hostpath_pv")
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -38,7 +36,6 @@ class ControlPlane:
     def __init__(self, folder: Path, address: str = LOOPBACK, machine: Machine | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.volumes = VOLUMES
         self._machine = machine
         self.address = address
         self.url = f"https://{address}:{free_port()}"
@@ -74,7 +71,9 @@ class ControlPlane:
         self.controllers.start()
         self.scheduler.start()
         made = "/api/v1/namespaces/default/serviceaccounts/default"
-        eventually(lambda: self.admin.get(made), within_s=READY_WITHIN_S, what=f"accounts: {self.controllers.said()}")
+        eventually(
+            lambda: self.admin.get(made), within_s=READY_WITHIN_S, what=lambda: f"accounts: {self.controllers.said()}"
+        )
 
     def wait_ready(self) -> None:
         def ready() -> bool:
@@ -133,7 +132,6 @@ class ControlPlane:
             "leader-elect": "false",
             "kube-api-qps": "500",
             "kube-api-burst": "1000",
-            "enable-hostpath-provisioner": "true",
             "node-monitor-period": "1s",
             "node-monitor-grace-period": "12s",
             "pvclaimbinder-sync-period": "1s",

@@ -12,6 +12,7 @@ from tests.kube.programs import program
 from tests.waiting import eventually
 
 PAUSE = "ottla.test/pause:1"
+DISK = "8g"  # what is not used takes no memory
 # The machine's own kernel settings, which a kubelet would write: it is shown the values it wants instead.
 KERNEL = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 NOT_NEEDED = (
@@ -22,15 +23,14 @@ NOT_NEEDED = (
 
 
 class Node:
-    """`folder`: all that it keeps. `volumes`: what every node shares, as a network's storage would be."""
+    """`folder`: all that it keeps."""
 
-    def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str, volumes: Path) -> None:
+    def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str) -> None:
         self.number = number
         self.name = f"node-{number}"
         self.address = address
         self._folder = folder
         self._plane = plane
-        self._volumes = volumes
         self._socket = folder / "containerd.sock"
         self._packages = unpacked()
         self._environment = environment(self._packages)
@@ -41,7 +41,7 @@ class Node:
     def start(self) -> None:
         """Returns when containers can be run; the API server says when the node is ready."""
         self.containerd.start()
-        eventually(self._answers, within_s=30, what=f"containerd answers: {self.containerd.said()}")
+        eventually(self._answers, within_s=30, what=lambda: f"containerd answers: {self.containerd.said()}")
         self.kubelet.start()
         self.proxy.start()
 
@@ -76,13 +76,14 @@ class Node:
     def _prepare(self) -> None:
         """Lays out the folder and the machine's mounts, and says what will run."""
         folder = self._folder
-        for name in ("sysctl", "network", "kubelet", "logs"):
+        for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)
+        # Images and containers are many small files, which memory takes in and gives back at once.
+        self.machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder / "disk")
         for name, value in KERNEL.items():
             shown = folder / "sysctl" / name.rpartition("/")[2]
             shown.write_text(value)
             self.machine.run("mount", "--bind", shown, f"/proc/sys/{name}")
-        self.machine.run("mount", "--bind", self._volumes, self._plane.volumes)
         self.machine.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         (folder / "containerd.toml").write_text(self._containerd_settings())
         (folder / "network" / "10-pods.conflist").write_text(json.dumps(self._network()))
@@ -95,7 +96,7 @@ class Node:
         )
         self.kubelet: Daemon = run(
             [
-                *(node, "kubelet", f"--config={folder}/kubelet.json", f"--root-dir={folder}/kubelet"),
+                *(node, "kubelet", f"--config={folder}/kubelet.json", f"--root-dir={folder}/disk/kubelet"),
                 *(f"--kubeconfig={self._plane.kubeconfig('node')}", f"--cert-dir={folder}/certificates"),
                 *(f"--hostname-override={self.name}", f"--node-ip={self.address}", "--v=2"),
             ],
@@ -112,8 +113,8 @@ class Node:
         folder = self._folder
         return f"""\
 version = 2
-root = "{folder}/containerd"
-state = "{folder}/state"
+root = "{folder}/disk/containerd"
+state = "{folder}/disk/state"
 disabled_plugins = {json.dumps(NOT_NEEDED)}
 [grpc]
   address = "{self._socket}"
@@ -128,7 +129,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       BinaryName = "{self._packages}/usr/sbin/runc"
-      Root = "{folder}/runc"
+      Root = "{folder}/disk/runc"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{self._packages}/usr/lib/cni"
     conf_dir = "{folder}/network"
@@ -137,7 +138,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
     def _network(self) -> dict[str, object]:
         """Every pod has a cable of its own to the node, which routes: so that Services work without the kernel's bridge filter."""
         ranges = [[{"subnet": f"10.244.{self.number}.0/24"}]]
-        addresses = {"type": "host-local", "dataDir": f"{self._folder}/addresses", "ranges": ranges}
+        addresses = {"type": "host-local", "dataDir": f"{self._folder}/disk/addresses", "ranges": ranges}
         routed = {"type": "ptp", "ipMasq": False, "ipam": addresses | {"routes": [{"dst": "0.0.0.0/0"}]}}
         return {"cniVersion": "0.4.0", "name": "pods", "plugins": [routed]}
 
@@ -153,7 +154,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
             "clusterDNS": [self._plane.address],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
-            "podLogsDir": f"{self._folder}/logs",
+            "podLogsDir": f"{self._folder}/disk/logs",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "healthzPort": 0,
@@ -169,7 +170,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
                 "nodefs.inodesFree": "0%",
             },
             "enforceNodeAllocatable": [],
-            "volumePluginDir": f"{self._folder}/kubelet/plugins",
+            "volumePluginDir": f"{self._folder}/disk/kubelet/plugins",
         }
 
     def _proxy_settings(self) -> dict[str, object]:

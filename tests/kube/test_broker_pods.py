@@ -4,24 +4,14 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
-from tests.jars import unavailable
 from tests.kube.broker_pods import BrokerPods
 from tests.kube.cluster import Kube
-from tests.kube.images import build
 from tests.waiting import eventually
 
 
-@pytest.fixture(scope="module")
-def kube_with_image(kube: Kube) -> Kube:
-    if lacking := build.missing():
-        unavailable(lacking)
-    kube.has(build.archived("broker"))
-    return kube
-
-
 @pytest.mark.timeout(600)  # the image may have to be built
-def test_a_broker_pod_serves_clients_and_keeps_its_register_in_a_lease(kube_with_image: Kube) -> None:
-    brokers = BrokerPods(kube_with_image.plane.admin, "one")
+def test_a_broker_pod_serves_clients_and_keeps_its_register_in_a_lease(kube: Kube) -> None:
+    brokers = BrokerPods(kube.plane.admin, "one")
     brokers.make(1, {"offsets.topic.replication.factor": "1"})
     brokers.wait_ready(0)
     assert brokers.lease()["spec"]["holderIdentity"] == "broker-0"

@@ -64,6 +64,7 @@ DECLARED: Final = (
     Served(47, "offset_delete", 0, 0),
     Served(53, "begin_quorum_epoch", 0, 1),
     Served(56, "alter_partition", 2, 3),
+    Served(59, "fetch_snapshot", 0, 1),
     Served(60, "describe_cluster", 0, 2),
     Served(61, "describe_producers", 0, 0),
     Served(62, "broker_registration", 0, 4),

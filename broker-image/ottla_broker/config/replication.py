@@ -4,7 +4,6 @@ from ottla_broker.config.kinds import MAX_INT64, boolean, integer, long, string
 from ottla_broker.config.setting import Scope, Setting, Theme
 
 _SEVERAL_BROKERS = "it counts among several brokers, which come with replication"
-_SNAPSHOTS = "the metadata log is kept whole until it has snapshots"
 
 _topics = Theme("Making topics")
 
@@ -187,9 +186,8 @@ METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _cluster.broker(
     "metadata.log.max.record.bytes.between.snapshots",
     long(at_least=1),
     20971520,
-    "A snapshot of the metadata is made when so many bytes of records have come since the last.",
+    "A snapshot of the metadata is made when so many bytes of records have come since the last, or as many as that one has, but 1 MiB at least.",
     importance="high",
-    not_yet=_SNAPSHOTS,
 )
 METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _cluster.broker(
     "metadata.log.max.snapshot.interval.ms",
@@ -197,5 +195,4 @@ METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _cluster.broker(
     3600000,
     "A snapshot of the metadata is made when the last is so many milliseconds old and something has changed. 0: age does not count.",
     importance="high",
-    not_yet=_SNAPSHOTS,
 )

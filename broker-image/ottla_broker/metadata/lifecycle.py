@@ -159,9 +159,21 @@ class Lifecycle:
         self._wake.set()
         try:
             async with asyncio.timeout(LEAVE_WITHIN_S):
-                await self._let_go.wait()
+                while not self._let_go.is_set() and self._others_live():
+                    await self._pause_until_let_go()
         except TimeoutError:
             logger.warning("broker %d stops without having been let go by the controller", self._me)
+
+    def _others_live(self) -> bool:
+        """Where all others have stopped before, nobody can take anything over, nor, mostly, commit that this broker goes."""
+        return any(one.id != self._me for one in self._image.alive_brokers())
+
+    async def _pause_until_let_go(self) -> None:
+        try:
+            async with asyncio.timeout(SOON_S):
+                await self._let_go.wait()
+        except TimeoutError:
+            return
 
     async def _register_once(self) -> None:
         response: BrokerRegistrationResponse = await self._link.ask(self._request)

@@ -77,7 +77,7 @@ async def prefer(link: Link, places: Iterable[Place]) -> None:
     try:
         await elect(link, Election.preferred, places)
     except KafkaError as error:
-        if error.code is not ErrorCode.unknown_topic_or_partition:
+        if error.code not in (ErrorCode.unknown_topic_or_partition, ErrorCode.unsupported_version):
             raise
 
 

@@ -5,7 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import cluster, cluster_settings, topics
+from ottla_operator.brokers import cluster, cluster_settings, elections, reassignments, topics
+from ottla_operator.brokers.elections import Election
 from ottla_operator.brokers.link import Link
 from ottla_operator.local.board import Board
 from ottla_operator.local.brokers import Brokers
@@ -26,6 +27,8 @@ class Rolling:
     """Whether it waits for one to come back, so that nothing else should be begun."""
     _refused: dict[str, str] = field(default_factory=dict)
     """Settings with values that running brokers did not take."""
+    _restarted: bool = True
+    """Since preferred replicas were last given the lead; brokers that have just been started are as after a roll."""
     _waiting_since: float | None = None
     _said: str = ""
 
@@ -48,6 +51,7 @@ class Rolling:
             case Restart(broker, why):
                 self._waiting_since = None
                 self.board.say(f"broker {self.name}-{broker} is started again with its new settings ({why})", "info")
+                self._restarted = True
                 await self.brokers.by_id[broker].restart()
                 self.waits_for_broker = True
             case Wait(down, blocked_by):
@@ -55,6 +59,17 @@ class Rolling:
                 why = f"broker {', '.join(map(str, down))} has not come back" if down else str(blocked_by[0])
                 self._say_when_it_lasts(why)
         return False
+
+    async def give_back(self, link: Link) -> bool:
+        """After starts and restarts, lets preferred replicas lead again once all are in sync; whether that is done."""
+        if not self._restarted:
+            return True
+        every = await topics.all_topics(link)
+        if cluster.ailments(every, await reassignments.ongoing(link)):
+            return False
+        await elections.prefer(link, elections.candidates(every, Election.preferred))
+        self._restarted = False
+        return True
 
     async def _change_running(self, link: Link, wanted: Collection[int]) -> dict[int, tuple[str, ...]]:
         """Sets what running brokers take; why each of the others has to be restarted."""

@@ -56,6 +56,8 @@ class Tending:
                 if rolled and not self._changed.is_set():
                     self.rolled.set()
                 pause = RESYNC_S if rolled else AGAIN_S
+                if rolled and not await rolling.give_back(link):
+                    pause = AGAIN_S
                 if rolled or not rolling.waits_for_broker:
                     pause = min(pause, await self._scale(link))
             except (KafkaError, Unreachable) as error:
@@ -126,7 +128,6 @@ class Tending:
         if any(it.id == broker for it in (await cluster.describe_all(link)).brokers):
             await cluster.unregister(link, broker)
         self.memory.present.discard(broker)
-        self.memory.spread.discard(broker)
         self.memory.save()
         self.board.say(f"broker {label} held nothing any more: it is stopped and forgotten, its folder stays", "good")
 

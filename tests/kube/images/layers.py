@@ -18,7 +18,9 @@ from pathlib import Path, PurePosixPath
 
 from tests.kube.images.dockerfile import PATH, NotUnderstood, Stage, Step
 
-AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")  # the machine's, which may have one that its way out needs
+# The machine's, which may have one that its way out needs: shown to every step, and kept in no layer.
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+JAVA_AUTHORITIES = Path("/etc/ssl/certs/java/cacerts")
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
@@ -186,7 +188,10 @@ def _furnished(root: str) -> list[str]:
         script += [f"touch {root}/dev/{name}", f"mount --bind /dev/{name} {root}/dev/{name}"]
     script.append(f"mount --bind /etc/resolv.conf {root}/etc/resolv.conf")
     if AUTHORITIES.exists():
-        script += [f"cp {AUTHORITIES} {root}/run/authorities.crt"]
+        script.append(f"cp {AUTHORITIES} {root}/run/authorities.crt")
+    if JAVA_AUTHORITIES.exists():
+        inside = f"{root}{JAVA_AUTHORITIES}"
+        script.append(f"if [ -e {inside} ]; then mount --bind {JAVA_AUTHORITIES} {inside}; fi")
     return script
 
 

@@ -9,7 +9,8 @@ import yaml
 
 from ottla_operator.resources import crds
 
-FOLDER = Path(__file__).parents[3] / "crds"
+ROOT = Path(__file__).parents[3]
+FOLDERS = (ROOT / "crds", ROOT / "charts" / "ottla" / "files" / "crds")
 # What a structural schema may not have (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 FORBIDDEN = {
     "$ref",
@@ -25,9 +26,10 @@ FORBIDDEN = {
 }
 
 
-def test_the_committed_files_are_what_the_models_say() -> None:
-    written = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.yaml")}
-    assert written == crds.texts(), "run `python -m ottla_operator.resources.crds crds/`"
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda it: it.parent.name)
+def test_the_committed_files_are_what_the_models_say(folder: Path) -> None:
+    written = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    assert written == crds.texts(), "run `python -m ottla_operator.resources.crds crds charts/ottla/files/crds`"
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -50,7 +50,7 @@ def role_binding(cluster: Cluster) -> Json:
 
 
 def network_policy(cluster: Cluster) -> Json:
-    """Clients reach the listeners, everybody health and metrics; the port between brokers only brokers."""
+    """Clients reach the listeners, everybody health and metrics; the port between brokers only brokers and operators."""
     open_ports = [*(it.port for it in cluster.listeners), names.http_port(cluster)]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -62,7 +62,10 @@ def network_policy(cluster: Cluster) -> Json:
             "ingress": [
                 {"ports": [_tcp(port) for port in open_ports]},
                 {
-                    "from": [{"podSelector": {"matchLabels": names.selector(cluster)}}],
+                    "from": [
+                        {"podSelector": {"matchLabels": names.selector(cluster)}},
+                        {"namespaceSelector": {}, "podSelector": {"matchLabels": names.OPERATOR}},
+                    ],
                     "ports": [_tcp(names.brokers_port(cluster))],
                 },
             ],

@@ -9,6 +9,9 @@ from ottla_operator.resources.model import Json
 MANAGER: Final = "ottla-operator"
 """Field manager, and the value of app.kubernetes.io/managed-by."""
 
+OPERATOR: Final = {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/component": "operator"}
+"""Labels of the operator's own pods, as the chart gives them."""
+
 INSTANCE: Final = "app.kubernetes.io/instance"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"

@@ -1,0 +1,22 @@
+{{- define "ottla.name" -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains "ottla" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-ottla" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "ottla.account" -}}
+{{ .Values.serviceAccount.name | default (include "ottla.name" .) }}
+{{- end }}
+
+{{- define "ottla.selector" -}}
+app.kubernetes.io/name: ottla
+app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "ottla.labels" -}}
+{{ include "ottla.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}

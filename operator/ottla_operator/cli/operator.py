@@ -1,0 +1,94 @@
+"""`ottla operator`: keeps Clusters and Topics of a Kubernetes cluster as they are wished, until it is stopped."""
+
+import asyncio
+import logging
+import os
+import signal
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla_operator.cli.exits import Exit, Failure
+
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("operator", help="Keep the Clusters and Topics of a Kubernetes cluster as they are wished.")(operator)
+
+
+def operator(
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            envvar="OTTLA_NAMESPACES",
+            help="A namespace to watch; may be given several times. Without it, all.",
+        ),
+    ] = None,
+    image: Annotated[
+        str,
+        typer.Option(
+            envvar="OTTLA_BROKER_IMAGE", help="The brokers' image, without a tag: a Cluster's version is its tag."
+        ),
+    ] = "ottla-broker",
+    version: Annotated[
+        str | None,
+        typer.Option(
+            envvar="OTTLA_BROKER_VERSION",
+            help="The version of Clusters that name none; the operator's own when not given.",
+        ),
+    ] = None,
+    home: Annotated[
+        str | None,
+        typer.Option(
+            envvar="POD_NAMESPACE",
+            help="The namespace of the Lease by which several operators agree who acts; the pod's own when not given.",
+        ),
+    ] = None,
+    http: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where /livez, /readyz and /metrics are served; empty for nowhere.")
+    ] = ":8080",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    from ottla_operator.kube.operator import LoginError, Operator, Options
+    from ottla_operator.plan.objects.pods import Images
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    options = Options(
+        namespaces=[part for it in namespace or [] for part in it.split(",") if part],
+        home=home or _own_namespace(),
+        images=Images(image, version or metadata.version("ottla")),
+        http=_address(http),
+    )
+
+    async def work() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await Operator(options).run(stop)
+
+    try:
+        asyncio.run(work())
+    except LoginError as error:
+        raise Failure(Exit.unreachable, str(error)) from error
+
+
+def _own_namespace() -> str:
+    try:
+        return SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+    except OSError:
+        return os.environ.get("POD_NAMESPACE") or "default"
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise typer.BadParameter(f"{text!r} is no HOST:PORT")
+    return host.strip("[]"), int(port)

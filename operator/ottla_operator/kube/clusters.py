@@ -1,0 +1,323 @@
+"""One look at a Cluster: what there is, what there should be, the next step between them, and what is told of it.
+
+A look decides from what it sees and remembers nothing that matters, so that an operator that is killed anywhere is followed by one that goes on.
+"""
+
+import datetime
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.brokers import cluster as asking
+from ottla_operator.brokers import topics
+from ottla_operator.brokers.link import Link, Unreachable, connected
+from ottla_operator.kube import rolling, scaling
+from ottla_operator.kube.api import Api, ApiError
+from ottla_operator.kube.children import Children, Seen, Taken
+from ottla_operator.kube.cluster_status import Broker, Told, status_of
+from ottla_operator.kube.known import Key
+from ottla_operator.kube.telling import Telling
+from ottla_operator.kube.upkeep import Upkeep, refuses
+from ottla_operator.plan.cluster_verdict import Facts, serving, verdict
+from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.addresses import bootstrap
+from ottla_operator.plan.objects.pods import Images, pod_hash
+from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
+from ottla_operator.plan.objects.whole import Given, Objects, broker_ids, desired, unfit
+from ottla_operator.resources.check import problems
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import duration_ms
+from ottla_operator.resources.model import Json
+
+RESYNC_S: Final = 15.0
+SOON_S: Final = 0.5
+WAITING_S: Final = 2.0
+BACK_WITHIN: Final = "10m"
+BROKERS_WITHIN_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class Memory:
+    """What need not be found out again. `refused`: settings that running brokers did not take, with their values."""
+
+    checked: tuple[str, int] | None = None
+    wrong: str = ""
+    refused: dict[str, str] = field(default_factory=dict)
+    verdict: str = ""
+
+
+@dataclass(slots=True)
+class Clusters:
+    """`body`: the Cluster as it was last seen, None when it is gone. `topics_may_go_on`: called when its brokers have become reachable."""
+
+    api: Api
+    telling: Telling
+    images: Images
+    body: Callable[[Key], Json | None]
+    topics_may_go_on: Callable[[Key], None] = lambda key: None
+    _memories: dict[Key, Memory] = field(default_factory=dict)
+    _children: Children = field(init=False)
+    _upkeep: Upkeep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._children = Children(self.api)
+        self._upkeep = Upkeep(self.api)
+
+    async def look(self, key: Key) -> float | None:
+        body = self.body(key)
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            self._memories.pop(key, None)
+            return None  # what it owns goes by Kubernetes' own means
+        memory = self._memories.setdefault(key, Memory())
+        if why := self._wrong(body, memory):
+            await self._tell(body, memory, Stuck("InvalidSpec", why))
+            return RESYNC_S
+        return await self._keep(key, body, cluster_of(body), memory)
+
+    def _wrong(self, body: Json, memory: Memory) -> str:
+        """Why the spec cannot be fulfilled; looked at once for each change of it."""
+        now = (body["metadata"]["uid"], body["metadata"]["generation"])
+        if memory.checked != now:
+            metadata = {"name": body["metadata"]["name"]}
+            found = problems({**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
+            memory.wrong = "; ".join(map(str, found)) or unfit(cluster_of(body))
+            memory.checked = now
+        return memory.wrong
+
+    async def failed(self, key: Key, error: Exception) -> None:
+        """Brokers or the API server did not do what they should: it is tried again."""
+        if (body := self.body(key)) is not None:
+            await self._tell(body, self._memories.setdefault(key, Memory()), Working("TryingAgain", str(error)))
+
+    async def _keep(self, key: Key, body: Json, cluster: Cluster, memory: Memory) -> float:
+        seen = await self._children.see(cluster)
+        live = seen.stateful_set
+        if live and "deletionTimestamp" in live["metadata"]:
+            await self._tell(body, memory, Working("Waiting", "the StatefulSet is being deleted; then it is made anew"))
+            return SOON_S
+        brokers = max(live["spec"]["replicas"] if live else 0, cluster.spec.replicas)
+        try:
+            wanted = await self._bring(body, cluster, memory, seen, brokers)
+        except Taken as error:
+            await self._tell(body, memory, Stuck("NameTaken", str(error)))
+            return RESYNC_S
+        except ApiError as error:
+            if not refuses(error):
+                raise
+            await self._tell(body, memory, Stuck("Refused", f"the API server refuses a change: {error}"))
+            return RESYNC_S
+        if wanted.waits_for:
+            await self._tell(
+                body, memory, Working("WaitingForAddress", f"Service {', '.join(wanted.waits_for)} has no address yet")
+            )
+            return WAITING_S
+        async with AsyncExitStack() as stack:
+            link, unreached = await _linked(stack, cluster, seen)
+            return await self._with_brokers(key, body, cluster, memory, _Look(seen, wanted, brokers, link, unreached))
+
+    async def _bring(self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int) -> Objects:
+        """Everything but the pods themselves; what is wanted now."""
+        common = _without_refused(common_settings(cluster), memory, seen)
+        given = Given(brokers, seen.addresses(), seen.notes, common)
+        wanted = desired(cluster, self.images, given)
+        await self._children.ensure_all(wanted.first, seen)
+        wanted = desired(cluster, self.images, replace(given, addresses=seen.addresses()))
+        if wanted.settings is None or wanted.brokers is None:
+            return wanted
+        await self._children.ensure_all([wanted.settings], seen)
+        if await self._upkeep.grow_disks(cluster, seen):
+            await self.telling.event(
+                body, "StorageGrows", f"the brokers' disks grow to {cluster.spec.storage and cluster.spec.storage.size}"
+            )
+            seen.stateful_set = None
+        seen.stateful_set = await self._children.ensure(wanted.brokers, seen.stateful_set)
+        for node in await self._upkeep.write_racks(cluster, seen):
+            label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
+            await self.telling.event(body, "NoRack", f"node {node} has no label {label}", warning=True)
+        return wanted
+
+    async def _with_brokers(self, key: Key, body: Json, cluster: Cluster, memory: Memory, look: "_Look") -> float:
+        seen, wanted, link = look.seen, look.wanted, look.link
+        assert wanted.settings is not None and wanted.brokers is not None
+        described = await asking.describe(link) if link else None
+        up = frozenset(it.id for it in described.brokers) if described else frozenset[int]()
+        wished = rolling.Wished(
+            {id_: started_with(wanted.settings, id_) for id_ in broker_ids(cluster.spec.replicas)},
+            pod_hash(wanted.brokers["spec"]["template"]),
+            self.images.of(cluster),
+        )
+        rolled = await rolling.change_running(link, seen, wished)
+        for setting in rolled.refused:
+            memory.refused[setting] = wished.settings[names.FIRST_BROKER][setting]
+        for setting, value in rolled.put.items():
+            await self.telling.event(body, "SettingChanged", f"{setting}={value}, without a restart")
+        controller = described.controller if described and described.controller >= 0 else None
+        notes = (
+            {**seen.notes, names.OURS: _json(rolled.ours)}
+            if rolled.ours
+            else {key_: it for key_, it in seen.notes.items() if key_ != names.OURS}
+        )
+        if said := await rolling.restart_next(self.api, cluster, link, seen, up, controller, rolled):
+            await self.telling.event(body, "Restarting", said)
+        scaled = scaling.Scaled(look.brokers, notes)
+        away = [
+            it
+            for it in broker_ids(cluster.spec.replicas)
+            if it not in up or not (pod := seen.pods.get(it)) or not pod.ready
+        ]
+        if link and not rolled.outdated and not away and not scaling.settled(cluster, look.brokers, notes):
+            seen_with_notes = replace(seen, stateful_set=_noted(seen.stateful_set, notes))
+            scaled = await scaling.step(
+                link, cluster, seen_with_notes, look.brokers, wished.settings[names.FIRST_BROKER]
+            )
+        for said in scaled.said:
+            await self.telling.event(body, "Scaling", said)
+        await self._note_down(cluster, look, scaled)
+        if link and not away and not rolled.outdated:
+            for broker in await scaling.forget_gone(link, seen, scaled.brokers):
+                await self.telling.event(body, "BrokerForgotten", f"broker {broker} is stopped and forgotten")
+        await self._upkeep.take_away(cluster, seen, wanted)
+        ailing = asking.ailments(await topics.all_topics(link)) if link else None
+        facts = Facts(
+            wanted=cluster.spec.replicas,
+            pods=seen.pods,
+            up=up,
+            late=_late(cluster, seen, rolled),
+            outdated=rolled.outdated,
+            blocked_by=rolled.blocked_by,
+            refused=_refusals(memory, rolled),
+            scaling=scaled.doing,
+            cannot_scale=scaled.refused,
+            leaderless=None if ailing is None else sum(it.what == asking.OFFLINE for it in ailing),
+            under_replicated=None if ailing is None else len(ailing),
+            unreached=look.unreached,
+        )
+        judged = verdict(facts)
+        told = Told(
+            cluster_id=described.id if described else None,
+            controller=controller,
+            moving=scaled.moving,
+            bootstrap=look.wanted_bootstrap(cluster),
+            version=self.images.of(cluster).rpartition(":")[2],
+            brokers=tuple(
+                Broker(
+                    it.broker, it.broker in facts.serving, it.image.rpartition(":")[2], it.settings.rpartition("-")[2]
+                )
+                for it in sorted(seen.pods.values(), key=lambda it: it.broker)
+            ),
+        )
+        await self._tell(body, memory, judged, facts, status_of(cluster, facts, told, rolled))
+        if facts.serving:
+            self.topics_may_go_on(key)
+        if isinstance(judged, Current):
+            return RESYNC_S
+        return SOON_S if rolled.restarted is not None or rolled.outdated or scaled.doing else WAITING_S
+
+    async def _note_down(self, cluster: Cluster, look: "_Look", scaled: scaling.Scaled) -> None:
+        """Notes and the number of pods, where they are others now."""
+        if scaled.brokers == look.brokers and scaled.notes == look.seen.notes:
+            return
+        given = Given(scaled.brokers, look.seen.addresses(), scaled.notes, look.common)
+        wanted = desired(cluster, self.images, given)
+        assert wanted.brokers is not None and wanted.settings is not None
+        await self._children.ensure_all([wanted.settings], look.seen)
+        look.seen.stateful_set = await self._children.ensure(wanted.brokers, look.seen.stateful_set)
+
+    async def _tell(
+        self,
+        body: Json,
+        memory: Memory,
+        judged: Verdict,
+        facts: Facts | None = None,
+        more: Mapping[str, Json] | None = None,
+    ) -> None:
+        before = body.get("status") or {}
+        kept = {key: value for key, value in before.items() if key not in ("conditions", "observedGeneration")}
+        aspects = [serving(facts)] if facts else ()
+        told = Judged(judged, body["metadata"]["generation"], aspects)
+        await self.telling.status(body, told, kept if more is None else more)
+        if isinstance(judged, Stuck) and memory.verdict != judged.message:
+            await self.telling.event(body, judged.reason, judged.message, warning=True)
+        elif isinstance(judged, Current) and memory.verdict and memory.verdict != judged.message:
+            await self.telling.event(body, judged.reason, judged.message)
+        memory.verdict = judged.message
+
+
+@dataclass(slots=True)
+class _Look:
+    seen: Seen
+    wanted: Objects
+    brokers: int
+    link: Link | None
+    unreached: str
+
+    @property
+    def common(self) -> dict[str, str]:
+        assert self.wanted.settings is not None
+        return read(self.wanted.settings["data"][COMMON])
+
+    def wanted_bootstrap(self, cluster: Cluster) -> dict[str, str]:
+        return bootstrap(cluster, self.seen.addresses())
+
+
+def cluster_of(body: Json) -> Cluster:
+    return Cluster.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+
+
+async def _linked(stack: AsyncExitStack, cluster: Cluster, seen: Seen) -> tuple[Link | None, str]:
+    """A link by the pods that are ready; None, and why, when there is none."""
+    port = names.brokers_port(cluster)
+    at = [f"[{it.ip}]:{port}" if ":" in it.ip else f"{it.ip}:{port}" for it in seen.pods.values() if it.ready and it.ip]
+    if not at:
+        return None, ""
+    try:
+        return await stack.enter_async_context(connected(",".join(at), BROKERS_WITHIN_S)), ""
+    except (Unreachable, KafkaError) as error:
+        return None, f"no broker can be asked: {error}"
+
+
+def _without_refused(common: dict[str, str], memory: Memory, seen: Seen) -> dict[str, str]:
+    """A value that running brokers have refused would stop one that is started with it: what they were started with stays."""
+    memory.refused = {key: value for key, value in memory.refused.items() if common.get(key) == value}
+    if not memory.refused:
+        return common
+    before = next((it for it in rolling.started(seen).values() if it is not None), {})
+    kept = {key: value for key, value in common.items() if key not in memory.refused}
+    return {**kept, **{key: before[key] for key in memory.refused if key in before}}
+
+
+def _refusals(memory: Memory, rolled: rolling.Rolled) -> dict[str, str]:
+    said = {key: f"{value!r} is not taken by the running brokers" for key, value in memory.refused.items()}
+    return {**said, **rolled.refused}
+
+
+def _late(cluster: Cluster, seen: Seen, rolled: rolling.Rolled) -> list[int]:
+    """Brokers whose pod, as it should be, has not been ready for longer than it may."""
+    roll = cluster.spec.roll
+    within = datetime.timedelta(milliseconds=duration_ms((roll and roll.timeout) or BACK_WITHIN))
+    now = datetime.datetime.now(datetime.UTC)
+    return [
+        it.broker
+        for it in seen.pods.values()
+        if not it.ready and it.broker not in rolled.outdated and now - it.since > within
+    ]
+
+
+def _noted(stateful_set: Json | None, notes: Mapping[str, str]) -> Json | None:
+    if stateful_set is None:
+        return None
+    metadata = stateful_set["metadata"]
+    kept = {
+        key: value
+        for key, value in (metadata.get("annotations") or {}).items()
+        if key not in (names.SPREAD, names.OURS, names.THROTTLED)
+    }
+    return {**stateful_set, "metadata": {**metadata, "annotations": {**kept, **notes}}}
+
+
+def _json(it: Mapping[str, str]) -> str:
+    return json.dumps(it, sort_keys=True)

@@ -1,0 +1,54 @@
+"""The kinds of objects that the operator deals with, and where the API server has them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_operator.resources.model import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`api`: group/version, or v1."""
+
+    api: str
+    name: str
+    plural: str
+
+    def path(self, namespace: str | None, name: str | None = None) -> str:
+        """Below the API server's root; of all namespaces when there is none."""
+        root = f"/api/{self.api}" if "/" not in self.api else f"/apis/{self.api}"
+        return "/".join(
+            [
+                root,
+                *(["namespaces", namespace] if namespace else []),
+                self.plural,
+                *([name] if name is not None else []),
+            ]
+        )
+
+
+CLUSTER: Final = Kind("ottla.dev/v1alpha1", "Cluster", "clusters")
+TOPIC: Final = Kind("ottla.dev/v1alpha1", "Topic", "topics")
+POD: Final = Kind("v1", "Pod", "pods")
+NODE: Final = Kind("v1", "Node", "nodes")
+SERVICE: Final = Kind("v1", "Service", "services")
+CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
+CLAIM: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+EVENT: Final = Kind("v1", "Event", "events")
+STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
+LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
+
+_ALL: Final = (
+    *(CLUSTER, TOPIC, POD, NODE, SERVICE, CONFIG_MAP, CLAIM, EVENT, STATEFUL_SET, LEASE),
+    Kind("v1", "ServiceAccount", "serviceaccounts"),
+    Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
+    Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+    Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+)
+_BY_NAME: Final = {(it.api, it.name): it for it in _ALL}
+
+
+def kind_of(it: Json) -> Kind:
+    """Of an object with apiVersion and kind. KeyError when the operator has nothing to do with it."""
+    return _BY_NAME[it["apiVersion"], it["kind"]]

@@ -1,0 +1,224 @@
+"""The operator put together: kopf watches and tells the index, one Lease says who acts, loops look.
+
+kopf is used for watching alone: its handlers for changes, its daemons and its timers would write annotations and finalizers on resources, and a finalizer
+wedges a namespace whose operator is gone.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+# kopf would import what it finds of these, and pay tens of megabytes for what is never called.
+for _unused in ("kubernetes", "kubernetes_asyncio", "pykube"):
+    sys.modules.setdefault(_unused, None)  # type: ignore[arg-type]
+
+import kopf  # noqa: E402
+
+from ottla_broker.wire.errors import KafkaError  # noqa: E402
+from ottla_operator.brokers.link import Unreachable  # noqa: E402
+from ottla_operator.kube import metrics as figures  # noqa: E402
+from ottla_operator.kube.api import Api, ApiError  # noqa: E402
+from ottla_operator.kube.clusters import Clusters  # noqa: E402
+from ottla_operator.kube.election import Election  # noqa: E402
+from ottla_operator.kube.kinds import CLUSTER, POD, SERVICE, STATEFUL_SET, TOPIC, Kind  # noqa: E402
+from ottla_operator.kube.known import Key, Known  # noqa: E402
+from ottla_operator.kube.loops import Loops  # noqa: E402
+from ottla_operator.kube.telling import Telling  # noqa: E402
+from ottla_operator.kube.topics import Topics  # noqa: E402
+from ottla_operator.plan.objects.names import INSTANCE, MANAGER  # noqa: E402
+from ottla_operator.plan.objects.pods import Images  # noqa: E402
+
+LoginError = kopf.LoginError
+LEASE: Final = "ottla-operator"
+CRDS_AGAIN_S: Final = 2.0
+FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
+log = logging.getLogger("ottla.operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`namespaces`: those that are watched; empty: all. `home`: the namespace of the operator's own Lease. `http`: where figures are served."""
+
+    namespaces: Sequence[str]
+    home: str
+    images: Images
+    http: tuple[str, int] | None
+
+
+@dataclass(slots=True)
+class Operator:
+    options: Options
+    known: Known = field(default_factory=Known)
+    metrics: figures.Metrics = field(default_factory=figures.Metrics)
+    api: Api = field(init=False)
+    clusters: Clusters = field(init=False)
+    topics: Topics = field(init=False)
+    _cluster_loops: Loops[Key] = field(init=False)
+    _topic_loops: Loops[Key] = field(init=False)
+
+    def __post_init__(self) -> None:
+        who = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4().hex[:6]}"
+        self.api = Api(login, self.metrics.wrote)
+        telling = Telling(self.api, who)
+        self.clusters = Clusters(self.api, telling, self.options.images, self.known.clusters.get, self.wake_topics)
+        self.topics = Topics(self.api, telling, lambda key: self.known.topics.get(key, {}), self.known.clusters.get)
+        self._cluster_loops = Loops(self._timed("Cluster", self.clusters.look), FAILURES, self.clusters.failed)
+        self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, self.topics.failed)
+        self._who = who
+
+    _who: str = ""
+    _served: set[Key] = field(default_factory=set)
+    """Clusters whose topics have been woken since their brokers became reachable."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`. Watches go on all the time, so that whoever takes over knows everything already."""
+        served = await figures.serve(self.metrics, *self.options.http) if self.options.http else None
+        watching = asyncio.create_task(self._watch(stop))
+        acting = asyncio.create_task(self._act())
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((watching, acting, stopped), return_when=asyncio.FIRST_COMPLETED)
+            for it in (watching, acting):
+                if it.done():
+                    it.result()
+        finally:
+            stop.set()
+            acting.cancel()
+            stopped.cancel()
+            await asyncio.gather(acting, watching, stopped, return_exceptions=True)
+            if served is not None:
+                await served.cleanup()
+            await self.api.close()
+
+    async def _act(self) -> None:
+        election = Election(self.api, self.options.home, LEASE, self._who)
+        while True:
+            async with election.elected() as lost:
+                self.metrics.active = True
+                self._cluster_loops.start()
+                self._topic_loops.start()
+                try:
+                    for key in {*self.known.clusters, *self.known.topics}:
+                        self.wake(key)
+                    await lost.wait()
+                finally:
+                    self.metrics.active = False
+                    await self._cluster_loops.stop()
+                    await self._topic_loops.stop()
+
+    def wake(self, key: Key) -> None:
+        self.metrics.resources = {
+            "Cluster": len(self.known.clusters),
+            "Topic": sum(map(len, self.known.topics.values())),
+        }
+        self._cluster_loops.wake(key)
+        self._topic_loops.wake(key)
+
+    def wake_cluster(self, key: Key) -> None:
+        self._served.discard(key)
+        self._cluster_loops.wake(key)
+
+    def wake_topics(self, key: Key) -> None:
+        """Its brokers are reachable: topics that waited for that need not wait longer."""
+        if key not in self._served:
+            self._served.add(key)
+            self._topic_loops.wake(key)
+
+    def wake_own_topics(self, key: Key) -> None:
+        self.metrics.resources["Topic"] = sum(map(len, self.known.topics.values()))
+        self._topic_loops.wake(key)
+
+    def _timed(self, kind: str, look: Callable[[Key], Any]) -> Callable[[Key], Any]:
+        async def timed(key: Key) -> float | None:
+            loop = asyncio.get_running_loop()
+            began, result = loop.time(), "failed"
+            try:
+                pause: float | None = await look(key)
+                result = "done"
+                return pause
+            finally:
+                self.metrics.looked(kind, result, loop.time() - began)
+
+        return timed
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        registry = kopf.OperatorRegistry()
+        settings = kopf.OperatorSettings()
+        settings.posting.enabled = False
+        settings.scanning.disabled = True  # it would take rights on all CRDs and namespaces
+        settings.peering.standalone = True
+        settings.watching.server_timeout = 300
+        settings.watching.client_timeout = 330
+        for kind in (POD, SERVICE, STATEFUL_SET):
+            settings.watching.label_selectors[_resource(kind)] = f"app.kubernetes.io/managed-by={MANAGER}"
+        self._register(registry)
+        await self._crds_are_there()
+        await kopf.operator(
+            registry=registry,
+            settings=settings,
+            namespaces=self.options.namespaces,
+            clusterwide=not self.options.namespaces,
+            stop_flag=stop,
+        )
+
+    async def _crds_are_there(self) -> None:
+        """kopf never looks again for a kind that was not there when it began."""
+        while True:
+            try:
+                lacking = [it.plural for it in (CLUSTER, TOPIC) if not await self.api.serves(it)]
+                why = f"the API server does not know {' and '.join(lacking)} yet: their CRDs are to be installed"
+            except ApiError as error:
+                lacking, why = ["?"], str(error)
+            if not lacking:
+                return
+            log.warning("%s", why)
+            await asyncio.sleep(CRDS_AGAIN_S)
+
+    def _register(self, registry: kopf.OperatorRegistry) -> None:
+        @kopf.on.login(registry=registry)
+        def credentials(**_: object) -> kopf.ConnectionInfo:
+            return login()
+
+        def on(kind: Kind) -> Callable[..., Any]:
+            group, _, version = kind.api.rpartition("/")
+            return kopf.on.event(group, version, kind.plural, registry=registry, id=kind.plural)
+
+        @on(CLUSTER)
+        async def cluster(body: kopf.Body, type: str | None, **_: object) -> None:
+            if (key := self.known.see_cluster(body, gone=type == "DELETED")) is not None:
+                self.wake(key)
+
+        @on(TOPIC)
+        async def topic(body: kopf.Body, type: str | None, **_: object) -> None:
+            if (key := self.known.see_topic(body, gone=type == "DELETED")) is not None:
+                self.wake_own_topics(key)
+
+        async def part(labels: kopf.Labels, namespace: str | None, **_: object) -> None:
+            key = Key(namespace or "", labels.get(INSTANCE, ""))
+            if key in self.known.clusters:
+                self.wake_cluster(key)
+
+        for kind in (POD, SERVICE, STATEFUL_SET):
+            on(kind)(part)
+
+
+def _resource(kind: Kind) -> Any:
+    group, _, version = kind.api.rpartition("/")
+    return group, version, kind.plural
+
+
+def login() -> kopf.ConnectionInfo:
+    """A pod's own account; outside of one, the kubeconfig's current context. kopf.LoginError without either."""
+    settings = kopf.OperatorSettings()
+    found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+    if found is None:
+        raise kopf.LoginError(
+            "there is neither a service account's token nor a kubeconfig to reach the API server with"
+        )
+    return found

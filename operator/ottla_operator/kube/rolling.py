@@ -1,0 +1,129 @@
+"""Changed settings and pods of running brokers: settings that can change do, for the others brokers are restarted one after the other."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.brokers import cluster_settings, topics
+from ottla_operator.brokers.link import Link
+from ottla_operator.kube.api import Api
+from ottla_operator.kube.children import Seen
+from ottla_operator.kube.kinds import POD
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.settings import started_with
+from ottla_operator.plan.pods_seen import BrokerPod
+from ottla_operator.plan.roll import Blocker, BrokerState, PartitionState, Restart, Wait, next_step
+from ottla_operator.plan.settings import Settings, settings_plan
+from ottla_operator.resources.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """What every broker should be started with, and the hash of its pod."""
+
+    settings: Mapping[int, Settings]
+    pod_hash: str
+    image: str
+
+
+@dataclass(slots=True)
+class Rolled:
+    """`outdated`: broker → why. `restarted`: the broker that was restarted now. `ours`: settings that are set on the running brokers by us."""
+
+    outdated: dict[int, str] = field(default_factory=dict)
+    restarted: int | None = None
+    blocked_by: tuple[Blocker, ...] = ()
+    ours: dict[str, str] = field(default_factory=dict)
+    put: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def started(seen: Seen) -> dict[int, dict[str, str] | None]:
+    """What each broker's pod was started with; None where its ConfigMap is gone."""
+    return {
+        id_: started_with(seen.settings[it.settings], id_) if it.settings in seen.settings else None
+        for id_, it in seen.pods.items()
+    }
+
+
+async def change_running(link: Link | None, seen: Seen, wished: Wished) -> Rolled:
+    """Sets what running brokers take, and says why each of the others has to be restarted. Without a link, nothing can be set."""
+    ours: dict[str, str] = json.loads(seen.notes.get(names.OURS, "{}"))
+    rolled = Rolled(ours=dict(ours))
+    before = started(seen)
+    there = {id_: it for id_, it in wished.settings.items() if id_ in before}
+    if ours or any(before[id_] != it for id_, it in there.items()):
+        ready = next((it.broker for it in seen.pods.values() if it.ready), None)
+        changeable = await cluster_settings.changeable(link, ready) if link and ready is not None else set()
+        plan = settings_plan(before, there, changeable, ours)
+        if link is not None:
+            await _set(link, plan.put, rolled)
+            if plan.drop:
+                await cluster_settings.alter(link, {}, plan.drop)
+                rolled.ours = {key: value for key, value in rolled.ours.items() if key not in plan.drop}
+        rolled.outdated = {id_: f"settings {', '.join(keys)}" for id_, keys in plan.restart.items()}
+    for id_, pod in seen.pods.items():
+        if id_ in there and pod.hash != wished.pod_hash:
+            why = f"image {wished.image}" if pod.image != wished.image else "its pod's template"
+            rolled.outdated[id_] = ", ".join(filter(None, [why, rolled.outdated.get(id_, "")]))
+    return rolled
+
+
+async def _set(link: Link, put: Mapping[str, str], rolled: Rolled) -> None:
+    for key, value in put.items():
+        try:
+            await cluster_settings.alter(link, {key: value}, ())
+        except KafkaError as error:
+            rolled.refused[key] = str(error)
+        else:
+            rolled.ours[key] = rolled.put[key] = value
+
+
+async def restart_next(
+    api: Api,
+    cluster: Cluster,
+    link: Link | None,
+    seen: Seen,
+    up: frozenset[int],
+    controller: int | None,
+    rolled: Rolled,
+) -> str:
+    """Restarts one broker if one may be: says why, or nothing."""
+    if not rolled.outdated:
+        return ""
+    roll = cluster.spec.roll
+    states = [
+        _state(id_, seen.pods.get(id_), rolled.outdated.get(id_, ""), None if link is None else id_ in up)
+        for id_ in range(names.FIRST_BROKER, names.FIRST_BROKER + cluster.spec.replicas)
+    ]
+    partitions = await partition_states(link) if link else ()
+    match next_step(states, partitions, controller, (roll and roll.max_unavailable) or 1):
+        case Restart(broker, why):
+            pod = seen.pods[broker]
+            at = {"metadata": {"name": pod.name, "namespace": cluster.metadata.namespace, "uid": pod.uid}}
+            await api.delete(POD, at)
+            rolled.restarted = broker
+            return f"broker {broker} is restarted: {why}"
+        case Wait(_, blocked_by):
+            rolled.blocked_by = blocked_by
+    return ""
+
+
+def _state(broker: int, pod: BrokerPod | None, outdated: str, counted_on: bool | None) -> BrokerState:
+    """`counted_on`: None when no broker can be asked. Then one that is ready is not restarted: nobody knows who needs it."""
+    if pod is None or pod.leaving:
+        return BrokerState(broker, False, "")
+    if counted_on is None:
+        return BrokerState(broker, pod.ready, "" if pod.ready else outdated)
+    return BrokerState(broker, pod.ready and counted_on, outdated)
+
+
+async def partition_states(link: Link) -> list[PartitionState]:
+    every = await topics.all_topics(link)
+    least = await cluster_settings.min_isr(link, [it.name for it in every])
+    return [
+        PartitionState(topic.name, it.index, it.replicas, it.isr, least[topic.name])
+        for topic in every
+        for it in topic.partitions
+    ]

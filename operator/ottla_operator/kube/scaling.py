@@ -1,0 +1,124 @@
+"""More and fewer brokers: partitions spread to those that come and moved off those that go, one step of the plan at a time."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla_operator.brokers import cluster as clusters
+from ottla_operator.brokers import elections, placing, reassignments, throttle
+from ottla_operator.brokers.link import Link
+from ottla_operator.brokers.placing import Placing
+from ottla_operator.figures import counted
+from ottla_operator.kube.children import Seen
+from ottla_operator.plan import scale
+from ottla_operator.plan.brokers import OFFSETS_FACTOR
+from ottla_operator.plan.moves import Move
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.settings import Settings
+from ottla_operator.plan.objects.whole import broker_ids
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import quantity
+
+OWN_TOPICS = {"__consumer_offsets": OFFSETS_FACTOR}
+
+
+@dataclass(slots=True)
+class Scaled:
+    """`brokers`: pods that there shall be now. `notes`: what is to be noted down. `doing`: in words; `refused`: why it cannot be done. `said`: what was
+    begun or ended now. `moving`: partitions that move."""
+
+    brokers: int
+    notes: dict[str, str]
+    doing: str = ""
+    refused: str = ""
+    said: list[str] = field(default_factory=list)
+    moving: int = 0
+
+
+def settled(cluster: Cluster, brokers: int, notes: Mapping[str, str]) -> bool:
+    """Whether nothing is to be moved, without asking anybody."""
+    every = ",".join(map(str, broker_ids(cluster.spec.replicas)))
+    return brokers == cluster.spec.replicas and notes.get(names.SPREAD) == every and not notes.get(names.THROTTLED)
+
+
+async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: Settings) -> Scaled:
+    """Does what can be done now towards the number of brokers that is wished. `brokers`: pods that there shall be so far."""
+    found = await placing.observe(link)
+    done = Scaled(brokers, dict(seen.notes), moving=len(found.ongoing))
+    rebalance = cluster.spec.rebalance
+    match scale.next_step(
+        scale.Scale(
+            wanted=frozenset(broker_ids(cluster.spec.replicas)),
+            present=frozenset(broker_ids(brokers)),
+            up=found.brokers,
+            partitions=found.partitions,
+            moving=len(found.ongoing),
+            spread=frozenset(int(it) for it in seen.notes.get(names.SPREAD, "").split(",") if it),
+            factors={topic: int(common[key]) for topic, key in OWN_TOPICS.items() if common.get(key, "").isdigit()},
+            on_scale=rebalance is None or rebalance.on_scale is not False,
+        )
+    ):
+        case scale.MovePartitions(moves, why):
+            done.doing = f"{counted(len(moves), 'partition')} to move, {why}"
+            if await _move(link, cluster, found, moves, done):
+                done.said.append(done.doing)
+        case scale.LetGo(broker):
+            if broker == brokers:  # a StatefulSet lets its last pod go, and no other
+                done.brokers = brokers - 1
+                done.said.append(
+                    f"broker {broker} holds nothing any more: it is stopped, its disk stays or goes as the storage says"
+                )
+            done.doing = f"letting broker {broker} go"
+        case scale.IsSpread(spread):
+            await _end(link, found, done)
+            done.notes[names.SPREAD] = ",".join(map(str, sorted(spread)))
+        case scale.Refused(why):
+            done.refused = f"the brokers stay as they are: {why}"
+        case scale.Wait(why):
+            done.doing = why
+        case scale.Done():
+            await _end(link, found, done)
+    return done
+
+
+async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move, ...], done: Scaled) -> bool:
+    """Whether it was begun. A throttle is noted down first, in a look of its own, so that it is taken off whatever happens to us."""
+    rebalance = cluster.spec.rebalance
+    if rebalance and rebalance.throttle and any(it.adding for it in moves):
+        noted = set(json.loads(done.notes.get(names.THROTTLED, "[]")))
+        topics = {it.topic for it in moves}
+        if not topics <= noted:
+            done.notes[names.THROTTLED] = json.dumps(sorted(noted | topics))
+            return False
+        await throttle.put(link, moves, int(quantity(rebalance.throttle)), found.ids)
+    await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
+    done.moving = len(moves)
+    return True
+
+
+async def _end(link: Link, found: Placing, done: Scaled) -> None:
+    """Takes off what a move may have left, and has partitions led as they should be."""
+    if throttled := json.loads(done.notes.pop(names.THROTTLED, "[]")):
+        await throttle.take_off(link, found.ids, throttled)
+    others = [
+        (it.topic, it.partition) for it in found.partitions if it.leader != it.replicas[0] and it.replicas[0] in it.isr
+    ]
+    if others:
+        await elections.prefer(link, others)
+
+
+async def forget_gone(link: Link, seen: Seen, brokers: int) -> list[int]:
+    """Unregisters brokers that were let go: they have no pod, are fenced, and will not come back."""
+    gone = [
+        it.id
+        for it in (await clusters.describe_all(link)).brokers
+        if it.fenced and it.id > brokers and it.id not in seen.pods
+    ]
+    if not gone:
+        return []
+    found = await placing.observe(link)
+    held = {broker for it in found.partitions for broker in it.replicas}
+    forgotten = [it for it in gone if it not in held]
+    for it in forgotten:
+        await clusters.unregister(link, it)
+    return forgotten

@@ -1,0 +1,61 @@
+"""What is to be said of a Topic: who owns the name, and whether the topic is as wished."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla_operator.figures import counted
+from ottla_operator.plan.conditions import Current, Stuck, Verdict, Working
+from ottla_operator.plan.topics import Change, Seen
+from ottla_operator.plan.topics import Stuck as CannotBe
+from ottla_operator.resources.check import problems
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.topic import Topic
+
+
+@dataclass(slots=True)
+class Wish:
+    """A Topic resource. `topic`: None when its spec is wrong; `wrong` says why."""
+
+    body: Json
+    topic: Topic | None
+    wrong: str
+
+    @classmethod
+    def of(cls, body: Json) -> "Wish":
+        plain = {key: body[key] for key in ("apiVersion", "kind", "spec")}
+        metadata = {key: body["metadata"][key] for key in ("name", "namespace")}
+        if found := problems({**plain, "metadata": {"name": metadata["name"]}}):
+            return cls(body, None, "; ".join(map(str, found)))
+        return cls(body, Topic.model_validate({**plain, "metadata": metadata}), "")
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """The older resource comes first."""
+        return self.body["metadata"].get("creationTimestamp", ""), self.body["metadata"]["name"]
+
+
+def owners(wishes: Iterable[Wish]) -> dict[str, Wish]:
+    """Topic's name → the resource that it belongs to: of several, the oldest."""
+    found: dict[str, Wish] = {}
+    for it in sorted(wishes, key=lambda it: it.rank):
+        if it.topic:
+            found.setdefault(it.topic.topic_name, it)
+    return found
+
+
+def verdict(wish: Wish, seen: Seen | None, todo: Sequence[Change], good: Mapping[str, Wish]) -> Verdict:
+    """`todo`: what is still to be changed. `good`: who owns which name; only those that own none of theirs need it."""
+    if wish.topic is None:
+        return Stuck("InvalidSpec", wish.wrong)
+    name = wish.topic.topic_name
+    if (owner := good.get(name)) is not None and owner is not wish:
+        return Stuck("NameTaken", f"topic {name} belongs to the older Topic {owner.body['metadata']['name']}")
+    if stuck := [it.why for it in todo if isinstance(it, CannotBe)]:
+        return Stuck("CannotBe", "; ".join(stuck))
+    if seen is None:
+        return Working("Creating", f"topic {name} is being made")
+    if todo:
+        return Working("Changing", f"topic {name} is being changed")
+    if seen.moving:
+        return Working("Moving", f"partitions of topic {name} are being moved")
+    return Current(f"topic {name} has {counted(seen.partitions, 'partition')}.")

@@ -1,0 +1,89 @@
+"""Volumes for claims: folders of this machine that every node sees, as storage on a network would be.
+
+A provisioner as any other: it answers claims of its class with volumes, lets them grow, and removes them when they are released.
+"""
+
+import shutil
+import threading
+from pathlib import Path
+
+from tests.kube.api import Api, Json, Refused
+
+CLASS = "folders"
+LOOK_EVERY_S = 0.2
+EVERYWHERE = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+
+
+class Storage:
+    """`folder`: where the volumes' folders lie. Works in a thread of its own from `start()` to `stop()`."""
+
+    def __init__(self, api: Api, folder: Path) -> None:
+        self._api = api
+        self._folder = folder
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="storage", daemon=True)
+
+    def start(self) -> None:
+        self._folder.mkdir()
+        self._api.ask(
+            "POST",
+            "/apis/storage.k8s.io/v1/storageclasses",
+            {
+                "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+                "provisioner": "ottla.test/folders",
+                "allowVolumeExpansion": True,
+            },
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            try:
+                self._turn()
+            except (OSError, Refused):
+                continue  # the API server is away, or somebody changed the object: the next turn sees
+
+    def _turn(self) -> None:
+        for claim in self._api.ask("GET", "/api/v1/persistentvolumeclaims")["items"]:
+            if claim["spec"].get("storageClassName") != CLASS or "deletionTimestamp" in claim["metadata"]:
+                continue
+            if not claim["spec"].get("volumeName"):
+                self._make(claim)
+            elif claim.get("status", {}).get("capacity", {}) not in ({}, claim["spec"]["resources"]["requests"]):
+                self._grow(claim)
+        for volume in self._api.ask("GET", "/api/v1/persistentvolumes")["items"]:
+            if volume.get("status", {}).get("phase") == "Released":
+                shutil.rmtree(volume["spec"]["local"]["path"], ignore_errors=True)
+                self._api.ask("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+
+    def _make(self, claim: Json) -> None:
+        about = claim["metadata"]
+        name = f"volume-{about['uid']}"
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        if self._api.get(f"/api/v1/persistentvolumes/{name}") is not None:
+            return  # it is being bound
+        spec = {
+            "capacity": claim["spec"]["resources"]["requests"],
+            "accessModes": claim["spec"]["accessModes"],
+            "persistentVolumeReclaimPolicy": "Retain",  # who removes it is this thread
+            "storageClassName": CLASS,
+            "claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+            | {key: about[key] for key in ("name", "namespace", "uid")},
+            "local": {"path": str(folder)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [EVERYWHERE]}]}},
+        }
+        self._api.ask("POST", "/api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+
+    def _grow(self, claim: Json) -> None:
+        about, wanted = claim["metadata"], claim["spec"]["resources"]["requests"]
+        self._api.ask(
+            "PATCH", f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}", {"spec": {"capacity": wanted}}
+        )
+        path = f"/api/v1/namespaces/{about['namespace']}/persistentvolumeclaims/{about['name']}/status"
+        self._api.ask("PATCH", path, {"status": {"capacity": wanted}})

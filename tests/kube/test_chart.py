@@ -1,0 +1,106 @@
+"""The chart, rendered by a real helm."""
+
+from typing import Any
+
+import pytest
+
+from ottla_operator.kube.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, NODE, POD, SERVICE, STATEFUL_SET, TOPIC
+from ottla_operator.plan.objects.names import OPERATOR
+from ottla_operator.resources import crds
+from tests.kube import helm
+
+
+def of(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [it for it in objects if it["kind"] == kind]
+
+
+def test_it_is_clean_and_deterministic() -> None:
+    done = helm.run("lint", "--strict", helm.CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert helm.rendered() == helm.rendered()
+
+
+def test_crds_are_upgraded_with_the_chart_and_never_deleted_with_it() -> None:
+    found = of(helm.rendered(), "CustomResourceDefinition")
+    assert {it["metadata"]["name"] for it in found} == {f"{it.plural}.{crds.GROUP}" for it in crds.KINDS}
+    for it in found:
+        assert it["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        (kind,) = (kind for kind in crds.KINDS if kind.plural == it["spec"]["names"]["plural"])
+        assert it["spec"] == crds.crd_of(kind)["spec"]
+    assert not of(helm.rendered("crds.install=false"), "CustomResourceDefinition")
+
+
+def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_rights_over_all_namespaces_or_over_a_list_of_them() -> None:
+    everywhere = helm.rendered()
+    assert not of(everywhere, "Role")
+    (role,) = (it for it in of(everywhere, "ClusterRole") if it["metadata"]["name"] == "demo-ottla")
+    some = helm.rendered("namespaces={a,b}")
+    roles = of(some, "Role")
+    assert sorted(it["metadata"]["namespace"] for it in roles) == ["a", "b", "ottla"]
+    assert all(rights(it["rules"]) == rights(role["rules"]) for it in roles)
+    names = [it["metadata"]["name"] for it in of(some, "ClusterRole")]
+    assert "demo-ottla" not in names and "demo-ottla-nodes" in names
+    assert "demo-ottla-nodes" not in [
+        it["metadata"]["name"] for it in of(helm.rendered("rbac.nodes=false"), "ClusterRole")
+    ]
+    (container,) = of(some, "Deployment")[0]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "OTTLA_NAMESPACES", "value": "a,b"} in container["env"]
+
+
+def test_the_operator_may_what_it_does() -> None:
+    objects = helm.rendered()
+    may = {
+        right
+        for it in of(objects, "ClusterRole")
+        for right in rights(it["rules"])
+        if "aggregate" not in str(it["metadata"])
+    }
+    for kind in (CLUSTER, TOPIC, POD, SERVICE, STATEFUL_SET):
+        assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "list", "watch")} <= may
+    for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, LEASE):
+        assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "create", "patch")} <= may
+    assert {("", NODE.plural, "get"), ("", CLAIM.plural, "patch"), ("", POD.plural, "delete")} <= may
+    assert not any(resource == "secrets" for _, resource, _ in may)
+
+
+def test_pods_hold_to_the_restricted_profile_and_are_known_to_brokers() -> None:
+    (deployment,) = of(helm.rendered(), "Deployment")
+    template = deployment["spec"]["template"]
+    assert OPERATOR.items() <= template["metadata"]["labels"].items()
+    pod = template["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"] == {
+        "type": "RuntimeDefault"
+    }
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_what_watches_is_behind_switches() -> None:
+    kinds = {"PodMonitor", "PrometheusRule"}
+    assert not kinds & {it["kind"] for it in helm.rendered()}
+    switched = helm.rendered("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
+    assert kinds <= {it["kind"] for it in switched}
+    (rule,) = of(switched, "PrometheusRule")
+    assert "{{ $value }}" in rule["spec"]["groups"][0]["rules"][0]["annotations"]["summary"]
+    (dashboard,) = (it for it in of(switched, "ConfigMap") if it["metadata"]["name"].endswith("-dashboard"))
+    assert '"title": "Ottla"' in dashboard["data"]["ottla.json"]
+
+
+@pytest.mark.parametrize("value", ["replicas=0", "namespaces={Events}", "image.tagg=1", "logLevel=loud"])
+def test_values_that_are_wrong_are_refused(value: str) -> None:
+    done = helm.run("template", "demo", helm.CHART, "--set", value)
+    assert done.returncode != 0 and value.partition("=")[0].split(".")[0] in done.stderr

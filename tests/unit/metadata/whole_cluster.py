@@ -1,0 +1,160 @@
+"""Whole brokers on virtual time, for tests of who leads them and what they know."""
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from random import Random
+from typing import Any, TypeVar
+
+from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image_records import records_of
+from ottla_broker.metadata.records import MetadataRecord, encode
+from ottla_broker.metadata.register import MemberKey
+from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.wire.errors import KafkaError
+from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.processes import SimulatedLoop
+from tests.sim.scenario import _forget as forget
+from tests.sim.trace import Trace
+
+T = TypeVar("T")
+
+LEASE_S = 2.5
+SETTINGS = {"offsets.topic.num.partitions": "1", "default.replication.factor": "1"}
+
+
+class WholeCluster(Cluster):
+    """`all_up` first; then every method looks at the cluster from outside, as a director does."""
+
+    async def until(self, condition: Callable[[], T], within_s: float = 30.0) -> float:
+        """How long it took, in virtual seconds."""
+        began = self.loop.time()
+        while not condition():
+            assert self.loop.time() - began < within_s, f"not within {within_s} s\n" + "\n".join(self.trace.lines[-40:])
+            await self.pause(0.002)
+        return self.loop.time() - began
+
+    async def pause(self, seconds: float) -> None:
+        waiter = self.loop.create_future()
+        self.loop.call_later(seconds, waiter.set_result, None)
+        await waiter
+
+    async def all_up(self) -> SimulatedBroker:
+        """Starts everybody; returns the leader when all are members."""
+        for node in self:
+            if not node.runs:
+                node.start()
+        await self.until(lambda: all(node.up for node in self))
+        await self.until(lambda: len(self.members) == min(3, len(self.brokers)))
+        return self.leader
+
+    @property
+    def members(self) -> set[int]:
+        return {broker for broker, _ in self.member_keys}
+
+    @property
+    def member_keys(self) -> set[MemberKey]:
+        return {member.key for member in self.register.value.isr} if self.register.value else set()
+
+    @property
+    def leaders(self) -> list[SimulatedBroker]:
+        """Those that hold themselves for the active controller."""
+        return [node for node in self if node.broker is not None and node.broker.controller is not None]
+
+    @property
+    def leader(self) -> SimulatedBroker:
+        """The one with the newest epoch."""
+        return max(self.leaders, key=lambda node: node.broker.quorum.epoch)  # type: ignore[union-attr]
+
+    def others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
+        return [other for other in self if other is not node]
+
+    async def new_leader(self, after: SimulatedBroker, within_s: float = 30.0) -> float:
+        return await self.until(lambda: any(node is not after for node in self.leaders), within_s)
+
+    async def make_topic(self, name: str) -> None:
+        await self.controller_does(lambda controller: controller.ensure_topic(NewTopic(name, 1, 1)))
+
+    async def delete_topic(self, name: str) -> None:
+        await self.controller_does(lambda controller: controller.delete_topic(name))
+
+    async def configure(self, key: str, value: str) -> None:
+        await self.controller_does(lambda controller: controller.alter_configs(2, "anything", {key: value}))
+
+    async def controller_does(self, what: Callable[[Controller], Coroutine[Any, Any, None]]) -> None:
+        """Whoever leads, again until it is done."""
+
+        async def done() -> bool:
+            node = self.leader
+            assert node.process is not None
+            assert node.broker is not None
+            assert node.broker.controller is not None
+            work = node.process.run(what(node.broker.controller))
+            await self.until(lambda: work.done() or not node.runs)
+            try:
+                work.result()
+            except KafkaError:
+                return False
+            return True
+
+        while not (self.leaders and await done()):
+            await self.pause(0.01)
+
+    async def all_agree(self, *topics: str, within_s: float = 30.0, alike_from: int = 0) -> None:
+        """Every broker knows these topics, and all logs are the same from an offset on; −1: from the last record on."""
+
+        def agree() -> bool:
+            images = [node.broker.image for node in self if node.broker is not None and hasattr(node.broker, "quorum")]
+            return (
+                len(images) == len(self.brokers)
+                and all(set(topics) <= image.topics.keys() for image in images)
+                and len({image.end for image in images}) == 1
+                and len({self.log_of(node, alike_from) for node in self}) == 1
+                and len({records_of_text(image) for image in images}) == 1
+            )
+
+        await self.until(agree, within_s)
+
+    def log_of(self, node: SimulatedBroker, offset: int) -> bytes:
+        assert node.broker is not None
+        log = node.broker.quorum.log.log
+        start = max(log.start, offset if offset >= 0 else log.high_watermark - 1)
+        return bytes(log.read(start, 1 << 24, up_to=log.high_watermark))
+
+
+def records_of_text(image: Image) -> str:
+    return "\n".join(sorted(encode(record).decode() for record in records_of(image, 0)))
+
+
+def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
+    """A commit under way, as the controller makes it."""
+    assert node.process is not None
+    assert node.broker is not None
+    return node.process.run(node.broker.quorum.commit(records))
+
+
+@contextmanager
+def a_cluster(brokers: int, seed: int, settings: Mapping[str, str]) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
+    loop = SimulatedLoop()
+    trace = Trace(loop.time, None)
+    trace.follow(logging.INFO)
+    loop.set_exception_handler(trace.loop_failed)
+    try:
+        yield loop, WholeCluster(loop, Random(seed), brokers, {**SETTINGS, **settings}, trace)
+    finally:
+        trace.unfollow()
+        loop.set_exception_handler(lambda *_: None)
+        forget(loop)
+
+
+def played(
+    scene: Callable[[WholeCluster], Coroutine[Any, Any, None]],
+    brokers: int = 3,
+    seed: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """Plays a scene to its end; afterwards nothing may have failed unnoticed."""
+    with a_cluster(brokers, seed, settings or {}) as (loop, cluster):
+        loop.run_until_complete(loop.create_task(scene(cluster)))
+        assert not cluster.trace.problems
