@@ -97,6 +97,7 @@ class FollowerSession:
         self._changed[known] = None
 
     def rest_is_over(self) -> None:
+        self.rests_until_s = 0.0  # the next request looks who rests on
         self._urgent = True
 
     def _leave(self, known: Followed) -> None:
