@@ -52,8 +52,12 @@ bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
 	$(BIN)/python -m bench $(BENCH) $(LINES)
 
-kube-programs: $(VENV)/.installed-test ## builds Kubernetes' own programs from their Go modules, once: minutes, and a cache outside the checkout
-	$(BIN)/python -m tests.kube.programs control-plane
+kube: kube-programs ## brokers in pods, on a real Kubernetes of the tests' own
+	$(BIN)/pytest tests/kube
+
+kube-programs: $(VENV)/.installed-test ## Kubernetes' own programs from their Go modules: minutes, once, kept outside the checkout
+	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
+	$(BIN)/python -m tests.kube.programs
 
 bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev

@@ -33,9 +33,11 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
+DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
 GONE_AFTER_S = 0.6  # members ask more often than that
+LOOK_S = 0.02
 
 
 class Quorum:
@@ -156,16 +158,36 @@ class Quorum:
     async def resign(self) -> None:
         """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or none is left to do it."""
         stopped_before, self._stopping = self._stopping, True
-        if stopped_before or self.leadership is None or len(self.leadership.memberships[0]) == 1:
+        if stopped_before:
             return
         leadership = self.leadership
-        await self._resign(leadership.epoch)
         try:
-            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                while not leadership.over and leadership.hears_majority(GONE_AFTER_S):
-                    await leadership.change(GONE_AFTER_S / 10)
+            if leadership is not None and len(leadership.memberships[0]) > 1:
+                await self._resign(leadership.epoch)
+                async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                    while not leadership.over and leadership.hears_majority(GONE_AFTER_S):
+                        await leadership.change(GONE_AFTER_S / 10)
         except TimeoutError:
             logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
+        await self._taken_out()
+
+    async def _taken_out(self) -> None:
+        """Of two members, one that stops stays until the other one has taken it out, without which that one could commit nothing; but not
+        for one that is gone or stops as well."""
+        try:
+            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                while self._is_needed():  # noqa: ASYNC110  # what is looked at has several sources
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            logger.info("the metadata log's other member did not go on alone within %g s", SUCCEEDED_WITHIN_S)
+
+    def _is_needed(self) -> bool:
+        known = self._newest()
+        if known is None or len(known.isr) != 2 or not is_member(known, self.me):
+            return False
+        (other,) = (member.broker for member in known.isr if member.broker != self.me.broker)
+        registered = self._image.brokers.get(other)
+        return registered is not None and not registered.fenced and not registered.shutting_down
 
     async def _resign(self, epoch: int) -> None:
         def resign(value: RegisterValue | None) -> RegisterValue | None:
@@ -241,15 +263,24 @@ class Quorum:
             await self._wait_for_news(PAUSE_S)
         elif self._won is not None and self._won.epoch == value.epoch:
             won, self._won = self._won, None
-            if await self._promise.keep(won):
+            if await self._promised(won):
                 await self._lead(won)
         elif value.leader != self.me.broker:
-            if await self._promise.keep(value):
+            if await self._promised(value):
                 await self._follow(value)
         else:  # an earlier life of this broker, or a write whose end was not known: neither leads
             await self._take_over(value)
             if self._won is None:
                 await self._wait_for_news(PAUSE_S)
+
+    async def _promised(self, value: RegisterValue) -> bool:
+        """Whether this broker may go along with the value's epoch. On a disk that takes nothing now it goes along with nobody until it does."""
+        try:
+            return await self._promise.keep(value)
+        except KafkaError as reason:
+            logger.warning("epoch %d of the metadata log is not joined yet: %s", value.epoch, reason)
+            await asyncio.sleep(DISK_PAUSE_S)
+            return False
 
     async def _follow(self, value: RegisterValue) -> None:
         """Copies the log from the leader until there is a newer value, and tries to make one whenever the lead looks vacant."""

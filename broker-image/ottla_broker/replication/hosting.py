@@ -89,7 +89,7 @@ class Hosting:
                 self.reconfigure([name])
         if changes.brokers:
             for hosted in self._partitions:
-                hosted.consider_growth()  # one that had caught up may be let in now
+                hosted.brokers_changed()
             if self._following is not None:
                 for broker in sorted(changes.brokers):
                     self._following.broker_changed(broker)

@@ -56,10 +56,22 @@ class Api:
                 return None
             raise
 
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind: its CRD may not be there yet."""
+        try:
+            found = await self._ask("GET", f"/apis/{kind.api}")
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return any(it["name"] == kind.plural for it in found["resources"])
+
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
-        """By name, without apiVersion and kind, as the API server lists them."""
+        """By name."""
         answer = await self._ask("GET", kind.path(namespace), query={"labelSelector": selector} if selector else {})
-        return sorted(answer["items"], key=lambda it: it["metadata"]["name"])
+        # The API server leaves apiVersion and kind out of lists.
+        every = ({"apiVersion": kind.api, "kind": kind.name, **it} for it in answer["items"])
+        return sorted(every, key=lambda it: str(it["metadata"]["name"]))
 
     async def apply(self, wanted: Json) -> Json:
         """Server-side apply; fields that others have set otherwise become ours. The object as it is then."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 # kopf would import what it finds of these, and pay tens of megabytes for what is never called.
-for _unused in ("kubernetes", "kubernetes_asyncio", "pykube", "hypothesis"):
+for _unused in ("kubernetes", "kubernetes_asyncio", "pykube"):
     sys.modules.setdefault(_unused, None)  # type: ignore[arg-type]
 
 import kopf  # noqa: E402
@@ -36,6 +36,7 @@ from ottla_operator.plan.objects.pods import Images  # noqa: E402
 
 LoginError = kopf.LoginError
 LEASE: Final = "ottla-operator"
+CRDS_AGAIN_S: Final = 2.0
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
 log = logging.getLogger("ottla.operator")
 
@@ -157,6 +158,7 @@ class Operator:
         for kind in (POD, SERVICE, STATEFUL_SET):
             settings.watching.label_selectors[_resource(kind)] = f"app.kubernetes.io/managed-by={MANAGER}"
         self._register(registry)
+        await self._crds_are_there()
         await kopf.operator(
             registry=registry,
             settings=settings,
@@ -164,6 +166,19 @@ class Operator:
             clusterwide=not self.options.namespaces,
             stop_flag=stop,
         )
+
+    async def _crds_are_there(self) -> None:
+        """kopf never looks again for a kind that was not there when it began."""
+        while True:
+            try:
+                lacking = [it.plural for it in (CLUSTER, TOPIC) if not await self.api.serves(it)]
+                why = f"the API server does not know {' and '.join(lacking)} yet: their CRDs are to be installed"
+            except ApiError as error:
+                lacking, why = ["?"], str(error)
+            if not lacking:
+                return
+            log.warning("%s", why)
+            await asyncio.sleep(CRDS_AGAIN_S)
 
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         @kopf.on.login(registry=registry)

@@ -59,9 +59,9 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
         )
     ):
         case scale.MovePartitions(moves, why):
-            await _move(link, cluster, found, moves, done)
             done.doing = f"{counted(len(moves), 'partition')} to move, {why}"
-            done.said.append(done.doing)
+            if await _move(link, cluster, found, moves, done):
+                done.said.append(done.doing)
         case scale.LetGo(broker):
             if broker == brokers:  # a StatefulSet lets its last pod go, and no other
                 done.brokers = brokers - 1
@@ -81,14 +81,19 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
     return done
 
 
-async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move, ...], done: Scaled) -> None:
+async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move, ...], done: Scaled) -> bool:
+    """Whether it was begun. A throttle is noted down first, in a look of its own, so that it is taken off whatever happens to us."""
     rebalance = cluster.spec.rebalance
     if rebalance and rebalance.throttle and any(it.adding for it in moves):
-        throttled = sorted({*json.loads(done.notes.get(names.THROTTLED, "[]")), *(it.topic for it in moves)})
-        done.notes[names.THROTTLED] = json.dumps(throttled)
+        noted = set(json.loads(done.notes.get(names.THROTTLED, "[]")))
+        topics = {it.topic for it in moves}
+        if not topics <= noted:
+            done.notes[names.THROTTLED] = json.dumps(sorted(noted | topics))
+            return False
         await throttle.put(link, moves, int(quantity(rebalance.throttle)), found.ids)
     await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
     done.moving = len(moves)
+    return True
 
 
 async def _end(link: Link, found: Placing, done: Scaled) -> None:

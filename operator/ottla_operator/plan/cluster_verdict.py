@@ -46,7 +46,7 @@ def verdict(facts: Facts) -> Verdict:
         return Stuck("SettingRefused", "; ".join(f"config {key}: {why}" for key, why in sorted(facts.refused.items())))
     if facts.cannot_scale:
         return Stuck("CannotScale", facts.cannot_scale)
-    return _work(facts) or Current(f"{counted(facts.wanted, 'broker')} serve.")
+    return _work(facts) or Current(f"{_serve(facts)}.")
 
 
 def _work(facts: Facts) -> Working | None:
@@ -66,6 +66,8 @@ def _work(facts: Facts) -> Working | None:
         return Working("Unreachable", facts.unreached)
     if facts.leaderless:
         return Working("PartitionsOffline", f"{counted(facts.leaderless, 'partition')} without a leader")
+    if facts.under_replicated:
+        return Working("CatchingUp", f"{counted(facts.under_replicated, 'partition')} short of replicas in sync")
     return None
 
 
@@ -83,6 +85,10 @@ def serving(facts: Facts) -> Aspect:
         "Serving",
         f"{len(facts.serving)} of {facts.wanted} brokers serve, and every partition has a leader.",
     )
+
+
+def _serve(facts: Facts) -> str:
+    return "the broker serves" if facts.wanted == 1 else f"all {facts.wanted} brokers serve"
 
 
 def _brokers(ids: Sequence[int] | Mapping[int, str]) -> str:

@@ -95,6 +95,12 @@ def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
     if problems:
         for number, broker in cluster.brokers.items():
             diary.append(f"broker {number} wrote", broker.log_text(1 << 30)[marks[number] :])
+        for producer in load.producers:
+            diary.append(f"librdkafka of {producer.name} said", "\n".join(producer.told))
+        for number, broker in cluster.brokers.items():
+            for partition in range(PARTITIONS):
+                replica = broker.log_dir / f"{topic}-{partition}"
+                diary.append(f"{replica.name} of broker {number}", checks.batches_of(replica))
     else:
         client = rd.admin(cluster.bootstrap)
         client.delete_topics([topic], operation_timeout=10)[topic].result(30)

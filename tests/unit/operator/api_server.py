@@ -21,6 +21,7 @@ class FakeApi:
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
     refuse: Callable[[str], ApiError | None] = lambda write: None
+    _applied: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
     def put(self, kind: Kind, it: Json) -> Json:
@@ -50,11 +51,12 @@ class FakeApi:
         ]
 
     async def apply(self, wanted: Json) -> Json:
-        """Lists are replaced, and nothing is ever given up; kinder than the real one."""
+        """Lists are replaced whole, which the real one does only where it must."""
         self._write(f"apply {wanted['kind']} {wanted['metadata']['name']}")
         key = (wanted["kind"], wanted["metadata"].get("namespace") or "", wanted["metadata"]["name"])
         live = self.objects.get(key, {"metadata": {}})
-        after = merged(live, copy.deepcopy(wanted))
+        after = merged(_without(live, self._applied.get(key, {}), wanted), copy.deepcopy(wanted))
+        self._applied[key] = copy.deepcopy(wanted)
         if after != live:
             self.put(kind_of(wanted), after)
         return copy.deepcopy(self.objects[key])
@@ -128,6 +130,17 @@ class FakeApi:
     def stateful_set(self) -> Json:
         (it,) = self.of(STATEFUL_SET.name).values()
         return it
+
+
+def _without(live: Json, before: Json, now: Json) -> Json:
+    """What was applied before and is not applied now is given up."""
+    if not (isinstance(live, dict) and isinstance(before, dict) and isinstance(now, dict)):
+        return live
+    return {
+        key: _without(value, before.get(key), now.get(key))
+        for key, value in live.items()
+        if key in now or key not in before
+    }
 
 
 def _pod(name: str, template: Json, ready: bool, trouble: Json | None) -> Json:

@@ -1,0 +1,209 @@
+"""A kubelet of processes, for the stand-in API server of the unit tests: pods of StatefulSets become broker processes, each on a loopback address of
+its own. So the operator's looks meet real brokers without Kubernetes."""
+
+import asyncio
+import copy
+import os
+import random
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+
+from ottla_operator.kube.api import Api
+from ottla_operator.kube.clusters import Clusters
+from ottla_operator.kube.kinds import POD, TOPIC
+from ottla_operator.kube.known import Key, slim
+from ottla_operator.kube.telling import Telling, now_text
+from ottla_operator.kube.topics import Topics
+from ottla_operator.plan.objects.pods import Images
+from ottla_operator.plan.objects.settings import COMMON, read
+from ottla_operator.resources.model import Json
+from tests.unit.operator.api_server import FakeApi
+
+KEY = Key("events", "demo")
+
+
+@dataclass
+class Container:
+    """One broker's process. `ended`: what it said last when it ended by itself."""
+
+    process: "asyncio.subprocess.Process"
+    log: Path
+    ended: str = ""
+
+    def alive(self) -> bool:
+        return self.process.returncode is None
+
+
+@dataclass
+class World:
+    """`restarts`: names of pods in the order in which they were made."""
+
+    folder: Path
+    api: FakeApi = field(default_factory=FakeApi)
+    made: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    _containers: dict[str, Container] = field(default_factory=dict)
+    _net: str = field(default_factory=lambda: f"127.{random.randint(1, 250)}.{random.randint(0, 250)}")
+
+    def __post_init__(self) -> None:
+        as_api = cast(Api, self.api)
+        told = Told(as_api, "test", said=self.said)
+        self.clusters = Clusters(as_api, told, Images("broker", "1"), lambda key: self._body("Cluster", key.name))
+        self.topics = Topics(as_api, told, lambda key: self._topics(), lambda key: self._body("Cluster", key.name))
+
+    # --- people
+
+    def topic(self, name: str, **spec: Any) -> Json:
+        metadata = {"name": name, "namespace": "events", "generation": 1}
+        wish = {"clusterRef": {"name": "demo"}, **spec}
+        return self.api.put(
+            TOPIC, {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": wish, "status": {}}
+        )
+
+    def edit(self, kind: str, name: str, **spec: Any) -> None:
+        it = self.api.objects[kind, "events", name]
+        it["spec"] = {**it["spec"], **spec}
+        it["metadata"]["generation"] += 1
+
+    def status(self, kind: str, name: str) -> Json:
+        return self.api.objects[kind, "events", name]["status"]
+
+    def condition(self, kind: str, name: str, type_: str = "Ready") -> Json:
+        return next((it for it in self.status(kind, name).get("conditions", []) if it["type"] == type_), {})
+
+    async def until(self, holds: Any, within_s: float = 40.0) -> None:
+        """Looks, as the operator's loops do, and lets the kubelet work, until it holds."""
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    await self.kubelet()
+                    await self.clusters.look(KEY)
+                    await self.topics.look(KEY)
+                    if holds():
+                        return
+                    await asyncio.sleep(0.1)
+        except TimeoutError as error:
+            every = {name: self.status(kind, name) for kind in ("Cluster", "Topic") for name in self.api.of(kind)}
+            logs = {name: it.log.read_text()[-800:] for name, it in self._containers.items()}
+            raise AssertionError(f"{every}\n{self.said}\n{logs}") from error
+
+    async def current(self, kind: str = "Cluster", name: str = "demo") -> None:
+        generation = self.api.objects[kind, "events", name]["metadata"]["generation"]
+
+        def there() -> bool:
+            found = self.condition(kind, name)
+            return bool(found.get("status") == "True" and found["observedGeneration"] == generation)
+
+        await self.until(there)
+
+    # --- what Kubernetes does
+
+    async def kubelet(self) -> None:
+        for it in self.api.of("StatefulSet").values():
+            spec = it["spec"]
+            start, count = spec["ordinals"]["start"], spec["replicas"]
+            wanted = [f"{it['metadata']['name']}-{number}" for number in range(start, start + count)]
+            for name in wanted:
+                if ("Pod", "events", name) not in self.api.objects and name not in self._containers:
+                    await self._make(name, spec["template"])
+            for name in [name for name in self.api.of("Pod") if name not in wanted]:
+                del self.api.objects["Pod", "events", name]
+        for name, container in list(self._containers.items()):
+            pod = self.api.objects.get(("Pod", "events", name))
+            if pod is None:
+                await self._stop(name)
+            else:
+                await self._look_at(pod, container)
+
+    async def stop(self) -> None:
+        for name in list(self._containers):
+            await self._stop(name)
+
+    async def _make(self, name: str, template: Json) -> None:
+        template = copy.deepcopy(template)
+        number = name.rpartition("-")[2]
+        labels = {**template["metadata"]["labels"], "apps.kubernetes.io/pod-index": number}
+        metadata = {**template["metadata"], "labels": labels, "name": name, "namespace": "events"}
+        status: Json = {"podIP": f"{self._net}.{number}", "conditions": _ready(False)}
+        self.api.put(
+            POD, {"metadata": {**metadata, "creationTimestamp": now_text()}, "spec": template["spec"], "status": status}
+        )
+        self.made.append(name)
+        self._containers[name] = await self._start(name, template, f"{self._net}.{number}")
+
+    async def _start(self, name: str, template: Json, ip: str) -> Container:
+        settings = self.api.of("ConfigMap")[template["spec"]["volumes"][0]["configMap"]["name"]]["data"]
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        (folder / COMMON).write_text(settings[COMMON])
+        common = read(settings[COMMON])
+        listeners = ",".join(it.replace("://:", f"://{ip}:") for it in common["listeners"].split(","))
+        here = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "log.dirs": str(folder / "data"),
+            "register": f"file:{self.folder / 'register.json'}",
+            "http.listener": f"{ip}:8080",
+        }
+        log = folder / "log"
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "ottla_broker", "--config", str(folder / COMMON)),
+                *(part for key, value in here.items() for part in ("--set", f"{key}={value}")),
+                stdout=output,
+                stderr=output,
+                env=os.environ | {"POD_NAME": name, "BROKER_ID": name.rpartition("-")[2]},
+            )
+        return Container(process, log)
+
+    async def _look_at(self, pod: Json, container: Container) -> None:
+        ready = container.alive() and await _serves(pod["status"]["podIP"])
+        if ready != (pod["status"]["conditions"][0]["status"] == "True"):
+            pod["status"]["conditions"] = _ready(ready)
+        if not container.alive():
+            said = container.log.read_text().strip().splitlines()[-1:]
+            ended = {"terminated": {"message": "".join(said), "exitCode": 2}}
+            waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+            pod["status"]["containerStatuses"] = [{"name": "broker", "state": waiting, "lastState": ended}]
+
+    async def _stop(self, name: str) -> None:
+        container = self._containers.pop(name)
+        if container.alive():
+            container.process.terminate()
+            await container.process.wait()
+
+    def _body(self, kind: str, name: str) -> Json | None:
+        it = self.api.objects.get((kind, "events", name))
+        return slim(it) if it else None
+
+    def _topics(self) -> dict[str, Json]:
+        return {name: slim(it) for name, it in self.api.of("Topic").items()}
+
+
+@dataclass(slots=True)
+class Told(Telling):
+    """Keeps what events say."""
+
+    said: list[str] = field(default_factory=list)
+
+    async def event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
+        self.said.append(f"{reason}: {message}")
+
+
+def _ready(ready: bool) -> list[Json]:
+    return [{"type": "Ready", "status": str(ready), "lastTransitionTime": now_text()}]
+
+
+async def _serves(ip: str) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            session.get(f"http://{ip}:8080/readyz") as answer,
+        ):
+            return answer.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False

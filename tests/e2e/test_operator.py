@@ -1,0 +1,180 @@
+"""The operator's looks with real brokers, on a kubelet of processes: topics, settings that change while brokers run, and those that take a restart."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ottla_operator.brokers import cluster_settings, topics
+from ottla_operator.brokers.link import Link, connected
+from tests.e2e.kubelet import KEY, World
+
+STORAGE = {"size": "1Gi"}
+
+
+def run(folder: Path, replicas: int, story: Callable[[World], Awaitable[None]], **spec: object) -> None:
+    async def main() -> None:
+        world = World(folder)
+        world.api.cluster({"replicas": replicas, "storage": STORAGE, **spec})
+        try:
+            await world.current()
+            await story(world)
+        finally:
+            await world.stop()
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def brokers(world: World) -> AsyncIterator[Link]:
+    (pod, *_) = world.api.of("Pod").values()
+    async with connected(f"{pod['status']['podIP']}:9091") as link:
+        yield link
+
+
+async def names(world: World) -> set[str]:
+    async with brokers(world) as link:
+        return {it.name for it in await topics.all_topics(link)}
+
+
+def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=2, config={"retention.ms": 1000})
+        await world.current("Topic", "flights")
+        assert world.status("Topic", "flights")["partitions"] == 2
+        before = list(world.api.writes)
+        for _ in range(3):
+            await world.clusters.look(KEY)
+            await world.topics.look(KEY)
+        assert world.api.writes == before, "what is as wished is not written"
+        world.edit("Topic", "flights", partitions=4, config={"retention.ms": 2000})
+        await world.current("Topic", "flights")
+        async with brokers(world) as link:
+            assert (await topics.describe(link, ["flights"]))["flights"].partitions[3]
+            await topics.configure(link, "flights", {"retention.ms": "7"}, ())
+            await world.until(lambda: "topic flights: retention.ms=2000" in world.said[-1])
+            assert (await topics.own_settings(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
+
+    run(tmp_path, 1, story)
+
+
+def test_a_topic_stays_or_goes_with_its_resource_as_that_says_also_while_no_operator_is_there(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("kept")
+        world.topic("gone", deletionPolicy="Delete")
+        await world.current("Topic", "gone")
+        await world.until(lambda: "demo-topics-to-delete" in world.api.of("ConfigMap"))
+        for name in ("kept", "gone"):
+            assert "finalizers" not in world.api.objects["Topic", "events", name]["metadata"]
+            del world.api.objects["Topic", "events", name]
+        after = World(world.folder, api=world.api)  # another operator, which never saw the resources
+        await after.topics.look(KEY)
+        found = await names(world)
+        assert "kept" in found and "gone" not in found
+
+    run(tmp_path, 1, story)
+
+
+def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with brokers(world) as link:
+            await topics.create(link, "old", 2, 1, {})
+        world.topic("adopted", topicName="old", partitions=3)
+        world.topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
+        await world.current("Topic", "adopted")
+        assert world.status("Topic", "adopted")["partitions"] == 3
+        assert world.condition("Topic", "late", "Stalled")["reason"] == "NameTaken"
+
+    run(tmp_path, 1, story)
+
+
+def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        assert world.made == ["demo-1"]
+        world.edit("Cluster", "demo", config={"log.retention.ms": 5000})
+        await world.current()
+        assert world.made == ["demo-1"] and "SettingChanged: log.retention.ms=5000, without a restart" in world.said
+        world.edit("Cluster", "demo", config={"log.retention.ms": 5000, "num.partitions": 5})
+        await world.current()
+        assert world.made == ["demo-1", "demo-1"]
+        async with brokers(world) as link:
+            await topics.create(link, "five", -1, -1, {})
+            assert len((await topics.describe(link, ["five"]))["five"].partitions) == 5
+        assert "ottla.dev/cluster-settings" not in world.api.stateful_set["metadata"]["annotations"]
+
+    run(tmp_path, 1, story)
+
+
+def test_a_value_that_brokers_refuse_is_told_and_no_broker_is_stopped_for_it(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.edit("Cluster", "demo", config={"log.retention.ms": "soon"})
+        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "SettingRefused")
+        assert world.made == ["demo-1"]
+        world.edit("Cluster", "demo", config={})
+        await world.current()
+        assert world.made == ["demo-1"]
+
+    run(tmp_path, 1, story)
+
+
+def test_a_setting_with_which_a_broker_does_not_start_is_told_in_its_own_words_and_setting_it_back_heals(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> None:
+        world.edit("Cluster", "demo", config={"num.partitions": "many"})
+        await world.until(
+            lambda: (
+                "num.partitions" in world.condition("Cluster", "demo").get("message", "")
+                and "CrashLoop" in world.condition("Cluster", "demo")["message"]
+            )
+        )
+        world.edit("Cluster", "demo", config={})
+        await world.current()
+        async with brokers(world) as link:
+            assert "num.partitions" not in await cluster_settings.changeable(link, 1)
+
+    run(tmp_path, 1, story)
+
+
+def test_three_brokers_are_restarted_one_at_a_time_and_the_controller_last(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=6, replicas=3, config={"min.insync.replicas": 2})
+        await world.current("Topic", "flights")
+        controller = world.status("Cluster", "demo")["controller"]
+        world.edit("Cluster", "demo", config={"num.partitions": 5})
+        least = 3
+
+        def done() -> bool:
+            nonlocal least
+            if len(world.made) < 6:
+                least = min(least, world.status("Cluster", "demo")["readyReplicas"])
+            found = world.condition("Cluster", "demo")
+            return len(world.made) == 6 and found["status"] == "True"
+
+        await world.until(done, within_s=90)
+        assert least >= 2
+        assert sorted(world.made[3:]) == ["demo-1", "demo-2", "demo-3"] and world.made[-1] == f"demo-{controller}"
+        assert world.status("Cluster", "demo")["underReplicated"] == 0
+
+    run(tmp_path, 3, story)
+
+
+def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=8, replicas=2)
+        await world.current("Topic", "flights")
+        world.edit("Cluster", "demo", replicas=3)
+        await world.current()
+        await world.until(lambda: world.api.stateful_set["metadata"]["annotations"].get("ottla.dev/spread") == "1,2,3")
+        async with brokers(world) as link:
+            found = (await topics.describe(link, ["flights"]))["flights"]
+            assert {broker for it in found.partitions for broker in it.replicas} == {1, 2, 3}
+        world.edit("Cluster", "demo", replicas=2)
+        await world.current()
+        await world.until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
+        async with brokers(world) as link:
+            found = (await topics.describe(link, ["flights"]))["flights"]
+            assert {broker for it in found.partitions for broker in it.replicas} == {1, 2}
+            assert all(set(it.isr) == {1, 2} for it in found.partitions)
+
+    run(tmp_path, 2, story)

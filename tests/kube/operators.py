@@ -1,0 +1,142 @@
+"""Operators as processes beside an API server, and what people see of the resources that they keep."""
+
+import os
+import sys
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla_operator.plan.conditions import kstatus
+from ottla_operator.resources import crds
+from tests.brokers import free_port
+from tests.daemons import Daemon
+from tests.kube.api import Api, Json
+from tests.kube.images.build import REGISTRY
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+CUSTOM = f"/apis/{crds.GROUP}/{crds.VERSION}"
+
+
+@dataclass
+class OperatorProcess:
+    """`environment`: what it is started with beside KUBECONFIG."""
+
+    folder: Path
+    kubeconfig: Path
+    name: str = "operator"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+
+    def __post_init__(self) -> None:
+        command = [sys.executable, "-m", "ottla_operator.cli", "operator", "--http", f"127.0.0.1:{self.port}"]
+        paths = os.pathsep.join(str(ROOT / it) for it in ("broker-image", "operator"))
+        environment = {
+            "KUBECONFIG": str(self.kubeconfig),
+            "PYTHONPATH": paths,
+            "OTTLA_BROKER_IMAGE": f"{REGISTRY}/ottla-broker",
+            "OTTLA_BROKER_VERSION": "test",
+            "POD_NAMESPACE": "default",
+            "POD_NAME": self.name,
+            **self.environment,
+        }
+        self.daemon = Daemon(command, self.folder / f"{self.name}.log", environment)
+
+    def start(self) -> None:
+        self.daemon.start()
+        eventually(self.serves, what=f"{self.name} serves its figures: {self.daemon.said()}")
+
+    def serves(self) -> bool:
+        try:
+            return bool(self.metrics())
+        except OSError:
+            assert self.daemon.running(), self.daemon.said()
+            return False
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines if not it.startswith("#"))}
+
+    @property
+    def active(self) -> bool:
+        return self.metrics()["ottla_operator_active"] == 1
+
+    def looks(self, kind: str = "Cluster") -> float:
+        return self.metrics().get(f'ottla_operator_reconciles_total{{kind="{kind}",result="done"}}', 0)
+
+    def writes(self) -> dict[str, float]:
+        """By kind, without the renewals of its own Lease."""
+        begin = 'ottla_operator_writes_total{kind="'
+        found = {it[len(begin) : -2]: value for it, value in self.metrics().items() if it.startswith(begin)}
+        return {kind: value for kind, value in found.items() if kind != "Lease"}
+
+
+@dataclass
+class Resources:
+    """Clusters and Topics of one namespace."""
+
+    api: Api
+    namespace: str
+
+    def make_namespace(self) -> None:
+        self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+
+    def path(self, plural: str, name: str = "") -> str:
+        return f"{CUSTOM}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def make(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+        body = {"apiVersion": f"{crds.GROUP}/{crds.VERSION}", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        return self.api.ask("POST", self.path(f"{kind.lower()}s"), body)
+
+    def edit(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
+        """A merge patch of the spec."""
+        return self.api.ask("PATCH", self.path(f"{kind.lower()}s", name), {"spec": spec})
+
+    def delete(self, kind: str, name: str) -> None:
+        self.api.ask("DELETE", self.path(f"{kind.lower()}s", name))
+
+    def get(self, kind: str, name: str) -> Json:
+        found = self.api.get(self.path(f"{kind.lower()}s", name))
+        assert found is not None, f"there is no {kind} {name}"
+        return found
+
+    def condition(self, kind: str, name: str, type_: str = "Ready") -> dict[str, str]:
+        conditions = (self.get(kind, name).get("status") or {}).get("conditions") or []
+        return next((it for it in conditions if it["type"] == type_), {})
+
+    def wait(self, kind: str, name: str, wanted: str = "Current", within_s: float = 60.0) -> Json:
+        """Until kstatus says so of it."""
+
+        def there() -> Json | None:
+            found = self.get(kind, name)
+            return found if kstatus(found) == wanted else None
+
+        try:
+            found = eventually(there, within_s=within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{kind} {name} is not {wanted}: {self.get(kind, name).get('status')}") from error
+        assert found is not None
+        return found
+
+    def of(self, group: str, plural: str) -> dict[str, Json]:
+        """All objects of a kind in the namespace. `group`: v1, or group/version."""
+        root = "/api/v1" if group == "v1" else f"/apis/{group}"
+        items = self.api.ask("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
+        return {it["metadata"]["name"]: it for it in items}
+
+
+def install_crds(api: Api) -> None:
+    for kind in crds.KINDS:
+        crd = crds.crd_of(kind)
+        name = crd["metadata"]["name"]
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        api.ask("APPLY", f"{path}?fieldManager=tests&force=true", crd)
+
+        def established(path: str = path) -> bool:
+            conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
+            return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
+
+        eventually(established, what=f"{name} is served")

@@ -1,0 +1,171 @@
+"""The operator on a real API server without nodes: what is refused, made, left alone, put right and told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from ottla_operator.plan.conditions import kstatus
+from tests.kube.api import Json, Refused
+from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.waiting import eventually
+
+SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
+KINDS = (
+    ("v1", "services"),
+    ("v1", "configmaps"),
+    ("v1", "serviceaccounts"),
+    ("apps/v1", "statefulsets"),
+    ("policy/v1", "poddisruptionbudgets"),
+    ("networking.k8s.io/v1", "networkpolicies"),
+    ("rbac.authorization.k8s.io/v1", "roles"),
+    ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    ("coordination.k8s.io/v1", "leases"),
+    ("ottla.dev/v1alpha1", "clusters"),
+    ("ottla.dev/v1alpha1", "topics"),
+)
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+        install_crds(plane.admin)
+        yield plane
+
+
+@pytest.fixture
+def resources(plane: ControlPlane) -> Resources:
+    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
+    made.make_namespace()
+    return made
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
+    made = OperatorProcess(tmp_path, plane.kubeconfig())
+    made.start()
+    try:
+        yield made
+    finally:
+        made.daemon.stop()
+
+
+def versions(resources: Resources) -> dict[str, str]:
+    """Of everything that an operator could have written."""
+    return {
+        f"{plural}/{name}": it["metadata"]["resourceVersion"]
+        for group, plural in KINDS
+        for name, it in resources.of(group, plural).items()
+    }
+
+
+def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: Resources) -> None:
+    resources.make("Cluster", "demo", SPEC)
+    assert resources.condition("Cluster", "demo")["status"] == "Unknown"
+    assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"replicas": 0}, "spec.replicas"),
+        ({**SPEC, "storage": {"size": "ten"}}, "spec.storage.size"),
+        (
+            {**SPEC, "listeners": [{"name": "a", "port": 1}, {"name": "b", "port": 1}]},
+            "two listeners have the same port",
+        ),
+        ({**SPEC, "version": "1", "image": "a:1"}, "set version or image, not both"),
+    ],
+)
+def test_the_api_server_itself_refuses_what_is_wrong(resources: Resources, spec: Json, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        resources.make("Cluster", "demo", spec)
+
+
+def test_storage_never_shrinks_and_partitions_never_fall(resources: Resources) -> None:
+    resources.make("Cluster", "demo", SPEC)
+    with pytest.raises(Refused, match="storage can grow but never shrink"):
+        resources.edit("Cluster", "demo", {"storage": {"size": "9Gi"}})
+    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 3})
+    with pytest.raises(Refused, match="partitions can grow but never shrink"):
+        resources.edit("Topic", "flights", {"partitions": 2})
+
+
+def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, operator: OperatorProcess) -> None:
+    resources.make("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=operator.daemon.said())
+    eventually(lambda: resources.condition("Cluster", "demo").get("reason") == "Starting", what=operator.daemon.said())
+    assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
+    before = versions(resources)
+    wanted = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo", "leases/demo-register"}
+    assert wanted <= before.keys()
+    looks, writes = operator.looks(), operator.writes()
+    eventually(lambda: operator.looks() >= looks + 2, within_s=30)
+    assert versions(resources) == before
+    assert operator.writes() == writes, "not even a write that changes nothing"
+    operator.daemon.stop()
+    operator.start()
+    eventually(lambda: operator.looks() >= 2, within_s=30, what=operator.daemon.said())
+    assert versions(resources) == before, "nor does another operator write"
+    # What the API server writes in another form than we (1000m as 1) is found to be the same without asking it.
+    assert operator.writes() == {}
+
+
+def test_what_somebody_changes_is_put_right(resources: Resources, operator: OperatorProcess) -> None:
+    resources.make("Cluster", "demo", SPEC)
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=operator.daemon.said())
+    service = f"/api/v1/namespaces/{resources.namespace}/services/demo-brokers"
+    resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
+    budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets/demo"
+    resources.api.ask("DELETE", budget)
+    eventually(lambda: resources.api.get(budget), within_s=30)
+    eventually(lambda: (resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"), within_s=30)
+
+
+def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, operator: OperatorProcess) -> None:
+    resources.make("Cluster", "demo", {**SPEC, "config": {"node.id": 3}})
+    resources.wait("Cluster", "demo", "Failed")
+    assert "node.id" in resources.condition("Cluster", "demo", "Stalled")["message"]
+    resources.edit("Cluster", "demo", {"config": None})
+    resources.wait("Cluster", "demo", "InProgress")
+    events = resources.of("v1", "events").values()
+    assert any(it["reason"] == "InvalidSpec" and it["type"] == "Warning" for it in events)
+
+
+def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
+    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    eventually(
+        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", what=operator.daemon.said()
+    )
+    resources.make("Cluster", "demo", SPEC)
+    eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")
+    assert "finalizers" not in resources.get("Topic", "flights")["metadata"]
+    assert "annotations" not in resources.get("Topic", "flights")["metadata"]
+
+
+def test_another_operator_takes_over_in_seconds(
+    plane: ControlPlane, resources: Resources, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    eventually(lambda: operator.active, what=operator.daemon.said())
+    other = OperatorProcess(tmp_path, plane.kubeconfig(), "other")
+    other.start()
+    try:
+        assert not other.active
+        operator.daemon.kill()
+        eventually(lambda: other.active, within_s=12, what=other.daemon.said())
+        resources.make("Cluster", "demo", SPEC)
+        eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=other.daemon.said())
+    finally:
+        other.daemon.stop()
+
+
+def test_what_it_needs_of_memory_with_a_hundred_topics(resources: Resources, operator: OperatorProcess) -> None:
+    resources.make("Cluster", "demo", SPEC)
+    for number in range(100):
+        resources.make("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
+    eventually(
+        lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady", what=operator.daemon.said()
+    )
+    assert operator.daemon.resident_kib() < 80 * 1024
