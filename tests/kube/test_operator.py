@@ -20,6 +20,7 @@ HOME = "ottla"
 CLUSTER = {
     "replicas": 3,
     "storage": {"size": "1Gi", "class": "volumes"},
+    "resources": {"requests": {"cpu": "200m"}},
     "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
     "config": {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0},
 }
@@ -37,11 +38,12 @@ def installed(kube: Kube) -> Iterator[Kube]:
         "image.tag": "test",
         "broker.repository": f"{build.REGISTRY}/ottla-broker",
         "broker.version": "test",
+        "resources.requests.cpu": "500m",  # else it starves on a machine that does other things
     }
     options = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
     where = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", HOME)
     done = helm.run(
-        "install", "ottla", helm.CHART, *where, "--create-namespace", "--wait", "--timeout", "100s", *options
+        "install", "ottla", helm.CHART, *where, "--create-namespace", "--wait", "--timeout", "240s", *options
     )
     assert done.returncode == 0, done.stderr + told(kube)
     yield kube

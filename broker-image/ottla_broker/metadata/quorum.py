@@ -36,8 +36,8 @@ PAUSE_S = 0.1
 DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
-GONE_AFTER_S = 0.6  # members ask more often than that
 LOOK_S = 0.02
+GONE_AFTER_S = 0.6  # members ask more often than that
 
 
 class Quorum:
