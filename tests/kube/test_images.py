@@ -71,7 +71,7 @@ def test_it_starts_on_a_file_system_that_nobody_may_write(built: tuple[str, Buil
 
 def test_byte_code_is_there_already(built: tuple[str, Built], root: Path) -> None:
     """Else every start would compile what it imports, because it could not keep it."""
-    packages = root / "opt/ottla/lib/python3.11/site-packages"
+    packages = root / "opt/own"
     sources = (
         list(packages.glob("ottla_broker/**/*.py")) if built[0] != "spark" else list(packages.glob("ottla_spark/*.py"))
     )

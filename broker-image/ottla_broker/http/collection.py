@@ -87,7 +87,7 @@ def _replicas(broker: Broker) -> Iterator[Family]:
 
 def _controller(broker: Broker) -> Iterator[Family]:
     image = broker.image
-    active = image.controller_id == broker.node_id
+    active = broker.controller is not None
     yield single(metrics.ACTIVE_CONTROLLER, int(active))
     if not active:
         return

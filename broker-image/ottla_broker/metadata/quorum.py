@@ -37,6 +37,7 @@ DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
 LOOK_S = 0.02
+GONE_AFTER_S = 0.6  # members ask more often than that
 
 
 class Quorum:
@@ -155,7 +156,7 @@ class Quorum:
         await self._caught_up
 
     async def resign(self) -> None:
-        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or for a while."""
+        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or none is left to do it."""
         stopped_before, self._stopping = self._stopping, True
         if stopped_before:
             return
@@ -164,8 +165,8 @@ class Quorum:
             if leadership is not None and len(leadership.memberships[0]) > 1:
                 await self._resign(leadership.epoch)
                 async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                    while not leadership.over:
-                        await leadership.change()
+                    while not leadership.over and leadership.hears_majority(GONE_AFTER_S):
+                        await leadership.change(GONE_AFTER_S / 10)
         except TimeoutError:
             logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
         await self._taken_out()

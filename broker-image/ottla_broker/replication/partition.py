@@ -72,6 +72,7 @@ class Partition:
         self._now_ms = now_ms
         self._peers = peers or Alone()
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
+        self._turned_away = False  # somebody who had caught up while a proposal was on its way
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
@@ -126,7 +127,9 @@ class Partition:
                 self.traffic.isr_expansions += len(state.isr) > before
                 self.traffic.isr_shrinkages += len(state.isr) < before
             self._members_changed()
-            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
+            if self._turned_away and self.pending is None:
+                self._turned_away = False
+                self.consider_growth()  # where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
@@ -210,26 +213,31 @@ class Partition:
             )
         if broker_epoch != follower.broker_epoch and not self._peers.is_registered(broker, broker_epoch):
             # Our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4).
-            self.followers.unheard[broker] = broker_epoch, offset, log_start
+            follower.unheard = broker_epoch, offset, log_start
             return
+        follower.unheard = None
         follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
         if follower in self.followers.outside:
             self._consider_joining((follower,))
         self._advance()
 
+    def brokers_changed(self) -> None:
+        """The metadata know other lives of other brokers than before: what those have said counts now, and they may join."""
+        if self.leads:
+            for follower in self.followers:
+                if follower.unheard is not None:
+                    self.fetched_by(follower.broker, *follower.unheard)
+            self.consider_growth()
+
     def consider_growth(self) -> None:
         """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
-        if self.followers.unheard and self.leads:
-            for broker, said in tuple(self.followers.unheard.items()):
-                del self.followers.unheard[broker]
-                if self.followers.get(broker) is not None:
-                    self.fetched_by(broker, *said)
         if self.followers.outside and self.leads:
             self._consider_joining(self.followers.outside)
 
     def _consider_joining(self, candidates: Iterable[Follower]) -> None:
         """Proposes those that have caught up for the ISR (rule 4), unless a proposal is on its way."""
         if self.pending is not None:
+            self._turned_away = True
             return
         watermark = self.log.high_watermark
         joining = [
