@@ -241,6 +241,8 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
+        if log.failed is not None:
+            raise log.failed  # nothing can be begun without it: whoever starts brokers tries again
         at = endpoints[self.config.inter_broker_listener]
         self.quorum = Quorum(
             Member(self.node_id, home.directory_id, host_and_port(at.host, at.port)),

@@ -64,10 +64,14 @@ def test_a_topic_stays_or_goes_with_its_resource_as_that_says_also_while_no_oper
         world.topic("gone", deletionPolicy="Delete")
         await world.current("Topic", "gone")
         await world.until(lambda: "demo-topics-to-delete" in world.api.of("ConfigMap"))
+        early = World(world.folder, api=world.api)  # another operator, whose watches have shown nothing yet
+        early.topics.bodies = lambda key: {}
+        await early.topics.look(KEY)
+        assert {"kept", "gone"} <= await names(world), "what was not seen is not gone"
         for name in ("kept", "gone"):
             assert "finalizers" not in world.api.objects["Topic", "events", name]["metadata"]
             del world.api.objects["Topic", "events", name]
-        after = World(world.folder, api=world.api)  # another operator, which never saw the resources
+        after = World(world.folder, api=world.api)  # one that never saw the resources
         await after.topics.look(KEY)
         found = await names(world)
         assert "kept" in found and "gone" not in found

@@ -109,7 +109,6 @@ REPLICA_SELECTOR_CLASS: Setting[str | None] = _replication.broker(
     string("a class name of Kafka's whose last part is RackAwareReplicaSelector or LeaderSelector", empty=False),
     None,
     "With Kafka's RackAwareReplicaSelector, a consumer that names its rack is sent to a replica in it. Not given: to the leader.",
-    not_yet=_SEVERAL_BROKERS,
 )
 LEADER_REPLICATION_THROTTLED_RATE = _replication.broker(
     "leader.replication.throttled.rate",
@@ -117,7 +116,6 @@ LEADER_REPLICATION_THROTTLED_RATE = _replication.broker(
     MAX_INT64,
     "Bytes a second that the broker sends to throttled replicas of partitions that it leads.",
     scope=Scope.BROKER,
-    not_yet=_SEVERAL_BROKERS,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.broker(
     "follower.replication.throttled.rate",
@@ -125,7 +123,6 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.broker(
     MAX_INT64,
     "Bytes a second that the broker takes for throttled replicas of partitions that it follows.",
     scope=Scope.BROKER,
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = _replication.broker(
     "replica.alter.log.dirs.io.max.bytes.per.second",

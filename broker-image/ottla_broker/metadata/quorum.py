@@ -33,9 +33,11 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
+DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
 LOOK_S = 0.02
+GONE_AFTER_S = 0.6  # members ask more often than that
 
 
 class Quorum:
@@ -154,7 +156,7 @@ class Quorum:
         await self._caught_up
 
     async def resign(self) -> None:
-        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or for a while."""
+        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or none is left to do it."""
         stopped_before, self._stopping = self._stopping, True
         if stopped_before:
             return
@@ -163,8 +165,8 @@ class Quorum:
             if leadership is not None and len(leadership.memberships[0]) > 1:
                 await self._resign(leadership.epoch)
                 async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                    while not leadership.over:
-                        await leadership.change()
+                    while not leadership.over and leadership.hears_majority(GONE_AFTER_S):
+                        await leadership.change(GONE_AFTER_S / 10)
         except TimeoutError:
             logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
         await self._taken_out()
@@ -261,15 +263,24 @@ class Quorum:
             await self._wait_for_news(PAUSE_S)
         elif self._won is not None and self._won.epoch == value.epoch:
             won, self._won = self._won, None
-            if await self._promise.keep(won):
+            if await self._promised(won):
                 await self._lead(won)
         elif value.leader != self.me.broker:
-            if await self._promise.keep(value):
+            if await self._promised(value):
                 await self._follow(value)
         else:  # an earlier life of this broker, or a write whose end was not known: neither leads
             await self._take_over(value)
             if self._won is None:
                 await self._wait_for_news(PAUSE_S)
+
+    async def _promised(self, value: RegisterValue) -> bool:
+        """Whether this broker may go along with the value's epoch. On a disk that takes nothing now it goes along with nobody until it does."""
+        try:
+            return await self._promise.keep(value)
+        except KafkaError as reason:
+            logger.warning("epoch %d of the metadata log is not joined yet: %s", value.epoch, reason)
+            await asyncio.sleep(DISK_PAUSE_S)
+            return False
 
     async def _follow(self, value: RegisterValue) -> None:
         """Copies the log from the leader until there is a newer value, and tries to make one whenever the lead looks vacant."""

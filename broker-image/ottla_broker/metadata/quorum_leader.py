@@ -146,7 +146,7 @@ class Leadership:
         now = self._now()
         follower = self.followers.get(key)
         if follower is None:
-            follower = self.followers[key] = Follower(key, ask.position, now, now)
+            follower = self.followers[key] = Follower(key, ask.position, now, self.began_at)
             self._wake()
         follower.claim, follower.heard_at = ask.position, now
         return follower

@@ -72,7 +72,7 @@ class Topics:
     async def _with_brokers(self, link: Link, key: Key, wishes: Sequence[Wish], ledger: Ledger, cluster: Json) -> float:
         good = owners(wishes)
         seen = await reconcile.observe(link, [it.topic for it in good.values() if it.topic])
-        await self._delete_orphans(link, key, ledger, wishes)
+        unseen = await self._delete_orphans(link, key, ledger, wishes)
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def one(wish: Wish) -> Verdict:
@@ -82,7 +82,7 @@ class Topics:
                 return await self._bring(link, wish, seen.get(wish.topic.topic_name))
 
         told = await asyncio.gather(*(one(it) for it in wishes))
-        await ledger.write(_to_delete(good, ledger, wishes), cluster)
+        await ledger.write({**unseen, **_to_delete(good)}, cluster)
         return AGAIN_S if any(isinstance(it, Working) for it in told) else RESYNC_S
 
     async def _bring(self, link: Link, wish: Wish, seen: Seen | None) -> Verdict:
@@ -100,11 +100,19 @@ class Topics:
             return await self._tell(wish, after, verdict(wish, after, changes(wish.topic, after), {}))
         return await self._tell(wish, seen, verdict(wish, seen, todo, {}))
 
-    async def _delete_orphans(self, link: Link, key: Key, ledger: Ledger, wishes: Sequence[Wish]) -> None:
-        """Topics whose resources are gone. The API server itself has to say so: what a watch has shown may be old."""
+    async def _delete_orphans(
+        self, link: Link, key: Key, ledger: Ledger, wishes: Sequence[Wish]
+    ) -> dict[str, tuple[str, str]]:
+        """Deletes topics whose resources are gone. The API server itself has to say so: what a watch has shown may be old. Resources that are there and
+        that no watch has shown yet are returned: they stay noted."""
         claimed = {it.topic.topic_name for it in wishes if it.topic}
+        known = {it.body["metadata"]["name"] for it in wishes}
+        unseen: dict[str, tuple[str, str]] = {}
         for resource, (topic, id_) in sorted(ledger.by_resource.items()):
-            if topic in claimed or await self.api.get(TOPIC, key.namespace, resource) is not None:
+            if topic in claimed or resource in known:
+                continue
+            if await self.api.get(TOPIC, key.namespace, resource) is not None:
+                unseen[resource] = topic, id_
                 continue
             probe = Topic.model_validate(
                 {
@@ -117,6 +125,7 @@ class Topics:
             found = (await reconcile.observe(link, [probe])).get(topic)
             if found is not None and found.topic_id == id_:  # a topic of the same name that was made since is another
                 await reconcile.apply(link, Delete(topic))
+        return unseen
 
     async def _addresses(self, key: Key, body: Json) -> list[str]:
         cluster = Cluster.model_validate({it: body[it] for it in ("apiVersion", "kind", "metadata", "spec")})
@@ -165,7 +174,7 @@ class Topics:
         return judged
 
 
-def _to_delete(good: Mapping[str, Wish], ledger: Ledger, wishes: Sequence[Wish]) -> dict[str, tuple[str, str]]:
+def _to_delete(good: Mapping[str, Wish]) -> dict[str, tuple[str, str]]:
     """What is to be noted: topics that go with their resource, with the id by which they were seen."""
     found: dict[str, tuple[str, str]] = {}
     for name, wish in good.items():

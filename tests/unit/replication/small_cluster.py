@@ -6,6 +6,7 @@ import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
@@ -175,11 +176,13 @@ class Node:
         return self.process.run(produce())
 
     def kill(self) -> None:
+        """Its port refuses, so it is fenced at once."""
         self.process.kill()
+        self.cluster.fence(self)
 
     def lose_power(self) -> None:
         self.cluster.network.lose_power(self.host)
-        self.process.kill()
+        self.kill()
         self.disk.lose_power()
         self.cluster.network.power_up(self.host)
 
@@ -221,6 +224,11 @@ class SmallCluster:
         before = node.epoch
         node.start()
         await self.until(lambda: self.brokers[node_id].epoch > before)
+
+    def fence(self, node: Node) -> None:
+        self.brokers[node.node_id] = replace(self.brokers[node.node_id], fenced=True)
+        for one in self.nodes.values():
+            one.brokers_are(self.brokers)
 
     def registered(self, node: Node) -> None:
         endpoints = {LISTENER: Endpoint(node.host, PORT)}
@@ -334,6 +342,7 @@ async def failure(work: Awaitable[Any]) -> ErrorCode:
 
 
 def simulated(run: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
+    gc.freeze()  # what is there already need not be looked at when the run's own is collected
     loop = SimulatedLoop()
     try:
         return cast(T, loop.run_until_complete(loop.create_task(cast(Any, run(loop)))))
@@ -350,5 +359,6 @@ def _close(loop: SimulatedLoop) -> None:
         loop.close()
         gc.collect()
     finally:
+        gc.unfreeze()
         sys.unraisablehook = hook
         logging.disable(level)

@@ -16,7 +16,8 @@ def run(scenario: Scenario, count: int = 3, topic_config: dict[str, str] | None 
     async def whole(loop: SimulatedLoop) -> None:
         cluster = SmallCluster(loop, count, topic_config, **settings)
         await cluster.started()
-        await scenario(cluster)
+        async with asyncio.timeout(600):
+            await scenario(cluster)
 
     simulated(whole)
 

@@ -88,9 +88,10 @@ def _broker(cluster: Cluster, images: Images) -> Json:
             _port(names.HTTP_PORT, names.http_port(cluster)),
             *(_port(it.name, it.port) for it in cluster.listeners),
         ],
+        # However slow a machine is: only what has begun can hang.
+        "startupProbe": {"httpGet": {"path": "/livez", **http}, "periodSeconds": 1, "failureThreshold": 120},
         "livenessProbe": {
             "httpGet": {"path": "/livez", **http},
-            "initialDelaySeconds": 10,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 6,
