@@ -179,7 +179,9 @@ class Fetch:
             self._not_yet.append(fetched)
             return fetched
         except KafkaError as reason:
-            return Fetched(wanted.partition, reason.code, leader=leader_of(self.context, wanted, reason.code))
+            client = self.request.replica == CONSUMER  # a follower knows from the metadata
+            leader = leader_of(self.context, wanted, reason.code) if client else None
+            return Fetched(wanted.partition, reason.code, leader=leader)
         if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
         return fetched
