@@ -189,8 +189,9 @@ class Fetch:
             self._not_yet.append(fetched)
             return fetched
         except KafkaError as reason:
-            client = self.request.replica == CONSUMER  # a follower knows from the metadata
-            leader = leader_of(self.context, wanted, reason.code) if client else None
+            # To one that has no replica Kafka does not tell who leads.
+            stranger = self.request.replica != CONSUMER and reason.code is ErrorCode.not_leader_or_follower
+            leader = None if stranger else leader_of(self.context, wanted, reason.code)
             return Fetched(wanted.partition, reason.code, leader=leader)
         if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
