@@ -77,7 +77,9 @@ class LocalBroker:
     def _note(self) -> None:
         self.started = dict(self.plan.settings)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self.started, indent=2))
+        scratch = self._file.with_suffix(".tmp")  # whoever reads it meanwhile sees the old ones whole
+        scratch.write_text(json.dumps(self.started, indent=2))
+        scratch.replace(self._file)
 
     def _noted(self) -> Settings | None:
         try:
