@@ -19,7 +19,13 @@ def broker_image() -> Path:
 
 
 @pytest.fixture(scope="package")
-def kube(broker_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+def operator_image(broker_image: Path) -> Path:
+    """As the brokers'; whoever makes the cluster has it built first."""
+    return build.archived("operator")
+
+
+@pytest.fixture(scope="package")
+def kube(broker_image: Path, operator_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
     """One node, which has the broker's image. While it is there, tests are on the network beside it."""
     with cluster(tmp_path_factory.mktemp("kube"), nodes=1) as made:
         made.has(broker_image)
