@@ -9,7 +9,7 @@ FIRST ?= 1
 ROUNDS ?= 50
 SEED ?= 1
 
-.PHONY: up test check unit clients sim spark bench bench-cluster rounds kcat kube-programs clean
+.PHONY: up test check unit clients sim spark bench bench-cluster rounds kcat kube-programs control-plane kube clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,15 +45,25 @@ sim: $(VENV)/.installed-test ## SEEDS simulated runs from FIRST on, on all cores
 spark: $(VENV)/.installed-test
 	$(BIN)/pytest tests/spark
 
-test: check kcat kube-programs ## everything
-	$(BIN)/pytest
+# Tests that need a kubelet are `make kube`: their programs and images take longer to build than everything else to run.
+NODES := tests/kube tests/e2e/test_operator.py
+
+test: check kcat control-plane ## everything but `kube`
+	$(BIN)/pytest $(NODES:%=--ignore %)
 
 bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
 	$(BIN)/python -m bench $(BENCH) $(LINES)
 
-kube-programs: $(VENV)/.installed-test ## builds Kubernetes' own programs from their Go modules, once: minutes, and a cache outside the checkout
+control-plane: $(VENV)/.installed-test
 	$(BIN)/python -m tests.kube.programs control-plane
+
+kube: kube-programs ## brokers and the operator in pods, on a real Kubernetes of the tests' own
+	$(BIN)/pytest $(NODES)
+
+kube-programs: $(VENV)/.installed-test ## Kubernetes' own programs from their Go modules: minutes, once, kept outside the checkout
+	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
+	$(BIN)/python -m tests.kube.programs
 
 bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev

@@ -130,23 +130,31 @@ class Cluster:
 
     def healthy(self, of: Sequence[int] = ()) -> bool:
         """Every broker of `of` (all) answers, knows all of them, and sees all partitions in sync on all their replicas."""
+        return not self.troubles(of)
+
+    def troubles(self, of: Sequence[int] = (), asked: Sequence[int] = ()) -> list[str]:
+        """Why it is not healthy, in words; stops at the first broker, of `asked` (`of`), that has something to tell."""
         wanted = list(of) or list(self.brokers)
-        try:
-            answers = [self.metadata(number) for number in wanted]
-        except (OSError, KafkaError):
-            return False
-        for answer in answers:
+        topics: dict[int, int] = {}
+        for number in asked or wanted:
+            try:
+                answer = self.metadata(number)
+            except (OSError, KafkaError) as reason:
+                return [f"broker {number}: {type(reason).__name__}: {reason}"]
             known = {int(broker.node_id) for broker in answer.brokers}
-            if not known >= set(wanted):
-                return False
+            found = [f"broker {number} knows brokers {sorted(known)}"] if not known >= set(wanted) else []
             for topic in answer.topics:
                 for p in topic.partitions:
                     in_sync = {int(node) for node in p.isr_nodes}
                     if int(p.leader_id) not in in_sync or in_sync < {int(node) for node in p.replica_nodes} & set(
                         wanted
                     ):
-                        return False
-        return len({len(answer.topics) for answer in answers}) == 1
+                        where = f"{topic.name}-{p.partition_index} led by {p.leader_id}"
+                        found.append(f"broker {number} sees {where} in epoch {p.leader_epoch}, ISR {sorted(in_sync)}")
+            if found:
+                return found
+            topics[number] = len(answer.topics)
+        return [f"numbers of topics by broker: {topics}"] if len(set(topics.values())) > 1 else []
 
     def controller(self) -> int:
         """The active controller's id. LookupError when nobody says."""

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 
 from ottla_broker.config import (
+    METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
+    METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
     METADATA_LOG_SEGMENT_BYTES,
     REGISTER_LEASE_MS,
     Config,
@@ -32,6 +34,7 @@ from ottla_broker.metadata.lifecycle import NOT_REGISTERED, Lifecycle
 from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
+from ottla_broker.metadata.snapshotting import Intervals
 from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.fetchers import Fetchers
 from ottla_broker.replication.hosting import Hosting
@@ -45,6 +48,8 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+REGISTERED_WITHIN_S = 10.0  # after so long a start says what it waits for
 
 LARGEST_COMMIT_BYTES = 64 << 20  # of one command's records: a topic of thousands of partitions is one batch
 
@@ -108,11 +113,13 @@ class Broker:
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._configure_broker()
         self._load_directories(first_start=first_start)
+        await self._enter(endpoints)
         if not first_start:
             self._hosting.set_strays_aside()
         self._hosts = True
         self._follow_everything()
-        await self._enter(endpoints)
+        self._spawn(self.lifecycle.run())
+        await self.lifecycle.unfenced()
         if first_start:
             await self._take_in_orphans()
         self._spawn(self._care.run())
@@ -122,7 +129,9 @@ class Broker:
             tell()
 
     async def _enter(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Registers, and waits until the controller has heard that this broker lives."""
+        """Registers, and waits until its own image says so: what that says of this broker from before may speak of an earlier life of it, which led
+        partitions, and had records, that this one has not. A wiped leader that led on would have its followers cut off what they hold.
+        """
         self.lifecycle = Lifecycle(
             self.config,
             self.runtime.new_uuid(),
@@ -134,8 +143,11 @@ class Broker:
             replaced=self.trouble.append,
         )
         await self.lifecycle.register(self.cluster_id, endpoints)
-        self._spawn(self.lifecycle.run())
-        await self.lifecycle.unfenced()
+        while not await self.image_watch.until(self._is_registered, within_s=REGISTERED_WITHIN_S):
+            logger.info("broker %d is registered; its own metadata do not say so yet", self.node_id)
+
+    def _is_registered(self) -> bool:
+        return self._epoch_of(self.node_id) >= self.lifecycle.epoch
 
     def _epoch(self) -> int:
         """Of this broker's registration; −1 while it has none."""
@@ -229,6 +241,8 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
+        if log.failed is not None:
+            raise log.failed  # nothing can be begun without it: whoever starts brokers tries again
         at = endpoints[self.config.inter_broker_listener]
         self.quorum = Quorum(
             Member(self.node_id, home.directory_id, host_and_port(at.host, at.port)),
@@ -240,6 +254,10 @@ class Broker:
             cluster_id=home.cluster_id,
             listener=self.config.inter_broker_listener,
             lease_ms=self.config(REGISTER_LEASE_MS),
+            intervals=Intervals(
+                self.config(METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS),
+                self.config(METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS),
+            ),
             publish=self._follow,
             elected=self._elected,
             deposed=self._deposed,
@@ -271,10 +289,12 @@ class Broker:
             self._controlling = None
 
     def _follow(self, changes: Changes) -> None:
-        if not self._hosts:
-            return  # a start that is under way looks at everything when it comes there
-        self._hosting.follow(changes)
+        if self._hosts:  # a start that is under way looks at everything when it comes there
+            self._follow_closely(changes)
         self.image_watch.changed()
+
+    def _follow_closely(self, changes: Changes) -> None:
+        self._hosting.follow(changes)
         if changes.removed:
             self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):

@@ -20,6 +20,8 @@ class Traffic:
     bytes_out: int = 0
     replication_in: int = 0
     replication_out: int = 0
+    isr_expansions: int = 0
+    isr_shrinkages: int = 0
 
 
 class Metric(NamedTuple):
@@ -64,6 +66,13 @@ BYTES_IN = _counter(
 BYTES_OUT = _counter(
     "kafka_server_brokertopicmetrics_bytesout_total", "Bytes that consumers were sent from partitions here.", "topic"
 )
+REPLICATION_BYTES_IN = _counter(
+    "kafka_server_brokertopicmetrics_replicationbytesin_total", "Bytes that were copied from the leaders of partitions."
+)
+REPLICATION_BYTES_OUT = _counter(
+    "kafka_server_brokertopicmetrics_replicationbytesout_total",
+    "Bytes that followers were sent of partitions led here.",
+)
 REQUESTS = _counter("kafka_network_requestmetrics_requests_total", "Requests that came, by API.", "request")
 
 CONNECTIONS = _gauge(
@@ -92,6 +101,21 @@ UNDER_MIN_ISR = _gauge(
 AT_MIN_ISR = _gauge(
     "kafka_server_replicamanager_atminisrpartitioncount",
     "Partitions led here whose in-sync replicas are as many as min.insync.replicas: one less, and they refuse acks=all.",
+)
+REASSIGNING = _gauge(
+    "kafka_server_replicamanager_reassigningpartitions", "Partitions led here whose replicas are being moved."
+)
+ISR_SHRINKS = _counter(
+    "kafka_server_replicamanager_isrshrinks_total",
+    "How often the in-sync replicas of a partition led here became fewer.",
+)
+ISR_EXPANDS = _counter(
+    "kafka_server_replicamanager_isrexpands_total",
+    "How often the in-sync replicas of a partition led here became more.",
+)
+MAX_LAG = _gauge(
+    "kafka_server_replicafetchermanager_maxlag",
+    "Records by which the replica here that is furthest behind lacks what its leader has committed.",
 )
 OFFLINE_REPLICAS = _gauge(
     "kafka_server_replicamanager_offlinereplicacount",

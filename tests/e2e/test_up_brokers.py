@@ -21,6 +21,7 @@ from tests.waiting import eventually
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[House]:
     with house(tmp_path) as made:
+        made.brokers = 3
         yield made
 
 
@@ -73,8 +74,7 @@ def writing(home: House, name: str) -> Iterator[list[str]]:
             acknowledged.append(message.value().decode())
 
     def run() -> None:
-        bootstrap = ",".join(f"127.0.0.1:{home.port + it}" for it in range(3))
-        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2})
+        producer = Producer({"bootstrap.servers": home.bootstrap, "enable.idempotence": True, "linger.ms": 2})
         number = 0
         while not over.is_set():
             producer.produce(name, str(number), on_delivery=told)
@@ -158,7 +158,7 @@ def test_a_setting_that_running_brokers_take_restarts_nobody(home: House) -> Non
     }
     assert settings["retention.ms"] == "7200000"
     home.write(cluster(home, config={"log.retention.ms": "soon"}), topic())
-    assert "log.retention.ms" in home.says("resources/all.yaml:14")
+    assert "log.retention.ms" in home.says("resources/all.yaml:13")
     assert [home.broker_pid(it) for it in (1, 2, 3)] == pids
     assert home.stop() == 0
 
@@ -177,7 +177,7 @@ def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: House)
     for id_ in (1, 2, 3):
         eventually(
             lambda id_=id_: (
-                json.loads((home.folder / f".ottla/demo/{id_}/settings.json").read_text())["num.partitions"] == "2"
+                json.loads((home.folder / f".ottla/demo/{id_}/settings.json").read_text()).get("num.partitions") == "2"
             ),  # type: ignore[misc]
             within_s=60,
         )
@@ -194,8 +194,7 @@ def test_more_brokers_and_fewer(home: House) -> None:
     assert len(read(home, "greetings", 500)) == 500  # a group: the brokers' own topic is there
     home.write(cluster(home, 3), topic(partitions=6))
     home.says("6 partitions to move, the brokers' own topics for 3 brokers", within_s=60)
-    home.says("spread to broker 2, 3")
-    home.says("moved, spread to broker 2, 3", within_s=60)
+    home.says("moved, spread over broker 1, 2, 3", within_s=60)
     assert led(in_sync(home, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
     in_sync(home, "__consumer_offsets", 3)
 
@@ -205,7 +204,7 @@ def test_more_brokers_and_fewer(home: House) -> None:
     assert len(read(home, "greetings", 500)) == 500
 
     home.write(cluster(home, 2), topic(partitions=6, replicas=3))
-    home.says("3 replicas need as many brokers; Cluster demo has 2, in resources/all.yaml:5")
+    home.says("3 replicas need as many brokers; Cluster demo has 2, in resources/all.yaml:6")
     home.write(cluster(home, 2), topic(partitions=6, replicas=2))
     home.says("broker demo-3 held nothing any more: it is stopped and forgotten", within_s=60)
     assert set(led(in_sync(home, "greetings", 2)).values()) == {3}

@@ -4,11 +4,17 @@ Each broker has two listeners: INTERNAL, by its name in the cluster's DNS, for b
 address, for a test beside the nodes.
 """
 
+import os
+import signal
 from dataclasses import dataclass
 from typing import Any
 
+import confluent_kafka as ck
+
+from tests.clients import librdkafka as rd
 from tests.kube.api import Api, Json
 from tests.kube.images.build import reference
+from tests.kube.machine import Machine
 from tests.waiting import eventually
 
 USER = 10001
@@ -29,10 +35,14 @@ class BrokerPods:
     namespace: str
     name: str = "demo"
 
-    def make(self, replicas: int, settings: dict[str, str] | None = None) -> None:
+    def make(self, replicas: int, settings: dict[str, str] | None = None, *, enforce: str = "restricted") -> None:
+        """`enforce`: the level of Pod Security of its namespace."""
         core, rights = f"/api/v1/namespaces/{self.namespace}", self._of("rbac.authorization.k8s.io/v1")
-        restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-        self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace, "labels": restricted}})
+        self.api.ask(
+            "POST",
+            "/api/v1/namespaces",
+            {"metadata": {"name": self.namespace, "labels": {"pod-security.kubernetes.io/enforce": enforce}}},
+        )
         metadata = {"metadata": {"name": self.name}}
         self.api.ask("POST", f"{core}/serviceaccounts", metadata)
         self.api.ask("POST", f"{self._of('coordination.k8s.io/v1')}/leases", metadata)
@@ -80,6 +90,28 @@ class BrokerPods:
     def bootstrap(self, *brokers: int) -> str:
         """For clients beside the nodes."""
         return ",".join(f"{(self.pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
+
+    def whole(self, brokers: int, bootstrap: str) -> bool:
+        """Whether so many brokers are known, and every replica of every partition is in sync."""
+        try:
+            told = rd.admin(bootstrap).list_topics(timeout=5)
+        except ck.KafkaException:
+            return False
+        partitions = [partition for topic in told.topics.values() for partition in topic.partitions.values()]
+        return len(told.brokers) == brokers and all(
+            one.leader in one.isrs and sorted(one.isrs) == sorted(one.replicas) for one in partitions
+        )
+
+    def holder(self) -> int:
+        """The broker that leads the metadata log, as the Lease says."""
+        return int(self.lease()["spec"].get("holderIdentity", "broker--1").removeprefix("broker-"))
+
+    def kill(self, broker: int, machine: Machine) -> None:
+        """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
+        mark = f"--set node.id={broker} "
+        kept = f"--set register=kubernetes:{self.namespace}/{self.name} "
+        [pid] = [pid for pid, line in machine.processes().items() if mark in line and kept in line]
+        os.kill(pid, signal.SIGKILL)
 
     def lease(self) -> Json:
         return self.api.ask("GET", f"{self._of('coordination.k8s.io/v1')}/leases/{self.name}")

@@ -10,6 +10,7 @@ client on the same premises is. Root only.
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from tests.jars import unavailable
 from tests.kube.control_plane import ControlPlane
 from tests.kube.images import archive
 from tests.kube.images.dockerfile import Stage
-from tests.kube.machine import Machine, clear_left_over, link
+from tests.kube.machine import GROUPS, Machine, clear_left_over, link
 from tests.kube.node import PAUSE, Node
 from tests.kube.packages import unpacked
 from tests.kube.programs import program
@@ -135,8 +136,12 @@ def missing() -> str:
     """What this machine lacks to run nodes, in words; empty when nothing."""
     if os.geteuid() != 0:
         return "only root may make the namespaces that nodes of Kubernetes need"
-    lacking = [name for name in NEEDED if shutil.which(name) is None]
-    return f"nodes of Kubernetes need {', '.join(lacking)} on PATH" if lacking else ""
+    if lacking := [name for name in NEEDED if shutil.which(name) is None]:
+        return f"nodes of Kubernetes need {', '.join(lacking)} on PATH"
+    if not os.access(GROUPS, os.W_OK):
+        return f"nodes of Kubernetes need {GROUPS} to be writable"
+    tried = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
+    return f"namespaces may not be made here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 def _pause_image(folder: Path) -> Path:

@@ -67,6 +67,14 @@ class Machine:
         started = ["sh", "-c", f'{joins}; exec "$@"', "sh", *self.inside(*command)]
         return Daemon(started, log, environment or {})
 
+    def processes(self) -> dict[int, str]:
+        """Command lines by process id, containers' too."""
+        found: dict[int, str] = {}
+        for pid in _members(self.group):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """This thread, and what it starts, is on this machine's network."""

@@ -12,6 +12,7 @@ from tests.kube.programs import program
 from tests.waiting import eventually
 
 PAUSE = "ottla.test/pause:1"
+DISK = "8g"  # what is not used takes no memory
 # The machine's own kernel settings, which a kubelet would write: it is shown the values it wants instead.
 KERNEL = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 NOT_NEEDED = (
@@ -75,8 +76,10 @@ class Node:
     def _prepare(self) -> None:
         """Lays out the folder and the machine's mounts, and says what will run."""
         folder = self._folder
-        for name in ("sysctl", "network", "kubelet", "logs"):
+        for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)
+        # Images and containers are many small files, which memory takes in and gives back at once.
+        self.machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder / "disk")
         for name, value in KERNEL.items():
             shown = folder / "sysctl" / name.rpartition("/")[2]
             shown.write_text(value)
@@ -93,7 +96,7 @@ class Node:
         )
         self.kubelet: Daemon = run(
             [
-                *(node, "kubelet", f"--config={folder}/kubelet.json", f"--root-dir={folder}/kubelet"),
+                *(node, "kubelet", f"--config={folder}/kubelet.json", f"--root-dir={folder}/disk/kubelet"),
                 *(f"--kubeconfig={self._plane.kubeconfig('node')}", f"--cert-dir={folder}/certificates"),
                 *(f"--hostname-override={self.name}", f"--node-ip={self.address}", "--v=2"),
             ],
@@ -110,8 +113,8 @@ class Node:
         folder = self._folder
         return f"""\
 version = 2
-root = "{folder}/containerd"
-state = "{folder}/state"
+root = "{folder}/disk/containerd"
+state = "{folder}/disk/state"
 disabled_plugins = {json.dumps(NOT_NEEDED)}
 [grpc]
   address = "{self._socket}"
@@ -126,7 +129,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       BinaryName = "{self._packages}/usr/sbin/runc"
-      Root = "{folder}/runc"
+      Root = "{folder}/disk/runc"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{self._packages}/usr/lib/cni"
     conf_dir = "{folder}/network"
@@ -135,7 +138,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
     def _network(self) -> dict[str, object]:
         """Every pod has a cable of its own to the node, which routes: so that Services work without the kernel's bridge filter."""
         ranges = [[{"subnet": f"10.244.{self.number}.0/24"}]]
-        addresses = {"type": "host-local", "dataDir": f"{self._folder}/addresses", "ranges": ranges}
+        addresses = {"type": "host-local", "dataDir": f"{self._folder}/disk/addresses", "ranges": ranges}
         routed = {"type": "ptp", "ipMasq": False, "ipam": addresses | {"routes": [{"dst": "0.0.0.0/0"}]}}
         return {"cniVersion": "0.4.0", "name": "pods", "plugins": [routed]}
 
@@ -151,7 +154,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
             "clusterDNS": [self._plane.address],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
-            "podLogsDir": f"{self._folder}/logs",
+            "podLogsDir": f"{self._folder}/disk/logs",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "healthzPort": 0,
@@ -167,7 +170,7 @@ disabled_plugins = {json.dumps(NOT_NEEDED)}
                 "nodefs.inodesFree": "0%",
             },
             "enforceNodeAllocatable": [],
-            "volumePluginDir": f"{self._folder}/kubelet/plugins",
+            "volumePluginDir": f"{self._folder}/disk/kubelet/plugins",
         }
 
     def _proxy_settings(self) -> dict[str, object]:

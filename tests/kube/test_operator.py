@@ -28,8 +28,8 @@ TOPIC = {"clusterRef": {"name": "demo"}, "partitions": 6, "replicas": 3, "config
 
 
 @pytest.fixture(scope="module")
-def installed(operator_image: Path, kube: Kube) -> Iterator[Kube]:
-    kube.has(operator_image)
+def installed(images: dict[str, Path], kube: Kube) -> Iterator[Kube]:
+    kube.has(images["operator"])
     values = {
         "image.repository": f"{build.REGISTRY}/ottla-operator",
         "image.tag": "test",

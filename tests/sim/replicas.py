@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import Image
 from ottla_broker.replication.partition import Partition
 from tests.sim.cluster import Cluster
@@ -22,7 +23,7 @@ class Watch:
     def __init__(self, cluster: Cluster, trace: Trace) -> None:
         self._cluster = cluster
         self._trace = trace
-        self._high_watermarks: dict[tuple[Any, ...], int] = {}
+        self._high_watermarks: dict[tuple[Any, ...], tuple[int, PartitionLog]] = {}
         self._leaders: dict[tuple[Any, ...], int] = {}
 
     async def run(self) -> None:
@@ -34,17 +35,18 @@ class Watch:
         for node, broker in running(self._cluster):
             for partition in broker.partitions:
                 which = (partition.topic, partition.topic_id, partition.partition)
-                self._look_at_high_watermark((node.node_id, node.lives, *which), partition.log.high_watermark)
+                self._look_at_high_watermark((node.node_id, node.lives, *which), partition.log)
                 if partition.leads:
                     self._look_at_leader((*which, partition.leader_epoch), node.node_id)
             if (log := metadata_log(broker)) is not None:
-                self._look_at_high_watermark((node.node_id, node.lives, "metadata"), log.high_watermark)
+                self._look_at_high_watermark((node.node_id, node.lives, "metadata"), log)
 
-    def _look_at_high_watermark(self, which: tuple[Any, ...], now: int) -> None:
-        before = self._high_watermarks.get(which, 0)
-        if now < before:
+    def _look_at_high_watermark(self, which: tuple[Any, ...], log: PartitionLog) -> None:
+        now = log.high_watermark
+        before, of = self._high_watermarks.get(which, (0, log))
+        if of is log and now < before:  # a replica that was moved away and comes back begins anew
             self._trace.problem(f"broker {which[0]}: the high watermark of {which[2:]} fell from {before} to {now}")
-        self._high_watermarks[which] = now
+        self._high_watermarks[which] = now, log
 
     def _look_at_leader(self, which: tuple[Any, ...], node_id: int) -> None:
         first = self._leaders.setdefault(which, node_id)

@@ -7,10 +7,12 @@
 - v2 is flexible.
 """
 
+from collections.abc import Sequence
+
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from ottla_broker.api.config_resources import ConfigResource, change, current, each, must_may
+from ottla_broker.api.config_resources import ConfigResource, change, current, each, in_order, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -19,8 +21,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    async def ask(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
+        onward = AlterConfigsRequest(resources=resources, validate_only=request.validate_only)
+        return in_order(resources, (await ctx.broker.to_controller.ask(onward)).responses)
+
     outcomes = await each(
-        request.resources, lambda resource: replace(ctx, resource, validate_only=request.validate_only)
+        ctx, request.resources, lambda resource: replace(ctx, resource, validate_only=request.validate_only), ask
     )
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,

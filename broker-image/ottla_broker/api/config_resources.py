@@ -5,14 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
-from kio.static.primitive import i8
-
 from ottla_broker.api.context import Context
 from ottla_broker.config import loggers
 from ottla_broker.metadata.controller_link import RELAYED_BY
@@ -29,15 +21,6 @@ class ConfigResource(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
-
-
-class Change(IntEnum):
-    """What IncrementalAlterConfigs does to a setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 def must_may(ctx: Context, operation: Operation, kind: int, name: str) -> None:
@@ -89,20 +72,18 @@ def current(ctx: Context, kind: int, name: str) -> Mapping[str, str]:
 
 
 async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-    """Checks and commits the changes of one resource, None removing a setting. INVALID_CONFIG and the errors of the checks above."""
+    """Checks and commits the changes of one resource, None removing a setting. INVALID_CONFIG and the errors of the checks above. Where this
+    broker is not the controller it is only checked here (`each`)."""
     config = ctx.broker.config
     match kind:
         case ConfigResource.TOPIC:
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a topic's name is needed: topics have no common configs")
-            if ctx.broker.controller is not None or passed_on(
-                ctx
-            ):  # else the controller looks: it knows topics that are new
-                must_be_topic(ctx, name)
-                config.check_topic(changes, current(ctx, kind, name))
+            must_be_topic(ctx, name)
+            config.check_topic(changes, current(ctx, kind, name))
         case ConfigResource.BROKER:
             if name:
-                if not passed_on(ctx):  # else the broker that it concerns has looked at it
+                if not is_relayed(ctx):  # else the broker that it concerns has checked it
                     must_be_this_broker(ctx, name)
                 name = str(broker_id(name))
             try:
@@ -123,31 +104,13 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
             )
         case ConfigResource.CLIENT_METRICS if changes:
             raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected yet")
-    if ctx.broker.controller is not None or passed_on(ctx):
-        await ctx.broker.active_controller().alter_configs(kind, name, changes, validate_only=validate_only)
-    else:
-        await pass_on(ctx, kind, name, changes, validate_only=validate_only)
+    if ctx.broker.controller is not None:
+        await ctx.broker.controller.alter_configs(kind, name, changes, validate_only=validate_only)
 
 
-def passed_on(ctx: Context) -> bool:
+def is_relayed(ctx: Context) -> bool:
     """Whether another broker asks, for a client of its own."""
     return ctx.peer.software_name == RELAYED_BY
-
-
-async def pass_on(
-    ctx: Context, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool
-) -> None:
-    """To the controller, one resource by itself: a request may also hold what only this broker can do, such as levels of its loggers."""
-    configs = tuple(
-        AlterableConfig(name=key, config_operation=i8(Change.DELETE if value is None else Change.SET), value=value)
-        for key, value in changes.items()
-    )
-    resource = AlterConfigsResource(resource_type=i8(kind), resource_name=name, configs=configs)
-    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
-    response: IncrementalAlterConfigsResponse = await ctx.broker.to_controller.ask(request)
-    (result,) = response.responses
-    if result.error_code is not ErrorCode.none:
-        raise KafkaError(result.error_code, result.error_message)
 
 
 class Named(Protocol):
@@ -157,20 +120,67 @@ class Named(Protocol):
     def resource_name(self) -> str: ...
 
 
+class Answered(Protocol):
+    """One resource's part of a response."""
+
+    @property
+    def error_code(self) -> ErrorCode: ...
+    @property
+    def error_message(self) -> str | None: ...
+
+
+class NamedAnswer(Named, Answered, Protocol):
+    pass
+
+
 R = TypeVar("R", bound=Named)
+A = TypeVar("A", bound=NamedAnswer)
+Outcome = tuple[ErrorCode, str | None]
 
 
-async def each(resources: Sequence[R], do: Callable[[R], Awaitable[None]]) -> list[tuple[R, ErrorCode, str | None]]:
-    """What came of each resource, in the request's order; one that stands twice is refused both times."""
+async def each(
+    ctx: Context,
+    resources: Sequence[R],
+    do: Callable[[R], Awaitable[None]],
+    ask: Callable[[tuple[R, ...]], Awaitable[Sequence[Answered]]],
+) -> list[tuple[R, ErrorCode, str | None]]:
+    """What came of each resource, in the request's order; one that stands twice is refused both times.
+
+    `do` checks and commits one; `ask` asks the controller for several. What only this broker can do or check (its loggers, its own settings)
+    is done and checked here; the rest is the controller's, where another broker has that office.
+    """
+    here = ctx.broker.controller is not None
+    if not here and is_relayed(ctx):
+        raise KafkaError(ErrorCode.not_controller)
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    outcomes: list[tuple[R, ErrorCode, str | None]] = []
-    for resource in resources:
+    outcomes: dict[int, Outcome] = {}
+    onward: dict[int, R] = {}
+    for index, resource in enumerate(resources):
+        kind, name = int(resource.resource_type), resource.resource_name
         try:
-            if times[resource.resource_type, resource.resource_name] > 1:
+            if times[resource.resource_type, name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "the resource stands twice in the request")
-            await do(resource)
+            if here or kind == ConfigResource.BROKER_LOGGER or (kind == ConfigResource.BROKER and name):
+                await do(resource)
+            else:
+                must_may(ctx, Operation.alter_configs, kind, name)
+            if not here and kind != ConfigResource.BROKER_LOGGER:
+                onward[index] = resource
+            else:
+                outcomes[index] = ErrorCode.none, None
         except KafkaError as reason:
-            outcomes.append((resource, reason.code, reason.message))
-        else:
-            outcomes.append((resource, ErrorCode.none, None))
-    return outcomes
+            outcomes[index] = reason.code, reason.message
+    if onward:
+        try:
+            answers = await ask(tuple(onward.values()))
+            told = [(answer.error_code, answer.error_message) for answer in answers]
+        except KafkaError as reason:
+            told = [(reason.code, reason.message)] * len(onward)
+        outcomes |= dict(zip(onward, told, strict=True))
+    return [(resource, *outcomes[index]) for index, resource in enumerate(resources)]
+
+
+def in_order(resources: Sequence[Named], answers: Sequence[A]) -> list[A]:
+    """Another broker's answers, in the order of what it was asked."""
+    by_name = {(answer.resource_type, answer.resource_name): answer for answer in answers}
+    return [by_name[resource.resource_type, resource.resource_name] for resource in resources]

@@ -17,11 +17,18 @@ from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, Reply
 from ottla_broker.api.fetch_metadata_log import fetch_metadata_log, is_wanted
-from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_for_follower
+from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_for_follower, send_to
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.api.fetch_waiting import Wait
 from ottla_broker.api.leader_hints import addresses_of, leader_of
-from ottla_broker.config import FETCH_MAX_BYTES, MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS
+from ottla_broker.config import (
+    FETCH_MAX_BYTES,
+    LEADER_REPLICATION_THROTTLED_RATE,
+    MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    REPLICA_SELECTOR_CLASS,
+)
+from ottla_broker.replication.nearest import chooses_by_rack, nearer_replica
+from ottla_broker.replication.throttle import Throttle
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -54,6 +61,10 @@ class Fetching:
             asyncio.get_running_loop().time,
             broker.runtime.random.randrange,
         )
+        self.throttle = Throttle(
+            lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), asyncio.get_running_loop().time
+        )
+        self.by_rack = chooses_by_rack(broker.config(REPLICA_SELECTOR_CLASS))
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         request = read_fetch(frame, header)
@@ -70,7 +81,9 @@ class Fetching:
         else:
             limit = min(request.max_bytes, FOLLOWER_BYTES)
             context.peer.follower = True
-        fetch = Fetch(context, header, request, limit, session, incremental)
+        if session is not None:
+            session.prompt = self.by_rack  # consumers read there: what is committed is news
+        fetch = Fetch(self, context, header, request, limit, session, incremental)
         return fetch.answer() or Wait(fetch).future
 
 
@@ -83,6 +96,7 @@ class Fetch:
     """One fetch request. `read` may be called again until there is enough."""
 
     __slots__ = (
+        "_fetching",
         "_incremental",
         "_not_yet",
         "_noted",
@@ -98,6 +112,7 @@ class Fetch:
 
     def __init__(
         self,
+        fetching: Fetching,
         context: Context,
         header: RequestHeader,
         request: FetchRequest,
@@ -105,6 +120,7 @@ class Fetch:
         session: Session | None,
         incremental: bool,
     ) -> None:
+        self._fetching = fetching
         self.context = context
         self.header = header
         self.request = request
@@ -139,7 +155,7 @@ class Fetch:
             size += len(fetched.records)
             if fetched.error is not ErrorCode.none:
                 urgent = urgent or fetched not in self._not_yet
-            elif fetched.diverging is not None or fetched.preferred >= 0:
+            elif fetched.diverging is not None or fetched.preferred >= 0 or self._committed_more(wanted.topic, fetched):
                 urgent = True
             self.found.append((wanted.topic, fetched))
         return urgent or size >= self.request.min_bytes
@@ -152,13 +168,12 @@ class Fetch:
         try:
             partition = self._find(wanted)
             most = min(left, wanted.max_bytes)
-            if self.request.replica == CONSUMER:
-                fetched = read_for_client(partition, self.request, wanted, most, first=first)
+            if self.request.replica != CONSUMER:
+                fetched = self._read_for_follower(partition, wanted, most, first=first)
+            elif (nearer := self._nearer(partition, wanted)) is not None:
+                fetched = send_to(nearer, partition, wanted)
             else:
-                place = (wanted.topic, wanted.partition)  # one that had to wait for our metadata is noted when they have come
-                note = place not in self._noted
-                fetched = read_for_follower(partition, self.request, wanted, most, first=first, note=note)
-                self._noted.add(place)
+                fetched = read_for_client(partition, self.request, wanted, most, first=first)
         except NotYet as reason:
             fetched = Fetched(wanted.partition, reason.code)
             self._not_yet.append(fetched)
@@ -185,12 +200,35 @@ class Fetch:
             self.partitions.append(hosted)
             if self.session is not None:
                 self.session.watch(wanted, hosted)
+        may_follow = self._fetching.by_rack and self.request.replica == CONSUMER and hosted and hosted.follows
+        find = partitions.replica if may_follow else partitions.leader
         try:
-            return partitions.leader(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
+            return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
         except KafkaError as reason:
             if self.request.replica != CONSUMER and hosted and reason.code is ErrorCode.unknown_leader_epoch:
                 raise NotYet(reason.code) from None  # the metadata that make us leader are on their way
             raise
+
+    def _read_for_follower(self, partition: "Partition", wanted: FetchPartition, most: int, *, first: bool) -> Fetched:
+        """Its offset is noted once; of one that had to wait for our metadata, when they have come."""
+        place, throttle = (wanted.topic, wanted.partition), self._fetching.throttle
+        note = place not in self._noted
+        fetched = read_for_follower(partition, self.request, wanted, most, throttle, first=first, note=note)
+        self._noted.add(place)
+        return fetched
+
+    def _nearer(self, partition: "Partition", wanted: FetchPartition) -> int | None:
+        """The replica that a consumer should rather ask (KIP-392)."""
+        rack, state, brokers = self.request.rack, partition.state, self.context.broker.image.brokers
+        if rack is None or not (self._fetching.by_rack and partition.leads):
+            return None
+        return nearer_replica(rack, wanted.offset, state.leader, state.isr, partition.followers, brokers)
+
+    def _committed_more(self, topic: Topic, fetched: Fetched) -> bool:
+        session = self.session
+        return (
+            session is not None and session.prompt and session.replica != CONSUMER and session.has_news(topic, fetched)
+        )
 
     def response(self, *, over: bool = False) -> Buffers:
         """`over`: nothing is waited for any more, so that what is not there yet is told as an error."""

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from ottla_broker.replication.throttle import Throttle, is_throttled
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch import NO_EPOCH, Fetched, FetchPartition, FetchRequest
 
@@ -53,19 +54,35 @@ def read_for_client(
     return fetched
 
 
+def send_to(nearer: int, partition: "Partition", wanted: FetchPartition) -> Fetched:
+    """Nothing but where to read instead."""
+    log = partition.log
+    fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
+    fetched.preferred = nearer
+    return fetched
+
+
 def check_range(partition: "Partition", offset: int) -> None:
     """Of an offset that is not between the log's start and the high watermark. Up to the leader's log end it is one that will come."""
     log = partition.log
     if offset < log.start or (partition.leads and offset > log.end):
         raise KafkaError(ErrorCode.offset_out_of_range)
-    if not partition.leads:
+    if not partition.leads:  # a follower does not know how far the leader's log goes
         raise NotYet(ErrorCode.offset_not_available, "the high watermark is not known to be so high")
 
 
 def read_for_follower(
-    partition: "Partition", request: FetchRequest, wanted: FetchPartition, most: int, *, first: bool, note: bool
+    partition: "Partition",
+    request: FetchRequest,
+    wanted: FetchPartition,
+    most: int,
+    throttle: Throttle,
+    *,
+    first: bool,
+    note: bool,
 ) -> Fetched:
-    """Up to the log's end. `note`: take its offset as how far its log goes, unless that parts from ours (rule 2).
+    """Up to the log's end. `note`: take its offset as how far its log goes, unless that parts from ours (rule 2). `throttle`: of replicas that
+    are not in the ISR, and whose topic lists them.
 
     OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
     """
@@ -81,8 +98,14 @@ def read_for_follower(
         partition.fetched_by(request.replica, request.replica_epoch, offset, wanted.log_start)
     fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
     if offset < log.end:
-        if most > 0 or first:
+        entries = log.config.leader_replication_throttled_replicas
+        throttled = is_throttled(entries, partition.partition, request.replica) and (
+            request.replica not in partition.state.isr
+        )
+        if (most > 0 or first) and not (throttled and throttle.wait_s() > 0):
             fetched.records = log.read(offset, most, up_to=log.end, at_least_one=first)
+            if throttled:
+                throttle.took(len(fetched.records))
         fetched.more = not fetched.records
     return fetched
 

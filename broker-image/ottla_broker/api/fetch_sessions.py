@@ -87,14 +87,17 @@ class Remembered:
             self.rest()
 
     def tell(self) -> None:
-        self._session.stirred[self] = None
+        session = self._session
+        session.stirred[self] = None
+        if session.prompt and session.wake is not None:
+            session.wake()
 
 
 class Session:
     """`stirred`: what to look at, in the order of serving: those that gave records are at the end, so that all get
     their turn. `wake`: of the fetch that waits."""
 
-    __slots__ = ("epoch", "id", "partitions", "replica", "stirred", "used_at", "wake")
+    __slots__ = ("epoch", "id", "partitions", "prompt", "replica", "stirred", "used_at", "wake")
 
     def __init__(self, session_id: int, used_at: float, replica: int = CONSUMER) -> None:
         self.id = session_id
@@ -104,6 +107,7 @@ class Session:
         self.partitions: dict[Key, Remembered] = {}
         self.stirred: dict[Remembered, None] = {}
         self.wake: Callable[[], None] | None = None
+        self.prompt = False  # whether a follower is told at once of a high watermark that rose
 
     def wanted(self) -> list[FetchPartition]:
         return [remembered.wanted for remembered in self.stirred]
@@ -139,6 +143,11 @@ class Session:
         if len(fetched.records) > 0 or fetched.more or fetched.error is not ErrorCode.none:
             self.stirred[remembered] = None  # until another offset is asked for, it has the same to give
         return remembered.is_news(fetched)
+
+    def has_news(self, topic: Topic, fetched: Fetched) -> bool:
+        """Whether the client knows another high watermark."""
+        remembered = self.partitions.get((topic, fetched.partition))
+        return remembered is not None and remembered.high_watermark != fetched.high_watermark
 
     def end(self) -> None:
         for remembered in self.partitions.values():

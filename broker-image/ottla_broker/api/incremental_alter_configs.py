@@ -9,6 +9,9 @@
 - v1 is flexible.
 """
 
+from collections.abc import Sequence
+from enum import IntEnum
+
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -19,7 +22,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.config_resources import Change, ConfigResource, change, current, each, must_may
+from ottla_broker.api.config_resources import ConfigResource, change, current, each, in_order, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -29,10 +32,23 @@ from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
+class Change(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
 async def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    outcomes = await each(request.resources, lambda resource: alter(ctx, resource, validate_only=request.validate_only))
+    async def ask(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
+        onward = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.validate_only)
+        return in_order(resources, (await ctx.broker.to_controller.ask(onward)).responses)
+
+    outcomes = await each(
+        ctx, request.resources, lambda resource: alter(ctx, resource, validate_only=request.validate_only), ask
+    )
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(

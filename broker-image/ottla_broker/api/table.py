@@ -29,7 +29,7 @@ class Served:
 PRODUCE: Final = 0
 FETCH: Final = 1
 CONTROLLERS: Final = frozenset(
-    {19, 20, 37, 43, 45, 46, 64}
+    {19, 20, 37, 43, 45, 46, 55, 64}
 )  # what clients ask and only the active controller can answer
 
 DECLARED: Final = (
@@ -63,7 +63,9 @@ DECLARED: Final = (
     Served(46, "list_partition_reassignments", 0, 0),
     Served(47, "offset_delete", 0, 0),
     Served(53, "begin_quorum_epoch", 0, 1),
+    Served(55, "describe_quorum", 0, 2),
     Served(56, "alter_partition", 2, 3),
+    Served(59, "fetch_snapshot", 0, 1),
     Served(60, "describe_cluster", 0, 2),
     Served(61, "describe_producers", 0, 0),
     Served(62, "broker_registration", 0, 4),

@@ -4,7 +4,6 @@ from ottla_broker.config.kinds import MAX_INT64, boolean, integer, long, string
 from ottla_broker.config.setting import Scope, Setting, Theme
 
 _SEVERAL_BROKERS = "it counts among several brokers, which come with replication"
-_SNAPSHOTS = "the metadata log is kept whole until it has snapshots"
 
 _topics = Theme("Making topics")
 
@@ -110,7 +109,6 @@ REPLICA_SELECTOR_CLASS: Setting[str | None] = _replication.broker(
     string("a class name of Kafka's whose last part is RackAwareReplicaSelector or LeaderSelector", empty=False),
     None,
     "With Kafka's RackAwareReplicaSelector, a consumer that names its rack is sent to a replica in it. Not given: to the leader.",
-    not_yet=_SEVERAL_BROKERS,
 )
 LEADER_REPLICATION_THROTTLED_RATE = _replication.broker(
     "leader.replication.throttled.rate",
@@ -118,7 +116,6 @@ LEADER_REPLICATION_THROTTLED_RATE = _replication.broker(
     MAX_INT64,
     "Bytes a second that the broker sends to throttled replicas of partitions that it leads.",
     scope=Scope.BROKER,
-    not_yet=_SEVERAL_BROKERS,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.broker(
     "follower.replication.throttled.rate",
@@ -126,7 +123,6 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.broker(
     MAX_INT64,
     "Bytes a second that the broker takes for throttled replicas of partitions that it follows.",
     scope=Scope.BROKER,
-    not_yet=_SEVERAL_BROKERS,
 )
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = _replication.broker(
     "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -190,9 +186,8 @@ METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _cluster.broker(
     "metadata.log.max.record.bytes.between.snapshots",
     long(at_least=1),
     20971520,
-    "A snapshot of the metadata is made when so many bytes of records have come since the last.",
+    "A snapshot of the metadata is made when so many bytes of records have come since the last, or as many as that one has, but 1 MiB at least.",
     importance="high",
-    not_yet=_SNAPSHOTS,
 )
 METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _cluster.broker(
     "metadata.log.max.snapshot.interval.ms",
@@ -200,5 +195,4 @@ METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _cluster.broker(
     3600000,
     "A snapshot of the metadata is made when the last is so many milliseconds old and something has changed. 0: age does not count.",
     importance="high",
-    not_yet=_SNAPSHOTS,
 )

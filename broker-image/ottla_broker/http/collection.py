@@ -75,13 +75,19 @@ def _replicas(broker: Broker) -> Iterator[Family]:
     yield single(metrics.UNDER_REPLICATED, sum(len(p.state.isr) < len(p.state.replicas) for p in led))
     yield single(metrics.UNDER_MIN_ISR, sum(isr < least for isr, least in short))
     yield single(metrics.AT_MIN_ISR, sum(isr == least for isr, least in short))
+    yield single(metrics.REASSIGNING, sum(bool(p.state.adding or p.state.removing) for p in led))
+    yield single(metrics.ISR_SHRINKS, sum(p.traffic.isr_shrinkages for p in broker.partitions))
+    yield single(metrics.ISR_EXPANDS, sum(p.traffic.isr_expansions for p in broker.partitions))
+    yield single(metrics.MAX_LAG, broker.fetchers.max_lag)
+    yield single(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
+    yield single(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
     yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failed is not None for p in broker.partitions))
     yield single(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
 
 
 def _controller(broker: Broker) -> Iterator[Family]:
     image = broker.image
-    active = image.controller_id == broker.node_id
+    active = broker.controller is not None
     yield single(metrics.ACTIVE_CONTROLLER, int(active))
     if not active:
         return

@@ -21,7 +21,7 @@ from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.segment import CorruptSegment, Segment
 from ottla_broker.log.segments import Segments
 from ottla_broker.log.snapshots import Snapshots
-from ottla_broker.log.storage import Storage
+from ottla_broker.log.storage import Storage, is_full
 from ottla_broker.wire.batch import check_crc
 from ottla_broker.wire.errors import KafkaError
 
@@ -72,7 +72,7 @@ def write_plainly(storage: Storage, path: str, data: bytes) -> None:
 def open_log(
     storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, known: Known
 ) -> PartitionLog:
-    """An existing partition's folder. Never fails: a partition that cannot be served has `failed` set."""
+    """An existing partition's folder. A partition that cannot be served has `failed` set; OSError only from a full disk."""
     recovery = Recovery(storage, directory, config, known)
     return PartitionLog(topic, partition, directory, config, storage, recovery.opened())
 
@@ -97,6 +97,8 @@ class Recovery:
         except (CorruptSegment, ValueError) as error:
             reason = str(error)
         except OSError as error:
+            if is_full(error):
+                raise  # nothing is wrong with the partition: the start is tried again when there is room
             reason = f"{error.filename or self.directory}: {error.strerror or error}"
         segment = Segment(self.storage.files, self.directory, self.known.start, size=0, now_ms=self.now_ms)
         epochs = LeaderEpochs(f"{self.directory}/{names.LEADER_EPOCHS}")

@@ -9,10 +9,14 @@ import logging
 from collections.abc import Callable
 from uuid import UUID
 
+from ottla_broker.metadata import snapshotting
 from ottla_broker.metadata.fetching import Ask, Told, request_of, told_of, where_to_cut
 from ottla_broker.metadata.log import MetadataLog, Parted
+from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.register import RegisterValue
 from ottla_broker.metadata.register.steps import address_of
+from ottla_broker.metadata.snapshot_fetching import pieces
+from ottla_broker.runtime import Runtime
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -26,8 +30,11 @@ PAUSE_S = 0.1
 class Copying:
     """Copies into `log`. `me`, `directory`: this broker and its log directory; `cluster_id`: what both sides must belong to, once known."""
 
-    def __init__(self, log: MetadataLog, me: int, directory: UUID) -> None:
+    def __init__(self, log: MetadataLog, me: int, directory: UUID, runtime: Runtime) -> None:
         self.log = log
+        self._runtime = runtime
+        self._loop = asyncio.get_running_loop()
+        self.heard_at = 0.0  # when another broker last had an answer, by the loop's clock
         self.client_id = f"ottla-quorum-{me}"
         self.cluster_id: str | None = None
         self._me = me
@@ -53,7 +60,10 @@ class Copying:
             told = told_of(await channel.ask(request_of(ask)))
         if told.error is not ErrorCode.none:
             raise KafkaError(told.error, f"the leader of the metadata log answers {told.error.name}")
-        if told.diverging is not None:
+        self.heard_at = self._loop.time()
+        if told.snapshot is not None:
+            await self._take_snapshot(channel, epoch, told.snapshot)
+        elif told.diverging is not None:
             log.truncate(where_to_cut(log.log.epochs, log.log.end, told.diverging))
             if log.log.end >= position.end:
                 raise Parted(ErrorCode.unknown_server_error, f"{told.diverging} parts from nothing of {position}")
@@ -63,10 +73,24 @@ class Copying:
             log.advance(told.high_watermark)
         return told
 
+    async def _take_snapshot(self, channel: Channel, epoch: int, snapshot: Position) -> None:
+        """This broker's log ends before the other's begins, or parts from what was before that."""
+        log = self.log
+        try:
+            log.snapshots.begin(snapshot)
+            async for data in pieces(channel, self._me, epoch, snapshot):
+                self.heard_at = self._loop.time()
+                log.snapshots.add(snapshot, data)
+            await self._runtime.offload(log.snapshots.finish, snapshot)
+        except OSError as error:
+            if isinstance(error, ConnectionError):
+                raise
+            raise KafkaError(ErrorCode.kafka_storage_error, f"a snapshot cannot be kept: {error}") from error
+        snapshotting.install(log, snapshot)
+
 
 class Following:
-    """Follows the leader that `value` names. `gone`: its port refuses connections; `answered_at`: when it last had an answer, by the loop's
-    clock. `news` is called when one of them says something new, `told` after each answer."""
+    """Follows the leader that `value` names. `gone`: its port refuses connections, of which `news` is called; `told` is called after each answer."""
 
     def __init__(
         self,
@@ -82,8 +106,13 @@ class Following:
         self._news = news
         self._told = told
         self._loop = asyncio.get_running_loop()
-        self.answered_at = self._loop.time()
+        self._began_at = self._loop.time()
         self.gone = False
+
+    @property
+    def answered_at(self) -> float:
+        """When the leader last had an answer, by the loop's clock."""
+        return max(self._began_at, self._copying.heard_at)
 
     async def run(self) -> None:
         """Until cancelled. KafkaError when this broker's own log fails or cannot follow."""
@@ -111,7 +140,6 @@ class Following:
     async def _copy_over(self, channel: Channel) -> None:
         while True:
             told = await self._copying.step(channel, self._value.epoch, self._wait_ms)
-            self.answered_at = self._loop.time()
             self._told(told)
 
     def _lost(self, error: Exception) -> None:

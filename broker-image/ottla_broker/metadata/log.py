@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.fetching import Ask, Told, agreement
 from ottla_broker.metadata.image import Changes, Image
 from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.records import MetadataRecord, decode, encode
+from ottla_broker.metadata.snapshots import Snapshots
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -38,12 +40,21 @@ class Pending:
 class MetadataLog:
     """`publish` is called with what was committed, right after the image was changed, before the committer goes on."""
 
-    def __init__(self, log: PartitionLog, image: Image, runtime: Runtime, publish: Callable[[Changes], None]) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        image: Image,
+        snapshots: Snapshots,
+        runtime: Runtime,
+        publish: Callable[[Changes], None],
+    ) -> None:
         self.log = log
         self.image = image
+        self.snapshots = snapshots
+        self.publish = publish
         self.records_read = 0  # from the disk, since this broker started
+        self.bytes_since_snapshot = 0
         self._runtime = runtime
-        self._publish = publish
         self._pending: deque[Pending] = deque()
 
     @property
@@ -53,12 +64,40 @@ class MetadataLog:
     @property
     def position(self) -> Position:
         """How far the log goes."""
-        return Position(self.log.epochs.of_offset(self.log.end - 1), self.log.end)
+        end = self.log.end
+        before = self.snapshots.epoch_before(end) if end == self.log.start else None
+        return Position(self.log.epochs.of_offset(end - 1) if before is None else before, end)
+
+    def differs(self, asked: Position) -> Told | None:
+        """What to tell a broker whose log, which goes as far as `asked`, is not a beginning of this one; None when it is.
+
+        The beginning of this log may be a snapshot: whoever has not exactly what that stands for is to take it.
+        """
+        start = self.log.start
+        if asked.end < start or (asked.end == start > 0 and asked.epoch != self.snapshots.epoch_before(start)):
+            return Told(log_start=start, snapshot=self.snapshots.newest)
+        parting = agreement(self.log.epochs, self.log.end, asked)
+        return None if parting is None else Told(log_start=start, diverging=parting)
 
     async def durable(self) -> Position:
         """How far it goes on the device, after everything in it was brought there. KAFKA_STORAGE_ERROR."""
         await self.log.synced(self.log.end)
         return self.position
+
+    def tell_reader(self, ask: Ask) -> Told:
+        """A consumer sees what is committed. KafkaError: KAFKA_STORAGE_ERROR."""
+        log = self.log
+        if not log.start <= ask.position.end <= log.high_watermark:
+            return Told(ErrorCode.offset_out_of_range, log.high_watermark, log.start)
+        records = bytes(log.read(ask.position.end, ask.max_bytes, up_to=log.high_watermark))
+        return Told(high_watermark=log.high_watermark, log_start=log.start, records=records)
+
+    def tell_new_leader(self, ask: Ask) -> Told:
+        """The leader of the epoch promised takes over whatever this log has more than its own."""
+        if (elsewhere := self.differs(ask.position)) is not None:
+            return elsewhere
+        records = bytes(self.log.read(ask.position.end, ask.max_bytes, up_to=self.log.end))
+        return Told(log_start=self.log.start, records=records)
 
     # --- as leader
 
@@ -67,6 +106,7 @@ class MetadataLog:
         now_ms = self._runtime.now_ms()
         batch = encode_batch([Record(now_ms, None, encode(record)) for record in records])
         appended = self.log.append_as_leader(batch, leader_epoch=epoch, now_ms=now_ms, from_client=False)
+        self.bytes_since_snapshot += len(batch)
         waiter: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
         self._pending.append(Pending(appended.first_offset, records, waiter))
         return waiter
@@ -83,6 +123,7 @@ class MetadataLog:
     def take(self, data: bytes, epoch: int) -> None:
         """Appends what a leader sent. CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
         self.log.append_as_follower(data, leader_epoch=epoch)
+        self.bytes_since_snapshot += len(data)
 
     def truncate(self, offset: int) -> None:
         """Cuts off what a leader does not have. Parted when that was committed."""
@@ -111,7 +152,7 @@ class MetadataLog:
                 self._pending.popleft()
                 numbered = zip(range(own.first, own.first + len(own.records)), own.records, strict=True)
                 changes = self.image.apply(numbered)
-                self._publish(changes)
+                self.publish(changes)
                 if not own.waiter.done():
                     own.waiter.set_result(changes)
             else:
@@ -119,7 +160,7 @@ class MetadataLog:
                 for end, records in self._read(self.image.end, up_to):
                     changes = self.image.apply(records)
                     self.image.end = end
-                    self._publish(changes)
+                    self.publish(changes)
                 self.image.end = max(self.image.end, up_to)
 
     def _read(self, offset: int, up_to: int) -> Iterator[tuple[int, list[tuple[int, MetadataRecord]]]]:

@@ -1,14 +1,18 @@
 """Where replicas live: pure, shared by the controller and the operator's plans.
 
 Invariant: every partition gets distinct brokers; replicas of one partition are spread over as many racks as there are (up to the
-replication factor); over the partitions placed in one call, leaders differ by at most one between brokers, and replicas stay even
-where racks are even. It is kept by walking a ring of brokers in which neighbours are in different racks, one step per partition for
-the leader and a shifting stride for the followers, so that the load of a dead broker falls on many others and not on its neighbour.
+replication factor); over the partitions placed in one call, leaders differ by at most one between brokers. It is kept by walking a ring of
+brokers in which neighbours are in different racks, one step per partition for the leader. Followers are the brokers that hold the fewest
+replicas, of those that come next at a shifting distance: so replicas stay even (within two), as far as racks are, and the load of a dead broker falls on many
+others and not on its neighbour.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+
+CANDIDATES = 24  # brokers that are compared for one replica, so that placing costs no more in a cluster of hundreds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +34,56 @@ def ring(places: Sequence[Place]) -> list[Place]:
 
 
 def place(
-    partitions: int, replication_factor: int, places: Sequence[Place], *, start: int = 0, shift: int = 0
+    partitions: int,
+    replication_factor: int,
+    places: Sequence[Place],
+    *,
+    start: int = 0,
+    shift: int = 0,
+    held: Mapping[int, int] | None = None,
 ) -> list[tuple[int, ...]]:
     """Replicas of each new partition, the preferred leader first.
 
     `start`, `shift`: where on the ring to begin, so that one-partition topics do not all land on the first broker (a caller passes
-    a running or random number). ValueError when there are fewer brokers than replicas.
+    a running or random number). `held`: how many replicas each broker has already. ValueError when there are fewer brokers than replicas.
     """
     if replication_factor < 1 or replication_factor > len(places):
         raise ValueError(
             f"replication factor {replication_factor} is not between 1 and the number of brokers, {len(places)}"
         )
     order = ring(places)
-    return [_replicas(order, replication_factor, start + p, shift + p // len(order)) for p in range(partitions)]
+    load = Counter(held or {})
+    load.update(
+        order[(start + p) % len(order)].broker for p in range(partitions)
+    )  # leaders are where they are in any case
+    placed = []
+    for p in range(partitions):
+        replicas = _replicas(order, replication_factor, start + p, shift + p // len(order), load)
+        load.update(replicas[1:])
+        placed.append(replicas)
+    return placed
 
 
-def _replicas(order: Sequence[Place], count: int, leader: int, shift: int) -> tuple[int, ...]:
+def _replicas(order: Sequence[Place], count: int, leader: int, shift: int, load: Mapping[int, int]) -> tuple[int, ...]:
+    first = order[leader % len(order)]
+    chosen, racks = [first.broker], {first.rack}
+    near = list(islice(_others(order, leader, shift), CANDIDATES)) if count > 1 else []
+    while len(chosen) < count:
+        others = [one for one in near if one.broker not in chosen]
+        new_racks = [one for one in others if one.rack is None or one.rack not in racks]
+        if not new_racks and len(order) > len(near) + 1:  # they may come later on the ring
+            near = list(_others(order, leader, shift))
+            continue
+        found = min(new_racks or others, key=lambda one: load[one.broker])  # the first of those that hold the fewest
+        chosen.append(found.broker)
+        racks.add(found.rack)
+    return tuple(chosen)
+
+
+def _others(order: Sequence[Place], leader: int, shift: int) -> Iterator[Place]:
+    """All but the leader, from a distance that shifts."""
     size = len(order)
-    first = order[leader % size]
-    others = [order[(leader + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)] if size > 1 else []
-    chosen, racks = [first], {first.rack}
-    for wanted_new_rack in (True, False):  # first a broker of each other rack, then whoever is next
-        for candidate in others:
-            if len(chosen) == count:
-                break
-            is_new_rack = candidate.rack is None or candidate.rack not in racks
-            if candidate not in chosen and is_new_rack >= wanted_new_rack:
-                chosen.append(candidate)
-                racks.add(candidate.rack)
-    return tuple(p.broker for p in chosen)
+    return (order[(leader + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))
 
 
 def least_loaded_start(places: Sequence[Place], leaders: Mapping[int, int] | Counter[int]) -> int:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.metadata.fetching import CONSUMER, Ask, Told, agreement
+from ottla_broker.metadata import snapshotting
+from ottla_broker.metadata.fetching import CONSUMER, Ask, Told
 from ottla_broker.metadata.following import Copying, Following, connect, host_and_port
 from ottla_broker.metadata.founding import check_cluster, check_may_found
 from ottla_broker.metadata.image import Changes, Image
@@ -25,14 +26,18 @@ from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.register import Member, Register, RegisterError, RegisterValue
 from ottla_broker.metadata.register.steps import NOBODY, address_of, founded, is_member, led_by, resigned, taken_over
 from ottla_broker.metadata.register_view import RegisterView
+from ottla_broker.metadata.snapshots import Snapshots
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
+DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
 SUCCEEDED_WITHIN_S = 1.0
+LOOK_S = 0.02
+GONE_AFTER_S = 0.6  # members ask more often than that
 
 
 class Quorum:
@@ -50,17 +55,19 @@ class Quorum:
         cluster_id: str | None,
         listener: str,
         lease_ms: int,
+        intervals: snapshotting.Intervals,
         publish: Callable[[Changes], None],
         elected: Callable[[], None],
         deposed: Callable[[], None],
     ) -> None:
         self.me = me
-        self.log = MetadataLog(log, image, runtime, publish)
+        self.log = MetadataLog(log, image, Snapshots(log.directory, disk), runtime, publish)
         self.leadership: Leadership | None = None
         self._image = image
         self._runtime = runtime
         self._lease_ms = lease_ms
         self._listener = listener
+        self._intervals = intervals
         self._known_cluster_id = cluster_id
         self._elected = elected
         self._deposed = deposed
@@ -68,7 +75,7 @@ class Quorum:
         self._news = asyncio.Event()
         self._view = RegisterView(register, self._news.set)
         self._promise = Promise(log.directory, disk, runtime, self._news.set)
-        self._copying = Copying(self.log, me.broker, me.directory)
+        self._copying = Copying(self.log, me.broker, me.directory, runtime)
         self._won: RegisterValue | None = None  # what this life wrote to the register and has not led yet
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
         self._failures = 0  # epochs in a row that were this broker's and in which it could not lead …
@@ -126,11 +133,11 @@ class Quorum:
         if None not in (ask.cluster_id, self._known_cluster_id) and ask.cluster_id != self._known_cluster_id:
             return Told(ErrorCode.inconsistent_cluster_id)
         if ask.replica == CONSUMER:
-            return self._to_reader(ask)
+            return self.log.tell_reader(ask)
         if self.leadership is not None:
             return await self.leadership.answer(ask)
         if ask.epoch == self._promise.epoch and ask.replica == self._promise.leader:
-            return self._to_new_leader(ask)
+            return self.log.tell_new_leader(ask)
         if ask.epoch > self._promise.epoch:
             return Told(ErrorCode.unknown_leader_epoch)
         return Told(ErrorCode.not_leader_or_follower)
@@ -142,22 +149,6 @@ class Quorum:
             return
         await self._promise.keep(led_by(known, leader, epoch, address))
 
-    def _to_reader(self, ask: Ask) -> Told:
-        log = self.log.log
-        if not log.start <= ask.position.end <= log.high_watermark:
-            return Told(ErrorCode.offset_out_of_range)
-        records = bytes(log.read(ask.position.end, ask.max_bytes, up_to=log.high_watermark))
-        return Told(high_watermark=log.high_watermark, log_start=log.start, records=records)
-
-    def _to_new_leader(self, ask: Ask) -> Told:
-        """The leader of the epoch promised takes over what this broker's log has more than its own."""
-        log = self.log.log
-        if ask.position.end < log.start:
-            return Told(ErrorCode.offset_out_of_range)
-        if (parting := agreement(log.epochs, log.end, ask.position)) is not None:
-            return Told(diverging=parting, log_start=log.start)
-        return Told(log_start=log.start, records=bytes(log.read(ask.position.end, ask.max_bytes, up_to=log.end)))
-
     # --- its life
 
     async def caught_up(self) -> None:
@@ -165,18 +156,38 @@ class Quorum:
         await self._caught_up
 
     async def resign(self) -> None:
-        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or for a while."""
+        """Before a stop: a leader that others can succeed says so, and leads on until one of them does, or none is left to do it."""
         stopped_before, self._stopping = self._stopping, True
-        if stopped_before or self.leadership is None or len(self.leadership.memberships[0]) == 1:
+        if stopped_before:
             return
         leadership = self.leadership
-        await self._resign(leadership.epoch)
         try:
-            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                while not leadership.over:
-                    await leadership.change()
+            if leadership is not None and len(leadership.memberships[0]) > 1:
+                await self._resign(leadership.epoch)
+                async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                    while not leadership.over and leadership.hears_majority(GONE_AFTER_S):
+                        await leadership.change(GONE_AFTER_S / 10)
         except TimeoutError:
             logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
+        await self._taken_out()
+
+    async def _taken_out(self) -> None:
+        """Of two members, one that stops stays until the other one has taken it out, without which that one could commit nothing; but not
+        for one that is gone or stops as well."""
+        try:
+            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
+                while self._is_needed():  # noqa: ASYNC110  # what is looked at has several sources
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            logger.info("the metadata log's other member did not go on alone within %g s", SUCCEEDED_WITHIN_S)
+
+    def _is_needed(self) -> bool:
+        known = self._newest()
+        if known is None or len(known.isr) != 2 or not is_member(known, self.me):
+            return False
+        (other,) = (member.broker for member in known.isr if member.broker != self.me.broker)
+        registered = self._image.brokers.get(other)
+        return registered is not None and not registered.fenced and not registered.shutting_down
 
     async def _resign(self, epoch: int) -> None:
         def resign(value: RegisterValue | None) -> RegisterValue | None:
@@ -192,14 +203,18 @@ class Quorum:
         """Until cancelled. KafkaError INCONSISTENT_CLUSTER_ID, or what the disk says when the log fails; RegisterError when the register is away
         and this broker has never seen it."""
         try:
-            self.log.apply()
+            snapshotting.load(self.log)
             await self._first_look()
-            following = self._loop.create_task(self._view.follow())
+            beside = [
+                self._loop.create_task(self._view.follow()),
+                self._loop.create_task(snapshotting.keep_making(self.log, self._intervals, self._runtime)),
+            ]
             try:
                 while True:
                     await self._turn()
             finally:
-                following.cancel()
+                for task in beside:
+                    task.cancel()
         except (KafkaError, RegisterError) as reason:
             if self._caught_up.done():
                 raise
@@ -248,15 +263,24 @@ class Quorum:
             await self._wait_for_news(PAUSE_S)
         elif self._won is not None and self._won.epoch == value.epoch:
             won, self._won = self._won, None
-            if await self._promise.keep(won):
+            if await self._promised(won):
                 await self._lead(won)
         elif value.leader != self.me.broker:
-            if await self._promise.keep(value):
+            if await self._promised(value):
                 await self._follow(value)
         else:  # an earlier life of this broker, or a write whose end was not known: neither leads
             await self._take_over(value)
             if self._won is None:
                 await self._wait_for_news(PAUSE_S)
+
+    async def _promised(self, value: RegisterValue) -> bool:
+        """Whether this broker may go along with the value's epoch. On a disk that takes nothing now it goes along with nobody until it does."""
+        try:
+            return await self._promise.keep(value)
+        except KafkaError as reason:
+            logger.warning("epoch %d of the metadata log is not joined yet: %s", value.epoch, reason)
+            await asyncio.sleep(DISK_PAUSE_S)
+            return False
 
     async def _follow(self, value: RegisterValue) -> None:
         """Copies the log from the leader until there is a newer value, and tries to make one whenever the lead looks vacant."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ottla_broker.metadata.fetching import UNKNOWN, Ask, Told, agreement
+from ottla_broker.metadata.fetching import UNKNOWN, Ask, Told
 from ottla_broker.metadata.image import Changes
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.quorum_rules import Position, commit_point, majority, needed_to_lead
@@ -146,18 +146,15 @@ class Leadership:
         now = self._now()
         follower = self.followers.get(key)
         if follower is None:
-            follower = self.followers[key] = Follower(key, ask.position, now, now)
+            follower = self.followers[key] = Follower(key, ask.position, now, self.began_at)
             self._wake()
         follower.claim, follower.heard_at = ask.position, now
         return follower
 
     def _tell(self, ask: Ask, follower: Follower | None) -> Told | None:
         log = self._log.log
-        if not log.start <= ask.position.end:
-            return Told(ErrorCode.offset_out_of_range)
-        parting = agreement(log.epochs, log.end, ask.position)
-        if parting is not None:
-            return Told(diverging=parting, log_start=log.start)
+        if (elsewhere := self._log.differs(ask.position)) is not None:
+            return elsewhere
         if follower is not None and follower.end != ask.position.end:
             follower.end = ask.position.end
             self._advance()

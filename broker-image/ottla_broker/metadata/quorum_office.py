@@ -116,7 +116,7 @@ class Office:
             try:
                 while self._log.position < goal:
                     told = await self._copying.step(channel, self._leadership.epoch)
-                    if not told.records and told.diverging is None:
+                    if not told.records and told.diverging is None and told.snapshot is None:
                         return False
                 return True
             finally:
@@ -165,7 +165,9 @@ class Office:
             heard_at = leadership.began_at if follower is None else follower.heard_at
             mine = member.key == leadership.me.key
             alive = mine or now - heard_at <= self._lease_s
-            candidates.append(Candidate(member, mine or (follower is not None and follower.end >= committed), alive))
+            caught_up = mine or (follower is not None and follower.end >= committed)
+            known = log.image.brokers.get(member.broker)
+            candidates.append(Candidate(member, caught_up, alive, leaving=known is not None and known.shutting_down))
         members = leadership.memberships[0]
         moved = {candidate.member.key: candidate.member for candidate in candidates if candidate.alive}
         placed = tuple(moved.get(member.key, member) for member in members)

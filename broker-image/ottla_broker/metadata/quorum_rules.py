@@ -62,11 +62,13 @@ def wanted_members(brokers: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A broker that follows the metadata log. `caught_up`: its disk has everything committed, as of a moment ago; `alive`: it fetches."""
+    """A broker that follows the metadata log. `caught_up`: its disk has everything committed, as of a moment ago; `alive`: it fetches; `leaving`: it
+    has said that it is about to stop."""
 
     member: Member
     caught_up: bool
     alive: bool
+    leaving: bool = False
 
 
 def next_membership(
@@ -76,19 +78,24 @@ def next_membership(
 
     A member whose disk was wiped has nothing left to count on. One that is dead makes room only where a living candidate is ready to take its
     place: without one the smaller membership could bear no more losses than the larger, and a leader that is cut off from all others would be left
-    as the only member, which nobody may succeed. The leader never takes itself out.
+    as the only member, which nobody may succeed. Of two, one that is leaving is taken out while it is still there: alone the other can go on, with
+    a member that is gone it could not. The leader never takes itself out.
     """
     by_broker = {candidate.member.broker: candidate for candidate in candidates}
     known = [member.key for member in members]
     ready = sorted(
-        (c.member for c in candidates if c.alive and c.caught_up and c.member.key not in known), key=lambda m: m.broker
+        (c.member for c in candidates if c.alive and c.caught_up and not c.leaving and c.member.key not in known),
+        key=lambda m: m.broker,
     )
     others = [m for m in members if m.key != leader.key]
     wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].member.key != m.key]
     dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].alive)]
+    leaving = [m for m in others if m.broker in by_broker and by_broker[m.broker].leaving]
     wanted = wanted_members(brokers)
     if wiped:
         return _without(members, wiped[0])
+    if leaving and len(members) == 2:
+        return _without(members, leaving[0])
     if len(members) > wanted:
         return _without(members, dead[0] if dead else max(others, key=lambda m: m.broker))
     if ready and len(members) < wanted:

@@ -22,6 +22,7 @@ class Site:
     def __init__(self, image: Image) -> None:
         self._brokers = image.brokers
         self._leaders = Counter(image.placed.leaders)
+        self._held = image.placed.replicas()
         self._topics = len(image.topics)
         self._directories = Directories(image.brokers, image.placed)
 
@@ -43,13 +44,14 @@ class Site:
             rest = self._spread(partitions, factor - len(living), dead)
             placed = [first + last for first, last in zip(placed, rest, strict=True)]
         self._leaders.update(replicas[0] for replicas in placed)
+        self._held.update(broker for replicas in placed for broker in replicas)
         self._topics += 1
         return placed
 
     def _spread(self, partitions: int, factor: int, brokers: Sequence[BrokerImage]) -> list[tuple[int, ...]]:
         places = [Place(broker.id, broker.rack) for broker in brokers]
         start = least_loaded_start(places, self._leaders)
-        return place(partitions, factor, places, start=start, shift=self._topics)
+        return place(partitions, factor, places, start=start, shift=self._topics, held=self._held)
 
     def partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
         """A new partition on these brokers, one of which lives. Those that do not are not in sync, and catch up when they come."""

@@ -134,13 +134,19 @@ class FollowerSession:
                 known = self.followed[topic, one.partition]
                 known.since, known.asked, known.in_session = self._numbers, one.offset, True
         request.topics = topics.items()
-        request.forgotten = [(topic, (index,)) for topic, index in self._forgotten]
+        # The leader takes out what is forgotten last: what is back already must not be among it.
+        gone = [(topic, index) for topic, index in self._forgotten if not self._is_back(topic, index)]
+        request.forgotten = [(topic, (index,)) for topic, index in gone]
         self._forgotten.clear()
         request.session_id, request.session_epoch = self._next
         if request.session_id:
             self._next = request.session_id, request.session_epoch % _MAX_INT32 + 1
         self._in_flight.append(self._numbers)
         return request
+
+    def _is_back(self, topic: UUID, index: int) -> bool:
+        known = self.followed.get((topic, index))
+        return known is not None and known.in_session
 
     def _take_changed(self, now_s: float, most_bytes: int) -> dict[UUID, list[Wanted]]:
         changed, self._changed = self._changed, {}

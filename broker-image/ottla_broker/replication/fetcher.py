@@ -28,6 +28,9 @@ from ottla_broker.wire.replica_fetch import Got, Request, read_response, write_r
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.02
+# A connection that a cut has silenced is made anew long before TCP's own retries come round; a leader that is merely slow is given twice the time
+# with every try, up to replica.socket.timeout.ms.
+FIRST_PATIENCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Fetcher:
         self._syncs = 0  # answers whose records are being synced
         self._wanted = asyncio.Event()
         self._try_again = asyncio.Event()
+        self._patience_s = FIRST_PATIENCE_S
         self._running = self._loop.create_task(self._run(), name=f"fetch from broker {leader}")
 
     # --- what is followed
@@ -118,6 +122,8 @@ class Fetcher:
                 reason = error
             finally:
                 self._disconnect()
+            if isinstance(reason, TimeoutError):
+                self._patience_s = self._patience() * 2
             if not self.session.followed:
                 continue
             if self._home.broker_epoch() >= 0:  # else it has not begun
@@ -133,7 +139,7 @@ class Fetcher:
         address = self._home.address_of(self.leader)
         if address is None:
             raise KafkaError(ErrorCode.broker_not_available, f"broker {self.leader} is not registered")
-        async with asyncio.timeout(self._pace.answer_within_ms / 1000):
+        async with asyncio.timeout(self._patience()):
             return await open_channel(address.host, address.port, self._client_id)
 
     async def _stay(self) -> Exception:
@@ -141,7 +147,7 @@ class Fetcher:
         self._lost = self._loop.create_future()
         self._begin_session()
         self._send()
-        within_s = self._pace.answer_within_ms / 1000
+        within_s = self._patience() + self._pace.max_wait_ms / 1000
         while True:
             done, _ = await asyncio.wait([self._lost], timeout=within_s / 2)
             if done:
@@ -150,6 +156,10 @@ class Fetcher:
                 return TimeoutError(f"no answer in {within_s:.0f} s")
             if not (self.session.waits or self._syncs or self._later):
                 return TimeoutError("it stands still")
+
+    def _patience(self) -> float:
+        """How long an answer may take, in seconds."""
+        return min(self._patience_s, self._pace.answer_within_ms / 1000)
 
     def _disconnect(self) -> None:
         if self._channel is not None:
@@ -227,6 +237,7 @@ class Fetcher:
         if isinstance(answer, Exception):
             self._end(str(answer))
             return
+        self._patience_s = FIRST_PATIENCE_S
         try:
             response = read_response(answer)
         except Malformed as reason:

@@ -3,10 +3,12 @@
 One fetcher per leader, and a second one for topics whose acks wait for a sync (`fetcher`).
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla_broker.config import (
+    FOLLOWER_REPLICATION_THROTTLED_RATE,
     REPLICA_FETCH_BACKOFF_MS,
     REPLICA_FETCH_MAX_BYTES,
     REPLICA_FETCH_MIN_BYTES,
@@ -19,6 +21,7 @@ from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.records import NO_LEADER, Endpoint
 from ottla_broker.replication.fetcher import Fetcher, Pace
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.throttle import Throttle, is_throttled
 
 if TYPE_CHECKING:
     from ottla_broker.replication.fetcher import Home
@@ -42,6 +45,7 @@ class Fetchers:
             config(REPLICA_FETCH_BACKOFF_MS),
             config(REPLICA_SOCKET_TIMEOUT_MS),
         )
+        self._throttle = Throttle(lambda: config(FOLLOWER_REPLICATION_THROTTLED_RATE), _now_s)
         self._fetchers: dict[Place, Fetcher] = {}
         self._places: dict[Partition, Place] = {}
 
@@ -98,7 +102,16 @@ class Fetchers:
         return None if registered is None else registered.endpoints.get(self._listener)
 
     def held_back_s(self, partition: Partition) -> float:
-        return 0.0
+        return self._throttle.wait_s() if self._is_throttled(partition) else 0.0
 
     def took(self, partition: Partition, size: int) -> None:
-        return None
+        if self._is_throttled(partition):
+            self._throttle.took(size)
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        entries = partition.log.config.follower_replication_throttled_replicas
+        return is_throttled(entries, partition.partition, self.me) and self.me not in partition.state.isr
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

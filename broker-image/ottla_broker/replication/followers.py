@@ -20,7 +20,8 @@ JOINING_S: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """`end`, `start`: of its log, by its last fetch. `broker_epoch`: of the life that fetched. Times by the loop's clock."""
+    """`end`, `start`: of its log, by its last fetch. `broker_epoch`: of the life that fetched. Times by the loop's clock. `unheard`: (broker epoch,
+    offset, log start) of the last fetch of a life that is not registered yet, as far as is known here."""
 
     broker: int
     end: int = UNKNOWN
@@ -31,6 +32,7 @@ class Follower:
     leader_end: int = 0  # our log's end when it fetched last
     mark: int = UNKNOWN  # what it has to reach to be in time …
     marked_s: float = inf  # … from when on
+    unheard: tuple[int, int, int] | None = None
 
     def fetched(self, offset: int, start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
         """It asks for records from `offset`: everything below is in its log. With `flush.messages=1`, on its disk."""
@@ -66,14 +68,12 @@ class Follower:
 
 
 class Followers:
-    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas. `unheard`: what lives of
-    brokers said that are not known to be registered: broker → (its epoch, log end, log start)."""
+    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas."""
 
-    __slots__ = ("_all", "counted", "outside", "unheard")
+    __slots__ = ("_all", "counted", "outside")
 
     def __init__(self) -> None:
         self._all: dict[int, Follower] = {}
-        self.unheard: dict[int, tuple[int, int, int]] = {}
         self.counted: Sequence[Follower] = ()
         self.outside: Sequence[Follower] = ()
 
@@ -85,7 +85,6 @@ class Followers:
 
     def clear(self) -> None:
         self._all = {}
-        self.unheard = {}
         self.counted = self.outside = ()
 
     def be(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:

@@ -24,6 +24,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 MADE_AT_ONCE: Final = 64
+AGAIN_S: Final = 5.0
 """New logs that are made before anybody else gets a turn; of a topic of thousands of partitions the others follow in slices."""
 MADE_PER_TURN: Final = 16
 
@@ -73,6 +74,9 @@ class Hosting:
         self._leading: dict[Partition, int] = {}  # what `led` was told: in which epoch
         self._to_make: dict[tuple[str, int], None] = {}  # replicas whose logs are still to be made
         self._making: asyncio.Task[None] | None = None
+        self._refused: dict[
+            tuple[str, int], asyncio.TimerHandle
+        ] = {}  # logs that could not be made, and when they are tried again
         self._made = 0  # new logs in this turn
 
     def follow(self, changes: Changes) -> None:
@@ -89,7 +93,7 @@ class Hosting:
                 self.reconfigure([name])
         if changes.brokers:
             for hosted in self._partitions:
-                hosted.consider_growth()  # one that had caught up may be let in now
+                hosted.brokers_changed()
             if self._following is not None:
                 for broker in sorted(changes.brokers):
                     self._following.broker_changed(broker)
@@ -144,13 +148,23 @@ class Hosting:
         try:
             log = self._open(topic, state)
         except (KafkaError, OSError) as reason:
-            logger.error("%s-%d cannot be hosted: %s", topic.name, state.partition, reason)
+            self._try_again(topic.name, state.partition, reason)
             return
+        self._refused.pop((topic.name, state.partition), None)
         hosted = Partition(
             topic.name, topic.id, state.partition, log, state, self._me, self._runtime.now_ms, self._peers
         )
         self._partitions.add(hosted)
         self._tell(hosted)
+
+    def _try_again(self, topic: str, partition: int, reason: Exception) -> None:
+        """After a while: what is wrong may pass, as a full disk does. Said once."""
+        if (topic, partition) not in self._refused:
+            logger.error("%s-%d cannot be hosted: %s", topic, partition, reason)
+        else:
+            self._refused[topic, partition].cancel()
+        again = asyncio.get_running_loop().call_later(AGAIN_S, self._make_later, topic, partition)
+        self._refused[topic, partition] = again
 
     def _make_later(self, topic: str, partition: int) -> None:
         self._to_make[topic, partition] = None
@@ -172,6 +186,8 @@ class Hosting:
             self._making = None
 
     def close(self) -> None:
+        for again in self._refused.values():
+            again.cancel()
         if self._making is not None:
             self._making.cancel()
 

@@ -17,11 +17,12 @@ from uuid import UUID
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.election import effective_min_insync
-from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import Traffic
 from ottla_broker.replication.acks import Acks
 from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
+from ottla_broker.replication.refusals import Refusals
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -64,12 +65,14 @@ class Partition:
         self.state = state
         self.traffic = Traffic()
         self.followers = Followers()
+        self._refusals = Refusals()
         self.pending: Proposal | None = None
         self.epoch_start = 0  # our log's end when we began to lead
         self._me = me
         self._now_ms = now_ms
         self._peers = peers or Alone()
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
+        self._turned_away = False  # somebody who had caught up while a proposal was on its way
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
@@ -92,6 +95,10 @@ class Partition:
         return self.state.leader == self._me and not self._superseded
 
     @property
+    def follows(self) -> bool:
+        return self.state.leader not in (self._me, NO_LEADER)
+
+    @property
     def settled(self) -> bool:
         """Whether everything that an earlier leader may have acknowledged is below our high watermark."""
         return self.log.high_watermark >= self.epoch_start
@@ -108,6 +115,7 @@ class Partition:
         """Takes over a state from the metadata; one older than what is known is passed over (rule 1)."""
         if state.partition_epoch < self.state.partition_epoch:
             return
+        before = len(self.state.isr)
         self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
         if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
@@ -115,8 +123,13 @@ class Partition:
         if self.leads:
             if state.leader_epoch != self._led_epoch:
                 self._begin_to_lead()
+            else:
+                self.traffic.isr_expansions += len(state.isr) > before
+                self.traffic.isr_shrinkages += len(state.isr) < before
             self._members_changed()
-            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
+            if self._turned_away and self.pending is None:
+                self._turned_away = False
+                self.consider_growth()  # where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
@@ -124,6 +137,7 @@ class Partition:
     def _begin_to_lead(self) -> None:
         """The leader epoch starts at the log's end. Nothing is known of the followers in this epoch."""
         self._led_epoch = self.state.leader_epoch
+        self._refusals = Refusals()
         self.pending = None
         self.followers.clear()
         self.log.epochs.assign(self._led_epoch, self.log.end)
@@ -153,14 +167,22 @@ class Partition:
 
     def append(self, records: Buffer, *, acks: int, from_client: bool = True) -> Appended:
         """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1."""
-        if acks == ALL_REPLICAS and len(self.state.isr) < self.min_isr:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"{self.topic}-{self.partition}: {len(self.state.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
+        if self._refusals and from_client:
+            self._refusals.check(records)
+        try:
+            if acks == ALL_REPLICAS and len(self.state.isr) < self.min_isr:
+                raise KafkaError(
+                    ErrorCode.not_enough_replicas,
+                    f"{self.topic}-{self.partition}: {len(self.state.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
+                )
+            appended = self.log.append_as_leader(
+                records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
             )
-        appended = self.log.append_as_leader(
-            records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
-        )
+        except KafkaError as reason:
+            self._refusals.note(records, reason)
+            raise
+        if self._refusals:
+            self._refusals.accepted(records)
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
         if self._end_watchers:
@@ -191,26 +213,31 @@ class Partition:
             )
         if broker_epoch != follower.broker_epoch and not self._peers.is_registered(broker, broker_epoch):
             # Our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4).
-            self.followers.unheard[broker] = broker_epoch, offset, log_start
+            follower.unheard = broker_epoch, offset, log_start
             return
+        follower.unheard = None
         follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
         if follower in self.followers.outside:
             self._consider_joining((follower,))
         self._advance()
 
+    def brokers_changed(self) -> None:
+        """The metadata know other lives of other brokers than before: what those have said counts now, and they may join."""
+        if self.leads:
+            for follower in self.followers:
+                if follower.unheard is not None:
+                    self.fetched_by(follower.broker, *follower.unheard)
+            self.consider_growth()
+
     def consider_growth(self) -> None:
         """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
-        if self.followers.unheard and self.leads:
-            for broker, said in tuple(self.followers.unheard.items()):
-                del self.followers.unheard[broker]
-                if self.followers.get(broker) is not None:
-                    self.fetched_by(broker, *said)
         if self.followers.outside and self.leads:
             self._consider_joining(self.followers.outside)
 
     def _consider_joining(self, candidates: Iterable[Follower]) -> None:
         """Proposes those that have caught up for the ISR (rule 4), unless a proposal is on its way."""
         if self.pending is not None:
+            self._turned_away = True
             return
         watermark = self.log.high_watermark
         joining = [

@@ -31,7 +31,16 @@ class Partitions:
         return self._hosted.get((topic, partition))
 
     def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
-        """The partition if this broker leads it in `epoch`.
+        """The partition if this broker leads it in `epoch`. KafkaError as `replica`; NOT_LEADER_OR_FOLLOWER also when another one leads."""
+        found = self.replica(topic, partition, epoch, topic_id)
+        if not found.leads:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower, f"{topic}-{partition} is led by broker {found.state.leader}"
+            )
+        return found
+
+    def replica(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
+        """The partition if this broker has a replica of it, whether it leads or follows, and knows `epoch` as the leader's.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID (rule 13), NOT_LEADER_OR_FOLLOWER,
         FENCED_LEADER_EPOCH (the caller is behind), UNKNOWN_LEADER_EPOCH (we are), KAFKA_STORAGE_ERROR (its disk failed).
@@ -49,10 +58,6 @@ class Partitions:
         if epoch != ANY_EPOCH and epoch != found.state.leader_epoch:
             code = ErrorCode.fenced_leader_epoch if epoch < found.state.leader_epoch else ErrorCode.unknown_leader_epoch
             raise KafkaError(code, f"{topic}-{partition}: leader epoch {epoch}, here it is {found.state.leader_epoch}")
-        if not found.leads:
-            raise KafkaError(
-                ErrorCode.not_leader_or_follower, f"{topic}-{partition} is led by broker {found.state.leader}"
-            )
         if found.log.failed is not None:
             raise found.log.failed
         return found

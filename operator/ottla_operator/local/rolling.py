@@ -27,7 +27,8 @@ class Rolling:
     """Whether it waits for one to come back, so that nothing else should be begun."""
     _refused: dict[str, str] = field(default_factory=dict)
     """Settings with values that running brokers did not take."""
-    _restarted: bool = False
+    _restarted: bool = True
+    """Since preferred replicas were last given the lead; brokers that have just been started are as after a roll."""
     _waiting_since: float | None = None
     _said: str = ""
 
@@ -60,7 +61,7 @@ class Rolling:
         return False
 
     async def give_back(self, link: Link) -> bool:
-        """After restarts, lets preferred replicas lead again once all are in sync; whether that is done."""
+        """After starts and restarts, lets preferred replicas lead again once all are in sync; whether that is done."""
         if not self._restarted:
             return True
         every = await topics.all_topics(link)

@@ -128,7 +128,6 @@ class Tending:
         if any(it.id == broker for it in (await cluster.describe_all(link)).brokers):
             await cluster.unregister(link, broker)
         self.memory.present.discard(broker)
-        self.memory.spread.discard(broker)
         self.memory.save()
         self.board.say(f"broker {label} held nothing any more: it is stopped and forgotten, its folder stays", "good")
 

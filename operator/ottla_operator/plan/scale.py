@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla_broker.metadata.placement import Place
+from ottla_operator.figures import counted
 from ottla_operator.plan.moves import Move, Replicas, applied, difference
 from ottla_operator.plan.reassign import Impossible, drain, resize, spread
 
@@ -17,7 +18,7 @@ from ottla_operator.plan.reassign import Impossible, drain, resize, spread
 class Scale:
     """`wanted`: brokers that should be there. `present`: that are there, the leaving ones too. `up`: that the cluster counts on. `moving`: how many
     partitions move now. `spread`: brokers over which partitions were spread before. `factors`: topic of the brokers' own → how many replicas it should
-    have if there are enough brokers. `on_scale`: whether partitions go to brokers that are added."""
+    have if there are enough brokers. `on_scale`: whether partitions are spread when the number of brokers has changed."""
 
     wanted: frozenset[int]
     present: frozenset[int]
@@ -81,12 +82,11 @@ def next_step(seen: Scale) -> Step:
         return Wait(f"broker {', '.join(map(str, sorted(away)))} is not there yet")
     places = [it for it in seen.up if it.broker in seen.wanted]
     if moves := _own_topics(seen, places, leaving):
-        return MovePartitions(moves, f"the brokers' own topics for {len(places)} brokers")
+        return MovePartitions(moves, f"the brokers' own topics for {counted(len(places), 'broker')}")
     if leaving:
         return _drain(seen, places, leaving)
-    new = seen.wanted - seen.spread
-    if new and seen.spread and seen.on_scale and (moves := spread(seen.partitions, places)):
-        return MovePartitions(moves, f"spread to broker {', '.join(map(str, sorted(new)))}")
+    if seen.spread and seen.on_scale and (moves := spread(seen.partitions, places)):
+        return MovePartitions(moves, f"spread over broker {', '.join(map(str, sorted(seen.wanted)))}")
     return IsSpread(seen.wanted)
 
 

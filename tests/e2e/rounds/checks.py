@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ottla_broker.wire.batch import batches
+from ottla_broker.wire.errors import KafkaError
 from tests.clusters import Cluster
 from tests.e2e.rounds.load import Load, Place
 
@@ -84,6 +86,19 @@ def replicas_are_equal(cluster: Cluster, places: list[Place]) -> Iterator[str]:
         if len(set(logs.values())) > 1:
             sizes = {number: len(data) for number, data in logs.items()}
             yield f"replicas of {topic}-{partition} differ, bytes by broker: {sizes}"
+
+
+def batches_of(folder: Path) -> str:
+    """A line for each batch of a replica: what a person wants to see when a promise was broken."""
+    lines = []
+    try:
+        for _, header in batches(log_bytes(folder)):
+            offsets = f"{header.base_offset}…{header.base_offset + header.last_offset_delta}"
+            producer = f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
+            lines.append(f"{offsets} in leader epoch {header.leader_epoch}, {producer}, at {header.max_timestamp}")
+    except KafkaError as reason:
+        lines.append(str(reason))
+    return "\n".join(lines)
 
 
 def log_bytes(folder: Path) -> bytes:

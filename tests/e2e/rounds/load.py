@@ -1,6 +1,7 @@
 """The clients of a round, each in a thread: what they were told is written down, and judged afterwards."""
 
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ class Producer:
     acks: list[Ack] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     sent: int = 0
+    told: list[str] = field(default_factory=list)  # what librdkafka says of its idempotence
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -63,7 +65,8 @@ class Producer:
 
     def _run(self) -> None:
         timeout = {"acks": "all", "message.timeout.ms": int(ACKED_WITHIN_S * 1000), "request.timeout.ms": 3000}
-        producer = ck.Producer({"bootstrap.servers": self.bootstrap} | CLIENT | timeout | self.settings)
+        told = {"debug": "eos", "logger": self._logger()} if self.idempotent else {}
+        producer = ck.Producer({"bootstrap.servers": self.bootstrap} | CLIENT | timeout | told | self.settings)
         began = time.monotonic()
         while not self._stop.is_set():
             if self.sent > (time.monotonic() - began) * RECORDS_PER_S:
@@ -78,6 +81,13 @@ class Producer:
         left = producer.flush(ACKED_WITHIN_S + 10)
         if left:
             self.failures.append(f"{left} records were neither acknowledged nor refused")
+
+    def _logger(self) -> logging.Logger:
+        logger = logging.Logger(self.name)  # of its own: nothing of it reaches the root
+        handler = logging.Handler()
+        handler.emit = lambda record: self.told.append(f"{time.monotonic():.3f} {record.getMessage()}")  # type: ignore[method-assign]
+        logger.addHandler(handler)
+        return logger
 
     def _delivered(self, error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is not None:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,12 @@ def missing() -> str:
     """What this machine lacks to build images, in words; empty when nothing."""
     if os.geteuid() != 0:
         return "only root may build images without Docker: it mounts overlays and changes root"
-    lacking = [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]
-    return f"to build images without Docker, {', '.join(lacking)} must be there" if lacking else ""
+    if lacking := [program for program in ("debootstrap", "unshare", "chroot") if shutil.which(program) is None]:
+        return f"to build images without Docker, {', '.join(lacking)} must be there"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, text=True, check=False
+    )
+    return f"namespaces may not be made here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 def build(name: str) -> Built:

@@ -69,7 +69,7 @@ def test_trust_is_made_anew_when_a_file_of_it_changes(tmp_path: Path, monkeypatc
     made: list[bytes | None] = []
     monkeypatch.setattr(module, "_context", lambda authority, *_, verify: made.append(authority))
     (tmp_path / "ca.crt").write_bytes(b"old")
-    server = ApiServer.found(kubeconfig(tmp_path / "one", **{"certificate-authority": "ca.crt"}))
+    server = ApiServer.found(kubeconfig(tmp_path / "one", user=None, **{"certificate-authority": "ca.crt"}))
     server.trust()
     server.trust()
     (tmp_path / "ca.crt").write_bytes(b"new")

@@ -123,6 +123,16 @@ def test_the_dead_make_room_only_for_the_living() -> None:
     assert next_membership((*both, member(3)), member(1), candidates({1, 2, 3, 4}, {1, 2, 4}), 4) == both
 
 
+def test_of_two_the_one_that_leaves_is_taken_out_and_comes_again_when_it_is_back() -> None:
+    both = (member(1), member(2))
+    leaving = [Candidate(member(1), True, True), Candidate(member(2), True, True, leaving=True)]
+    assert next_membership(both, member(1), leaving, 2) == (member(1),)
+    assert next_membership((member(1),), member(1), leaving, 2) is None
+    assert next_membership((member(1),), member(1), candidates({1, 2}, {1, 2}), 2) == both
+    three = [*leaving, Candidate(member(3), True, True)]
+    assert next_membership((*both, member(3)), member(1), three, 3) is None  # two of three go on by themselves
+
+
 def test_what_a_leader_took_over_must_be_on_a_majority_of_new_members() -> None:
     """An earlier leader may have committed it, although this one cannot know."""
     ends = {member(3).key: 5, member(4).key: 0}

@@ -1,12 +1,15 @@
 """Whole brokers on virtual time, for tests of who leads them and what they know."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
 
-from ottla_broker.metadata.records import MetadataRecord
+from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image_records import records_of
+from ottla_broker.metadata.records import MetadataRecord, encode
 from ottla_broker.metadata.register import MemberKey
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import KafkaError
@@ -71,14 +74,23 @@ class WholeCluster(Cluster):
         return await self.until(lambda: any(node is not after for node in self.leaders), within_s)
 
     async def make_topic(self, name: str) -> None:
-        """At whoever leads, again until it is done."""
+        await self.controller_does(lambda controller: controller.ensure_topic(NewTopic(name, 1, 1)))
 
-        async def made() -> bool:
+    async def delete_topic(self, name: str) -> None:
+        await self.controller_does(lambda controller: controller.delete_topic(name))
+
+    async def configure(self, key: str, value: str) -> None:
+        await self.controller_does(lambda controller: controller.alter_configs(2, "anything", {key: value}))
+
+    async def controller_does(self, what: Callable[[Controller], Coroutine[Any, Any, None]]) -> None:
+        """Whoever leads, again until it is done."""
+
+        async def done() -> bool:
             node = self.leader
             assert node.process is not None
             assert node.broker is not None
             assert node.broker.controller is not None
-            work = node.process.run(node.broker.controller.ensure_topic(NewTopic(name, 1, 1)))
+            work = node.process.run(what(node.broker.controller))
             await self.until(lambda: work.done() or not node.runs)
             try:
                 work.result()
@@ -86,11 +98,11 @@ class WholeCluster(Cluster):
                 return False
             return True
 
-        while not (self.leaders and await made()):
+        while not (self.leaders and await done()):
             await self.pause(0.01)
 
-    async def all_agree(self, *topics: str, within_s: float = 30.0) -> None:
-        """Every broker knows these topics, and all logs are the same."""
+    async def all_agree(self, *topics: str, within_s: float = 30.0, alike_from: int = 0) -> None:
+        """Every broker knows these topics, and all logs are the same from an offset on; −1: from the last record on."""
 
         def agree() -> bool:
             images = [node.broker.image for node in self if node.broker is not None and hasattr(node.broker, "quorum")]
@@ -98,15 +110,21 @@ class WholeCluster(Cluster):
                 len(images) == len(self.brokers)
                 and all(set(topics) <= image.topics.keys() for image in images)
                 and len({image.end for image in images}) == 1
-                and len({self.log_of(node) for node in self}) == 1
+                and len({self.log_of(node, alike_from) for node in self}) == 1
+                and len({records_of_text(image) for image in images}) == 1
             )
 
         await self.until(agree, within_s)
 
-    def log_of(self, node: SimulatedBroker) -> bytes:
+    def log_of(self, node: SimulatedBroker, offset: int) -> bytes:
         assert node.broker is not None
         log = node.broker.quorum.log.log
-        return bytes(log.read(log.start, 1 << 24, up_to=log.high_watermark))
+        start = max(log.start, offset if offset >= 0 else log.high_watermark - 1)
+        return bytes(log.read(start, 1 << 24, up_to=log.high_watermark))
+
+
+def records_of_text(image: Image) -> str:
+    return "\n".join(sorted(encode(record).decode() for record in records_of(image, 0)))
 
 
 def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
@@ -117,14 +135,13 @@ def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
 
 
 @contextmanager
-def a_cluster(brokers: int, seed: int, **settings: str) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
+def a_cluster(brokers: int, seed: int, settings: Mapping[str, str]) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
     loop = SimulatedLoop()
     trace = Trace(loop.time, None)
     trace.follow(logging.INFO)
     loop.set_exception_handler(trace.loop_failed)
-    given = {name.replace("_", "."): value for name, value in settings.items()}
     try:
-        yield loop, WholeCluster(loop, Random(seed), brokers, SETTINGS | given, trace)
+        yield loop, WholeCluster(loop, Random(seed), brokers, {**SETTINGS, **settings}, trace)
     finally:
         trace.unfollow()
         loop.set_exception_handler(lambda *_: None)
@@ -132,9 +149,12 @@ def a_cluster(brokers: int, seed: int, **settings: str) -> Iterator[tuple[Simula
 
 
 def played(
-    scene: Callable[[WholeCluster], Coroutine[Any, Any, None]], brokers: int = 3, seed: int = 1, **settings: str
+    scene: Callable[[WholeCluster], Coroutine[Any, Any, None]],
+    brokers: int = 3,
+    seed: int = 1,
+    settings: Mapping[str, str] | None = None,
 ) -> None:
     """Plays a scene to its end; afterwards nothing may have failed unnoticed."""
-    with a_cluster(brokers, seed, **settings) as (loop, cluster):
+    with a_cluster(brokers, seed, settings or {}) as (loop, cluster):
         loop.run_until_complete(loop.create_task(scene(cluster)))
         assert not cluster.trace.problems

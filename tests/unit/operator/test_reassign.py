@@ -176,6 +176,23 @@ def test_no_order_of_the_same_replicas_is_more_even_in_leaders(replicas: list[li
     assert worst([it[0] for it in made]) == (min(most for most, _ in every), min(least for _, least in every))
 
 
+@given(st.integers(1, 5), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))
+def test_leaders_are_even_over_all_and_in_each_topic(brokers: int, counts: list[int], shift: int) -> None:
+    """Where everybody holds everything, whoever led before."""
+    replicas, topics = [], []
+    for topic, count in enumerate(counts):
+        for _ in range(count):
+            order = list(range(brokers))
+            order.insert(0, order.pop(shift % brokers))
+            replicas.append(order)
+            topics.append(str(topic))
+    even_leaders(replicas, topics, range(len(topics)), range(brokers))
+    for wanted in (None, *set(topics)):
+        led = Counter(it[0] for it, topic in zip(replicas, topics, strict=True) if wanted in (None, topic))
+        numbers = [led[it] for it in range(brokers)]
+        assert max(numbers) - min(numbers) <= 1
+
+
 def test_a_broker_that_is_away_is_neither_given_nor_robbed() -> None:
     partitions = [Replicas("a", it, (1, 2), (1,), 1) for it in range(4)]
     moves = spread(partitions, [Place(1), Place(3)])  # 2 is away

@@ -52,9 +52,12 @@ def test_it_ends_with_the_brokers_that_are_wanted(
     assert {len(it.replicas) for it in here if it.topic == "own"} == {
         min(3, after) if after < min(before, 3) or after > before else min(before, 3)
     }
-    if on_scale and after > before:
-        held = [sum(it in at.replicas for at in here) for it in wanted]
-        assert max(held) - min(held) <= 1
+    if on_scale and after != before:
+        for counts in (
+            [sum(it in at.replicas for at in here) for it in wanted],
+            [sum(it == at.replicas[0] for at in here) for it in wanted],
+        ):
+            assert max(counts) - min(counts) <= 1
 
 
 def scale(**more: object) -> Scale:

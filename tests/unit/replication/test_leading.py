@@ -128,7 +128,7 @@ def test_rule_4_only_the_registered_life_of_an_unfenced_broker_joins(tmp_path: P
     fetch(partition, 3, 0)
     assert not peers.proposed
     peers.joinable[3] = 30
-    partition.consider_growth()  # what hosting does when the image's brokers change
+    partition.brokers_changed()  # what hosting does when the image's brokers change
     assert peers.proposed == [(1, 2, 3)]
     with pytest.raises(KafkaError):
         partition.fetched_by(3, 29, 0, 0)  # what the earlier life had under way comes late
@@ -278,5 +278,5 @@ def test_rule_4_a_life_that_the_leader_has_not_heard_of_acknowledges_nothing(tmp
     partition.fetched_by(2, 21, 1, 0)
     assert partition.log.high_watermark == 0
     peers.registered = {2: 21}
-    partition.consider_growth()  # now it has, and the follower need not ask again
+    partition.brokers_changed()  # now it has, and the follower need not ask again
     assert partition.log.high_watermark == 1

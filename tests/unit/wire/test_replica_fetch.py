@@ -83,9 +83,7 @@ def test_what_a_leader_answers_is_what_the_follower_hears(
     sent: list[tuple[UUID, list[Fetched]]], addressed: bool
 ) -> None:
     addresses = [Address(3, "there", 9092, "r1"), Address(4, "", 1)] if addressed else []
-    answer = bytearray(
-        b"".join(write_fetch(17, 5, sent, error=ErrorCode.none, session_id=8, addresses=addresses))
-    )
+    answer = bytearray(b"".join(write_fetch(17, 5, sent, error=ErrorCode.none, session_id=8, addresses=addresses)))
     heard = follower.read_response(answer[4:])
     assert (heard.error, heard.session_id) == (ErrorCode.none, 8)
     assert [

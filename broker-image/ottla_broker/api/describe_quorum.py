@@ -1,0 +1,103 @@
+"""DescribeQuorum (55), versions 0–2: what Kafka's `kafka-metadata-quorum` shows.
+
+- Who leads the metadata log, in which epoch, what is committed; members ("voters") and other brokers that follow ("observers"), with how far each has
+  it on its device and when it last asked. Only the leader knows: other brokers hand the question on.
+- Times are the leader's wall clock; they are -1 for a member that has not been heard in this epoch.
+- v1 adds those times, v2 directory ids, addresses of members and messages.
+"""
+
+import asyncio
+
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+from kio.schema.describe_quorum.v2.response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32, i64, u16
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.metadata.following import host_and_port
+from ottla_broker.metadata.quorum_leader import Leadership
+from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.register import MemberKey
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+UNKNOWN = i64(-1)
+
+
+async def describe_quorum(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    if not ctx.may(Operation.describe, Resource.cluster()):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    leadership = ctx.broker.quorum.leadership
+    if leadership is None:
+        raise KafkaError(ErrorCode.not_controller, f"broker {ctx.broker.quorum.leader} leads the metadata log")
+    listener = ctx.broker.config.inter_broker_listener
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=tuple(
+            TopicData(
+                topic_name=topic.topic_name,
+                partitions=tuple(
+                    described(ctx, leadership, topic.topic_name, int(wanted.partition_index))
+                    for wanted in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+        nodes=tuple(
+            Node(node_id=BrokerId(member.broker), listeners=(reached_at(listener, member.address),))
+            for member in leadership.memberships[-1]
+            if member.address
+        ),
+    )
+
+
+def reached_at(listener: str, address: str) -> Listener:
+    host, port = host_and_port(address)
+    return Listener(name=listener, host=host, port=u16(port))
+
+
+def described(ctx: Context, leadership: Leadership, topic: TopicName, partition: int) -> PartitionData:
+    code = ErrorCode.none if (topic, partition) == (METADATA_TOPIC, 0) else ErrorCode.unknown_topic_or_partition
+    there = code is ErrorCode.none
+    members = sorted(member.key for member in leadership.memberships[-1]) if there else []
+    others = sorted(key for key in leadership.followers if key not in members) if there else []
+    return PartitionData(
+        partition_index=i32(partition),
+        error_code=code,
+        error_message=None if there else "only the metadata log has a quorum",
+        leader_id=BrokerId(leadership.me.broker if there else -1),
+        leader_epoch=i32(leadership.epoch if there else -1),
+        high_watermark=i64(ctx.broker.quorum.log.high_watermark) if there else UNKNOWN,
+        current_voters=tuple(replica(ctx, leadership, key) for key in members),
+        observers=tuple(replica(ctx, leadership, key) for key in others),
+    )
+
+
+def replica(ctx: Context, leadership: Leadership, key: MemberKey) -> ReplicaState:
+    broker, directory = key
+    now_ms, now_s = ctx.broker.runtime.now_ms(), asyncio.get_running_loop().time()
+    follower = leadership.followers.get(key)
+    mine = key == leadership.me.key
+    return ReplicaState(
+        replica_id=BrokerId(broker),
+        replica_directory_id=directory,
+        log_end_offset=i64(leadership.ends[key]) if mine or follower is not None else UNKNOWN,
+        last_fetch_timestamp=UNKNOWN if follower is None else i64(now_ms - round((now_s - follower.heard_at) * 1000)),
+        last_caught_up_timestamp=i64(now_ms)
+        if mine
+        else UNKNOWN
+        if follower is None
+        else i64(now_ms - round((now_s - follower.caught_up_at) * 1000)),
+    )
+
+
+FORMS = (Form(0, 2, DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum),)

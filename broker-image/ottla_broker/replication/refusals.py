@@ -1,0 +1,71 @@
+"""What idempotent producers were refused for a while, so that the batches right behind are refused in the same words.
+
+A producer sends up to five batches of a partition before it hears of the first. When that one is refused because the disk is full or the ISR too small,
+those behind it no longer fit: the first of them would be out of order, and a client that hears so has to begin a new epoch, in which a batch that it does
+not know to be written cannot be told from a new one. Nothing is out of order, though: the gap closes when the refused batch is sent again.
+"""
+
+from typing import Final
+
+from ottla_broker.wire.batch import HEADER_SIZE, Buffer, parse_header
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+BEHIND: Final = 4  # a producer has at most five batches on their way
+MOST_PRODUCERS: Final = 1000  # that are remembered; the one that was refused first makes room
+PASSING: Final = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas})
+HALF_OF_SEQUENCES: Final = 1 << 30
+
+
+class Refusals:
+    """Of one partition. True while there are any."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self) -> None:
+        self._refused: dict[
+            tuple[int, int], tuple[int, int, KafkaError]
+        ] = {}  # producer → sequence, how many behind it, why
+
+    def __bool__(self) -> bool:
+        return bool(self._refused)
+
+    def check(self, records: Buffer) -> None:
+        """Raises what a batch just before this one was refused with."""
+        if (found := _sequenced(records)) is None:
+            return
+        producer, sequence = found
+        if (known := self._refused.get(producer)) is None:
+            return
+        first, behind, reason = known
+        if not 0 < (sequence - first) % (2 * HALF_OF_SEQUENCES) < HALF_OF_SEQUENCES:
+            return  # the refused one again, or one before it
+        if behind == 0:
+            del self._refused[producer]  # the producer has given the refused one up: its gap is told as such
+            return
+        self._refused[producer] = first, behind - 1, reason
+        raise KafkaError(reason.code, f"behind sequence {first} of producer {producer[0]}: {reason.message}")
+
+    def note(self, records: Buffer, reason: KafkaError) -> None:
+        """A batch was refused."""
+        if reason.code not in PASSING or (found := _sequenced(records)) is None:
+            return
+        producer, sequence = found
+        self._refused.pop(producer, None)
+        if len(self._refused) >= MOST_PRODUCERS:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer] = sequence, BEHIND, reason
+
+    def accepted(self, records: Buffer) -> None:
+        """A batch is in the log."""
+        if (found := _sequenced(records)) is not None:
+            self._refused.pop(found[0], None)
+
+
+def _sequenced(records: Buffer) -> tuple[tuple[int, int], int] | None:
+    """((producer id, epoch), sequence) of the first batch; None without idempotence."""
+    if len(records) < HEADER_SIZE:
+        return None
+    header = parse_header(records)
+    if header.producer_id < 0 or header.base_sequence < 0:
+        return None
+    return (header.producer_id, header.producer_epoch), header.base_sequence

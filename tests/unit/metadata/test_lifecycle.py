@@ -1,0 +1,225 @@
+"""A broker's life, with a real controller behind its link; and what rule 6 makes of silence."""
+
+import asyncio
+import logging
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.config import Config
+from ottla_broker.metadata.broker_control import Heartbeat
+from ottla_broker.metadata.controller_link import ControllerLink
+from ottla_broker.metadata.last_life import LOST, LastLife
+from ottla_broker.metadata.lifecycle import Lifecycle
+from ottla_broker.metadata.records import Endpoint
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.api.test_controller_apis import Asking
+from tests.unit.log.memory_disk import MemoryDisk
+from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
+
+ENDPOINTS = {"PLAINTEXT": Endpoint("here", 9092)}
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.directory_id = UUID(int=1007)
+        self.previous_broker_epoch = -1
+        self.broker_epoch = -1
+        self.failed: str | None = None
+
+
+class Here:
+    """This broker is the controller, while it has one."""
+
+    leads = True
+
+    def leader_address(self) -> None:
+        return None
+
+
+class Broker:
+    """Broker 7's life beside a controller that others ask, too. `cut`: nothing comes through."""
+
+    def __init__(self, small: SmallController, incarnation: int = 7, boot: str = "now", disk: Any = None) -> None:
+        self.small = small
+        self.cut = False
+        self.replaced: list[str] = []
+        self.majority: bool | None = None
+        self.directories = [Directory()]
+        config = Config.of(
+            {
+                "node.id": "7",
+                "log.dirs": "/nowhere",
+                "broker.heartbeat.interval.ms": "20",
+                "broker.session.timeout.ms": "200",
+                "initial.broker.registration.timeout.ms": "400",
+            }
+        )
+        ask = Asking(small).ask
+        link = ControllerLink(Here(), "broker-7")
+
+        async def answer(request: Any) -> Any:
+            if self.cut:
+                raise KafkaError(ErrorCode.not_controller)
+            return await ask(request)
+
+        link.answer_here = answer
+        self.last_life = LastLife("/data", disk or MemoryDisk(), Runtime(boot=lambda: boot))
+        self.life = Lifecycle(
+            config,
+            UUID(int=incarnation),
+            small.image,
+            link,
+            cast(Any, self.directories),
+            self.last_life,
+            hears_majority=lambda _: self.majority,
+            replaced=self.replaced.append,
+        )
+
+    async def come(self) -> "Broker":
+        await self.life.register("c", ENDPOINTS)
+        self.running = asyncio.create_task(self.life.run())
+        await self.life.unfenced()
+        return self
+
+
+@on_a_loop
+async def test_it_registers_is_unfenced_and_stays() -> None:
+    small = SmallController()
+    broker = await Broker(small).come()
+    registered = small.image.brokers[7]
+    assert (registered.epoch, registered.fenced, registered.rack) == (broker.life.epoch, False, None)
+    assert registered.endpoints == ENDPOINTS
+    assert broker.directories[0].broker_epoch == broker.life.epoch
+    assert broker.life.in_session
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_rule_6_who_is_not_heard_for_a_session_is_in_none() -> None:
+    small = SmallController()
+    broker = await Broker(small).come()
+    broker.cut = True
+    await until(lambda: not broker.life.in_session)
+    broker.cut = False
+    await until(lambda: broker.life.in_session)
+    broker.majority = False  # it is the controller itself, and hears nobody
+    assert not broker.life.in_session
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_it_waits_until_its_predecessor_is_given_up() -> None:
+    small = SmallController(broker_session_timeout_ms="100", broker_heartbeat_interval_ms="20")
+    epoch = await small.register(7, incarnation=1, directories=(5,))
+    await small.brokers.heartbeat(Heartbeat(7, epoch, epoch))
+    running = asyncio.create_task(small.controller.run())
+    broker = await Broker(small).come()
+    assert broker.life.epoch > epoch
+    broker.running.cancel()
+    running.cancel()
+
+
+@on_a_loop
+async def test_it_gives_up_when_nobody_takes_it() -> None:
+    broker = Broker(SmallController())
+    broker.cut = True
+    with pytest.raises(KafkaError, match=r"broker 7 could not register within 0\.4 s") as caught:
+        await broker.life.register("c", ENDPOINTS)
+    assert caught.value.code is ErrorCode.not_controller
+    broker.cut = False
+    with pytest.raises(KafkaError) as caught:
+        await broker.life.register("another", ENDPOINTS)
+    assert caught.value.code is ErrorCode.inconsistent_cluster_id
+
+
+@on_a_loop
+async def test_it_is_let_go_when_others_lead() -> None:
+    small = await SmallController().come(1)
+    broker = await Broker(small).come()
+    await small.topic(replicas=(7, 1))
+    leaving = asyncio.create_task(broker.life.leave())
+    await until(lambda: small.state().leader == 1)
+    assert not leaving.done()
+    await small.beat(1)
+    await leaving
+    assert small.fenced() == [7]
+    await broker.running  # nobody hears of it any more
+
+
+@on_a_loop
+async def test_it_goes_when_another_process_is_this_broker() -> None:
+    small = SmallController()
+    broker = await Broker(small).come()
+    await small.register(7, incarnation=8, directories=(1007,))
+    await broker.running
+    assert broker.replaced == ["another process has registered as broker 7; this one must go"]
+    assert not broker.life.in_session
+
+
+@on_a_loop
+async def test_it_comes_again_when_it_was_taken_out() -> None:
+    small = SmallController()
+    broker = await Broker(small).come()
+    before = broker.life.epoch
+    await small.brokers.unregister(7)
+    await until(lambda: 7 in small.image.brokers and not small.image.brokers[7].fenced)
+    assert broker.life.epoch > before
+    assert broker.replaced == []
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_without_a_directory_that_works_it_is_fenced(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    small = SmallController()
+    broker = await Broker(small).come()
+    broker.directories[0].failed = "it smokes"
+    await until(lambda: small.fenced() == [7])
+    assert small.image.brokers[7].directories == ()
+    assert broker.last_life.epoch() == LOST
+    broker.running.cancel()
+
+
+# --- what a last life has lost
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "keeps"),
+    [
+        ("monday", "monday", True),  # the process was killed: the machine has all that it wrote
+        ("monday", "tuesday", False),
+        ("", "", False),  # nobody knows
+    ],
+)
+def test_a_killed_process_has_lost_nothing_while_its_machine_runs(first: str, then: str, keeps: bool) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        small, disk = await SmallController().come(1), MemoryDisk()
+        disk.make_directory("/data")
+        broker = await Broker(small, boot=first, disk=disk).come()
+        await small.topic(replicas=(7, 1), min_insync_replicas="2")
+        broker.running.cancel()
+        await small.brokers.fence(7, broker.life.epoch, "a test")
+        assert (small.state().isr, small.state().eligible) == ((1,), (7,))
+        again = Broker(small, incarnation=8, boot=then, disk=disk)
+        await again.life.register("c", ENDPOINTS)
+        assert small.state().eligible == ((7,) if keeps else ())
+
+    scenario()
+
+
+@on_a_loop
+async def test_what_a_clean_stop_says_comes_first() -> None:
+    small, disk = await SmallController().come(1), MemoryDisk()
+    disk.make_directory("/data")
+    broker = await Broker(small, boot="monday", disk=disk).come()
+    await small.topic(replicas=(7, 1), min_insync_replicas="2")
+    broker.running.cancel()
+    await small.brokers.fence(7, broker.life.epoch, "a test")
+    again = Broker(small, incarnation=8, boot="tuesday", disk=disk)
+    again.directories[0].previous_broker_epoch = broker.life.epoch
+    await again.life.register("c", ENDPOINTS)
+    assert small.state().eligible == (7,)

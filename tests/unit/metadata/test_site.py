@@ -1,0 +1,116 @@
+"""Placement over many topics, and what the index of the image counts."""
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.placed import Placed
+from ottla_broker.metadata.records import BrokerChange, Endpoint, MetadataRecord, PartitionRecord, RegisterBroker
+from ottla_broker.metadata.site import Site
+from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, creation, growth, removal
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+def apply(image: Image, records: list[MetadataRecord]) -> None:
+    image.apply((image.end + n, record) for n, record in enumerate(records))
+
+
+def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> Image:
+    image = Image()
+    for broker in range(brokers):
+        coming = RegisterBroker(
+            broker,
+            UUID(int=broker),
+            {"P": Endpoint("h", 1)},
+            rack=f"r{broker % racks}",
+            directories=(UUID(int=broker),),
+        )
+        apply(image, [coming])
+        apply(image, [BrokerChange(broker, image.brokers[broker].epoch, fenced=broker in fenced)])
+    return image
+
+
+def counted(image: Image) -> tuple[Counter[int], Counter[int]]:
+    states = [state for topic in image.topics.values() for state in topic.partitions.values()]
+    return Counter(state.leader for state in states), Counter(b for state in states for b in state.replicas)
+
+
+@pytest.mark.parametrize(("brokers", "racks"), [(3, 1), (3, 3), (4, 2), (5, 1), (6, 3), (7, 1)])
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_leaders_and_replicas_stay_even_over_many_topics(brokers: int, racks: int, partitions: int) -> None:
+    image = cluster(brokers, racks)
+    for number in range(60):
+        apply(image, creation(image, NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
+    leaders, replicas = counted(image)
+    assert max(leaders.values()) - min(leaders.values()) <= 2
+    assert max(replicas.values()) - min(replicas.values()) <= max(4, 60 * partitions * 3 // brokers // 10)
+
+
+def test_topics_of_one_request_are_spread_as_if_they_came_one_by_one() -> None:
+    image = cluster(3)
+    made = NewTopics(image)
+    for number in range(30):
+        apply(image, made.creation(NewTopic(f"t{number}", 1, 2), UUID(int=1000 + number)))
+    leaders, replicas = counted(image)
+    assert set(leaders.values()) == {10}
+    assert max(replicas.values()) - min(replicas.values()) <= 2
+
+
+def test_topics_of_one_request_collide_with_each_other() -> None:
+    made = NewTopics(cluster(1))
+    made.creation(NewTopic("a.b", 1, 1), UUID(int=1))
+    for name, code in (("a_b", ErrorCode.invalid_topic_exception), ("a.b", ErrorCode.topic_already_exists)):
+        with pytest.raises(KafkaError) as caught:
+            made.creation(NewTopic(name, 1, 1), UUID(int=2))
+        assert caught.value.code is code
+
+
+def test_fenced_brokers_are_given_replicas_only_where_the_living_are_too_few() -> None:
+    image = cluster(4, fenced=(2, 3))
+    apply(image, creation(image, NewTopic("enough", 4, 2), UUID(int=100)))
+    assert {b for s in image.topics["enough"].partitions.values() for b in s.replicas} == {0, 1}
+    apply(image, creation(image, NewTopic("few", 4, 3), UUID(int=101)))
+    for state in image.topics["few"].partitions.values():
+        assert set(state.isr) == {0, 1}
+        assert state.leader in (0, 1)
+        assert len(state.replicas) == 3
+    assert {s.replicas[2] for s in image.topics["few"].partitions.values()} == {2, 3}
+    with pytest.raises(KafkaError, match="between 1 and the 4 registered brokers"):
+        creation(image, NewTopic("many", 1, 5), UUID(int=102))
+
+
+def test_without_a_living_broker_there_are_no_new_topics() -> None:
+    with pytest.raises(KafkaError, match="every registered broker is fenced"):
+        Site(cluster(2, fenced=(0, 1))).placed(1, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 3)), max_size=25))
+@settings(max_examples=60, deadline=None)
+def test_the_index_says_what_looking_at_everything_says(does: list[tuple[int, int, int]]) -> None:
+    image = cluster(3)
+    assert image.placed.leaders == Counter()  # from here on it is kept
+    for what, number, factor in does:
+        name = f"t{number}"
+        if what == 0 and name not in image.topics:
+            apply(image, creation(image, NewTopic(name, number, factor), UUID(int=number)))
+        elif what == 1 and name in image.topics:
+            apply(image, removal(image, name))
+        elif what == 2 and name in image.topics:
+            apply(image, growth(image, name, len(image.topics[name].partitions) + 1, None))
+        elif what == 3 and name in image.topics:
+            state = image.topics[name].partitions[0]
+            apply(image, [PartitionRecord(state.topic, 0, (factor - 1,), (factor - 1,), -1)])
+    fresh = Placed()
+    for topic in image.topics.values():
+        for state in topic.partitions.values():
+            fresh.replace(None, state)
+    assert +image.placed.leaders == +fresh.leaders
+    assert +image.placed.in_directory == +fresh.in_directory
+    assert +image.placed.replicas() == +fresh.replicas()
+    for broker in range(3):
+        found = {(state.topic, state.partition) for state in image.partitions_of(broker)}
+        assert found == set(fresh.on(broker))

@@ -1,0 +1,200 @@
+"""A snapshot is the image and nothing else; a start reads the newest, and a broker far behind gets it from the leader."""
+
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image_records import become, records_of
+from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata.records import (
+    BrokerChange,
+    ConfigRecord,
+    ControllerChange,
+    Endpoint,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIds,
+    RegisterBroker,
+    RemoveTopic,
+    TopicRecord,
+    UnregisterBroker,
+)
+from ottla_broker.metadata.snapshots import Snapshots
+from tests.unit.metadata.whole_cluster import WholeCluster, played
+
+# --- the image as records
+
+
+def a_history(random: Random, length: int) -> list[MetadataRecord]:
+    """Records as a controller might have committed them."""
+    said: list[MetadataRecord] = []
+    topics: dict[str, UUID] = {}
+    epochs: dict[int, int] = {}
+    for offset in range(length):
+        name = f"topic-{random.randrange(4)}"
+        broker = random.randrange(3)
+        match random.randrange(8):
+            case 0 if name not in topics:
+                topics[name] = UUID(int=offset + 1)
+                said.append(TopicRecord(name, topics[name]))
+            case 1 if name in topics:
+                said.append(RemoveTopic(topics.pop(name)))
+            case 2 | 3 if name in topics:
+                said.append(
+                    PartitionRecord(
+                        topics[name], random.randrange(3), (1, 2), (1,), 1, leader_epoch=offset, eligible=(2,)
+                    )
+                )
+            case 4:
+                value = random.choice(("1", "2", None))
+                said.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))
+            case 5:
+                epochs[broker] = len(said)
+                said.append(
+                    RegisterBroker(
+                        broker, UUID(int=offset), {"PLAINTEXT": Endpoint("here", offset)}, rack="r", http="h:1"
+                    )
+                )
+            case 6 if broker in epochs:
+                if random.random() < 0.2:
+                    said.append(UnregisterBroker(broker, epochs.pop(broker)))
+                else:
+                    directories = random.choice((None, (UUID(int=7),)))
+                    said.append(
+                        BrokerChange(broker, epochs[broker], random.random() < 0.5, random.random() < 0.5, directories)
+                    )
+            case 7:
+                said.append(random.choice((ControllerChange(broker, offset), ProducerIds(offset * 1000))))
+    return said
+
+
+def image_of(records: list[MetadataRecord]) -> Image:
+    image = Image()
+    image.apply(enumerate(records))
+    return image
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_image_is_what_its_records_say(seed: int) -> None:
+    image = image_of(a_history(Random(seed), 120))
+    again = image_of(records_of(image, epoch=5))
+    again.end = image.end
+    assert again == image
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_becoming_another_image_tells_what_has_changed(seed: int) -> None:
+    history = a_history(Random(seed), 120)
+    image, other = image_of(history[:40]), image_of(history)
+    before = dict(image.topic_names)
+    changes = become(image, other)
+    assert image == image_of(history)
+    assert {topic.id for topic in changes.removed} == before.keys() - image.topic_names.keys()
+    assert {image.topics[name].id for name in changes.created} == image.topic_names.keys() - before.keys()
+    assert changes.partitions == {(name, p) for name, topic in image.topics.items() for p in topic.partitions}
+
+
+# --- files
+
+
+def test_two_are_kept_and_parts_are_not(tmp_path: Path) -> None:
+    snapshots = Snapshots(str(tmp_path), OsDisk())
+    for end in (3, 5, 9):
+        snapshots.write(Position(1, end), [ProducerIds(end)], now_ms=0)
+        snapshots.keep(Position(1, end))
+    snapshots.begin(Position(2, 12))
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "00000000000000000005-0000000001.checkpoint",
+        "00000000000000000009-0000000001.checkpoint",
+        "00000000000000000012-0000000002.checkpoint.part",
+    ]
+    again = Snapshots(str(tmp_path), OsDisk())
+    assert again.kept == [Position(1, 5), Position(1, 9)]
+    assert list(again.records(Position(1, 9))) == [ProducerIds(9)]
+    assert again.epoch_before(5) == 1
+    assert again.epoch_before(6) is None
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_snapshot_of_many_records_is_several_batches(tmp_path: Path) -> None:
+    snapshots = Snapshots(str(tmp_path), OsDisk())
+    records: list[MetadataRecord] = [ConfigRecord(2, "t", str(number), "v") for number in range(1_234)]
+    snapshots.write(Position(1, 3), records, now_ms=0)
+    assert list(snapshots.records(Position(1, 3))) == records
+
+
+# --- brokers
+
+OFTEN = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
+
+
+async def history_grows(cluster: WholeCluster, topics: int) -> None:
+    for number in range(topics):
+        await cluster.make_topic(f"topic-{number}")
+        await cluster.pause(0.1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_start_does_not_grow_with_history(seed: int) -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        for _ in range(3):
+            for value in range(60):
+                await cluster.configure("retention.ms", str(value + 1))
+            await cluster.pause(3)
+        for node in cluster:
+            node.lose_power()
+            node.power_up()
+        await cluster.all_up()
+        await cluster.all_agree(alike_from=-1)
+        for node in cluster:
+            assert node.broker is not None
+            assert node.broker.image.end > 180
+            assert node.broker.quorum.log.records_read < 110
+            assert node.broker.quorum.log.log.start > 60
+        assert leader.broker is not None
+
+    played(scene, seed=seed, settings=OFTEN)
+
+
+def test_a_broker_far_behind_gets_a_snapshot() -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        late = cluster.others(leader)[0]
+        late.kill()
+        await history_grows(cluster, 40)
+        await cluster.pause(3)
+        leader = cluster.leader
+        assert leader.broker is not None
+        start = leader.broker.quorum.log.log.start
+        late.start()
+        await cluster.until(lambda: late.up)
+        await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
+        assert late.broker is not None
+        assert late.broker.quorum.log.log.start >= start > 0
+
+    played(scene, settings=OFTEN)
+
+
+def test_a_snapshot_reaches_a_running_broker_that_was_cut_off() -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        await cluster.make_topic("gone")
+        late = cluster.others(leader)[0]
+        others = [node.host for node in cluster.others(late)]
+        cluster.network.isolate(late.host, others)
+        cluster.register.cut(late.host)
+        await cluster.delete_topic("gone")
+        await history_grows(cluster, 40)
+        await cluster.pause(3)
+        cluster.network.rejoin(late.host, others)
+        cluster.register.mend(late.host)
+        await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
+        assert late.broker is not None
+        assert "gone" not in late.broker.image.topics
+
+    played(scene, settings=OFTEN)
