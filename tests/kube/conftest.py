@@ -15,7 +15,7 @@ def images() -> dict[str, Path]:
     """Archives of them. Built before anything enters a cluster's network, on which nothing can be fetched."""
     if lacking := missing() or build.missing():
         unavailable(lacking)
-    return {name: build.archived(name) for name in ("broker", "spark")}
+    return {name: build.archived(name) for name in ("broker", "operator", "spark")}
 
 
 @pytest.fixture(scope="package")

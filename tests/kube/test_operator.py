@@ -3,10 +3,10 @@
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.jars import unavailable
 from tests.kube import helm
 from tests.kube.api import Json
 from tests.kube.cluster import Kube
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)  # images may have to be built
 HOME = "ottla"
 CLUSTER = {
     "replicas": 3,
-    "storage": {"size": "1Gi", "class": "volumes"},
+    "storage": {"size": "1Gi"},
     "resources": {"requests": {"cpu": "200m"}},
     "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
     "config": {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0},
@@ -28,11 +28,8 @@ TOPIC = {"clusterRef": {"name": "demo"}, "partitions": 6, "replicas": 3, "config
 
 
 @pytest.fixture(scope="module")
-def installed(kube: Kube) -> Iterator[Kube]:
-    if lacking := build.missing():
-        unavailable(lacking)
-    for name in ("broker", "operator"):
-        kube.has(build.archived(name))
+def installed(images: dict[str, Path], kube: Kube) -> Iterator[Kube]:
+    kube.has(images["operator"])
     values = {
         "image.repository": f"{build.REGISTRY}/ottla-operator",
         "image.tag": "test",
