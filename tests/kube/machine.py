@@ -56,7 +56,9 @@ class Machine:
     def run(self, *command: str | Path, environment: Mapping[str, str] | None = None) -> str:
         """Runs to the end; AssertionError with what it wrote when it failed."""
         env = os.environ | dict(environment or {})
-        done = subprocess.run(self.inside(*command), capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run(
+            self.inside(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env
+        )
         assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -30,7 +30,14 @@ EMPTIED = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
 def slim(folder: Path) -> None:
     """Lays it into an empty folder. BuildFailed when packages cannot be had."""
     command = ["debootstrap", "--variant=minbase", RELEASE, str(folder)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise BuildFailed(f"debootstrap: exit code {done.returncode}\n{done.stdout[-2000:]}")
     for name in NOT_IN_SLIM:

@@ -201,6 +201,7 @@ def _in_namespaces(script: list[str], folder: Path, environment: Mapping[str, st
         command,
         cwd=folder,
         env=dict(environment),
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
