@@ -72,6 +72,7 @@ class Partition:
         self._now_ms = now_ms
         self._peers = peers or Alone()
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
+        self._turned_away = False  # somebody who had caught up while a proposal was on its way
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
@@ -126,7 +127,9 @@ class Partition:
                 self.traffic.isr_expansions += len(state.isr) > before
                 self.traffic.isr_shrinkages += len(state.isr) < before
             self._members_changed()
-            self.consider_growth()  # of a partition where nothing happens nobody fetches again, who had to wait for this
+            if self._turned_away and self.pending is None:
+                self._turned_away = False
+                self.consider_growth()  # where nothing happens nobody fetches again, who had to wait for this
         else:
             self._begin_to_follow()
         self._wake()
@@ -234,6 +237,7 @@ class Partition:
     def _consider_joining(self, candidates: Iterable[Follower]) -> None:
         """Proposes those that have caught up for the ISR (rule 4), unless a proposal is on its way."""
         if self.pending is not None:
+            self._turned_away = True
             return
         watermark = self.log.high_watermark
         joining = [

@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 # kopf would import what it finds of these, and pay tens of megabytes for what is never called.
 for _unused in ("kubernetes", "kubernetes_asyncio", "pykube"):
@@ -165,6 +165,7 @@ class Operator:
             namespaces=self.options.namespaces,
             clusterwide=not self.options.namespaces,
             stop_flag=stop,
+            identity=cast(Any, self._who),  # kopf would ask for the user's name, and a container's user has none
         )
 
     async def _crds_are_there(self) -> None:

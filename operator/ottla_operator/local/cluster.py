@@ -51,6 +51,7 @@ class ClusterRun:
     _loads: list[Load] = field(default_factory=list)
     _topics: Topics = field(init=False)
     _link: Link | None = None
+    _tended: asyncio.Task[None] | None = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -93,6 +94,9 @@ class ClusterRun:
 
     async def stop(self) -> bool:
         """Pipelines first, then brokers, those together. Whether all ended by themselves."""
+        if self._tended is not None:  # or it might be about to start a broker again
+            self._tended.cancel()
+            await asyncio.gather(self._tended, return_exceptions=True)
         await asyncio.gather(*(load.stop() for load in self._loads))
         clean = await asyncio.gather(*(run.stop() for run, _ in self._pipelines.values()))
         return all([*clean, await self._brokers.stop()])
@@ -131,7 +135,7 @@ class ClusterRun:
                 await self._brokers.wait(self._tending.wanted_ids, ALL_READY_WITHIN_S)
                 async with connected(self._brokers.bootstrap, ASK_WITHIN_S) as link:
                     self._link = link
-                    tasks.create_task(self._tending.keep(link))
+                    self._tended = tasks.create_task(self._tending.keep(link))
                     keeping = tasks.create_task(self._topics.keep(link))
                     tasks.create_task(self._topics.count(link))
                     await self._topics.settled.wait()

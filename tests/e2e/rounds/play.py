@@ -95,9 +95,9 @@ def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
         if not broker.runs:
             problems.append(f"broker {number} does not run")
     diary.say("; ".join(problems[:20]) if problems else "nothing lost, nothing doubled")
+    for number, broker in cluster.brokers.items():
+        diary.append(f"broker {number} wrote", broker.log_text(1 << 30)[marks[number] :])
     if problems:
-        for number, broker in cluster.brokers.items():
-            diary.append(f"broker {number} wrote", broker.log_text(1 << 30)[marks[number] :])
         for producer in load.producers:
             diary.append(f"librdkafka of {producer.name} said", "\n".join(producer.told))
         for number, broker in cluster.brokers.items():

@@ -42,6 +42,20 @@ def test_everything_is_there() -> None:
         assert part in text, part
 
 
+def test_each_broker_with_what_it_leads_and_what_is_behind() -> None:
+    it = board()
+    it.brokers["demo-1"].leads, it.brokers["demo-1"].replicas, it.brokers["demo-1"].behind = 4, 12, 0
+    it.brokers["demo-2"] = BrokerRow(
+        "demo-2", "127.0.0.1:9093", State.ready, 8, controller=True, leads=8, replicas=13, behind=3
+    )
+    it.moving["demo"] = "3 of 12 partitions have moved"
+    lines = [line.split() for line in shown(it).splitlines()]
+    assert ["BROKER", "ADDRESS", "STATE", "PID", "LEADS", "REPLICAS", "BEHIND"] in lines
+    assert ["demo-1", "127.0.0.1:9092", "ready", "7", "4", "12", "0"] in lines
+    assert ["demo-2", "127.0.0.1:9093", "ready", "8", "8", "13", "3", "controller"] in lines
+    assert "moving demo  3 of 12 partitions have moved" in shown(it)
+
+
 def test_many_topics_do_not_fill_the_screen() -> None:
     it = board(topics=1000)
     it.topics["demo", "t500"].state = State.failed

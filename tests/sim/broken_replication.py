@@ -1,0 +1,222 @@
+"""Rules that hold a cluster together, each switched off on purpose: what the checks of several brokers are worth is whether they notice.
+
+`BROKEN` gives, by name, what to patch for a run. The patches exist only here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla_broker.broker import Broker
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.metadata import broker_plans, election, isr_changes
+from ottla_broker.metadata.log import MetadataLog
+from ottla_broker.metadata.quorum_leader import Leadership
+from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.replication import following
+from ottla_broker.replication.fetchers import Fetchers
+from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.peers import BrokersAround
+from ottla_broker.wire.batch import batches
+
+
+@contextmanager
+def acks_before_the_high_watermark() -> Iterator[None]:
+    """acks=all is answered when the leader has it (rule 3)."""
+    with patch.object(Partition, "acknowledged", lambda *_: None):
+        yield
+
+
+@contextmanager
+def high_watermark_over_the_committed_isr() -> Iterator[None]:
+    """Who is about to join the ISR does not count before the metadata say so (rule 3)."""
+    properly = Partition._members_changed
+
+    def members_changed(partition: Partition) -> None:
+        pending, partition.pending = partition.pending, None
+        try:
+            properly(partition)
+        finally:
+            partition.pending = pending
+
+    with patch.object(Partition, "_members_changed", members_changed):
+        yield
+
+
+@contextmanager
+def acks_by_an_isr_that_is_too_small() -> Iterator[None]:
+    """min.insync.replicas is not looked at (rule 3)."""
+    with patch.object(Partition, "min_isr", property(lambda partition: 1)):
+        yield
+
+
+@contextmanager
+def truncation_by_high_watermark() -> Iterator[None]:
+    """Who begins to follow cuts off what it does not know to be committed (rule 2)."""
+    properly = Partition._begin_to_follow
+
+    def begin_to_follow(partition: Partition) -> None:
+        partition.log.truncate_to(max(partition.log.high_watermark, partition.log.start))
+        properly(partition)
+
+    with patch.object(Partition, "_begin_to_follow", begin_to_follow):
+        yield
+
+
+@contextmanager
+def followers_keep_what_their_leader_never_had() -> Iterator[None]:
+    """Where the logs part only the leader's new records are taken, and the old ones stay (rule 2)."""
+
+    def parts_nowhere(log: PartitionLog, epoch: int, end: int) -> None:
+        log.epochs.assign(max(epoch, log.epochs.latest()), log.end)
+
+    with patch.object(following, "truncate", parts_nowhere):
+        yield
+
+
+@contextmanager
+def any_life_of_a_broker_may_join() -> Iterator[None]:
+    """Broker epochs are not compared: a wiped disk passes as its old self (rule 4)."""
+    with (
+        patch.object(BrokersAround, "is_registered", lambda *_: True),
+        patch.object(BrokersAround, "may_join", lambda *_: True),
+        patch.object(isr_changes, "check_member", lambda *_, **__: None),
+        patch.object(broker_plans, "_is_lost", lambda *_: False),
+    ):
+        yield
+
+
+@contextmanager
+def unclean_elections() -> Iterator[None]:
+    """Anybody may lead (rule 5)."""
+    properly = election.elected
+
+    def elected(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicRules) -> Any:
+        return properly(old, isr, trusted, voters, election.TopicRules(rules.min_insync, unclean=True))
+
+    with patch.object(election, "elected", elected):
+        yield
+
+
+@contextmanager
+def who_lost_power_is_trusted() -> Iterator[None]:
+    """A broker whose machine was off stays where it was in ISRs (rule 5)."""
+    with patch.object(election, "after_unclean_stop", election.after_fencing):
+        yield
+
+
+@contextmanager
+def the_lead_is_taken_without_hearing_others() -> Iterator[None]:
+    """Who wins the register leads the metadata with the log that it has (decision 6)."""
+
+    async def hear_enough(_: Leadership) -> None:
+        return None
+
+    with patch.object(Leadership, "hear_enough", hear_enough):
+        yield
+
+
+@contextmanager
+def metadata_count_before_they_are_synced() -> Iterator[None]:
+    """A broker says that it has metadata which are in its page cache (decision 6)."""
+
+    async def durable(log: MetadataLog) -> Position:
+        return log.position
+
+    async def synced(log: PartitionLog, _: int) -> None:
+        log.flush.flushed = log.end
+
+    properly = PartitionLog.synced
+
+    async def some_synced(log: PartitionLog, end: int) -> None:
+        await (synced if log.topic == "__cluster_metadata" else properly)(log, end)
+
+    with patch.object(MetadataLog, "durable", durable), patch.object(PartitionLog, "synced", some_synced):
+        yield
+
+
+@contextmanager
+def followers_count_before_they_have_synced() -> Iterator[None]:
+    """With flush.messages=1 a follower asks on before what it has is on its device (rule 17)."""
+    properly = Fetchers._place_of
+
+    def place_of(fetchers: Fetchers, partition: Partition) -> tuple[int, bool] | None:
+        place = properly(fetchers, partition)
+        return None if place is None else (place[0], False)
+
+    with patch.object(Fetchers, "_place_of", place_of):
+        yield
+
+
+@contextmanager
+def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
+    """Sequences do not survive a failover (rule 8)."""
+    properly = Partition._begin_to_lead
+
+    def begin_to_lead(partition: Partition) -> None:
+        partition.log.producers = ProducerStates()
+        properly(partition)
+
+    with patch.object(Partition, "_begin_to_lead", begin_to_lead):
+        yield
+
+
+@contextmanager
+def coordinators_load_what_they_know_to_be_committed() -> Iterator[None]:
+    """A coordinator does not wait until it knows what its predecessor acknowledged (rule 10)."""
+
+    async def settled(_: PartitionJournal) -> None:
+        return None
+
+    def read(journal: PartitionJournal) -> Iterator[Any]:
+        log = journal._partition.log
+        offset = log.start
+        while offset < log.high_watermark:
+            data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
+            if not data:
+                return
+            yield data
+            for _, header in batches(data):
+                offset = header.next_offset
+
+    with patch.object(PartitionJournal, "settled", settled), patch.object(PartitionJournal, "read", read):
+        yield
+
+
+@contextmanager
+def coordinators_answer_out_of_session() -> Iterator[None]:
+    """Who cannot reach the controller goes on telling what groups have committed (rule 6)."""
+    with patch.object(Broker, "_in_session", lambda _: True):
+        yield
+
+
+@contextmanager
+def new_leaders_tell_old_high_watermarks() -> Iterator[None]:
+    """A leader tells what it knows, before it knows what its predecessor told."""
+    with patch.object(Partition, "settled", property(lambda partition: True)):
+        yield
+
+
+BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    rule.__name__.replace("_", " "): rule
+    for rule in (
+        acks_before_the_high_watermark,
+        high_watermark_over_the_committed_isr,
+        acks_by_an_isr_that_is_too_small,
+        truncation_by_high_watermark,
+        followers_keep_what_their_leader_never_had,
+        any_life_of_a_broker_may_join,
+        unclean_elections,
+        who_lost_power_is_trusted,
+        the_lead_is_taken_without_hearing_others,
+        metadata_count_before_they_are_synced,
+        followers_count_before_they_have_synced,
+        duplicates_are_forgotten_by_new_leaders,
+        coordinators_load_what_they_know_to_be_committed,
+        coordinators_answer_out_of_session,
+        new_leaders_tell_old_high_watermarks,
+    )
+}
