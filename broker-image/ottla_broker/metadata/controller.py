@@ -61,6 +61,7 @@ class Controller:
             known = self._image.brokers.get(self._image.previous_controller_id)
             if known is not None and known.id != self._me:
                 await attempt(self.brokers.fence(known.id, known.epoch, "it was the controller, and is not any more"))
+            await attempt(self.replicas.forget_the_eligible())
             for gone in self._pulses.gone():
                 self._gone.put_nowait(gone)
             async with asyncio.TaskGroup() as tasks:
