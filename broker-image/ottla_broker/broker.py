@@ -31,6 +31,7 @@ from ottla_broker.metadata.image import BROKER_RESOURCE, Changes, Image
 from ottla_broker.metadata.image_watch import ImageWatch
 from ottla_broker.metadata.last_life import LastLife
 from ottla_broker.metadata.lifecycle import NOT_REGISTERED, Lifecycle
+from ottla_broker.metadata.pulses import Pulses
 from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
@@ -75,6 +76,7 @@ class Broker:
         self.to_controller = ControllerLink(self, f"broker-{self.node_id}")
         self.image_watch = ImageWatch()
         self._auto_topics = AutoTopics(config, self.image, self.image_watch, self.to_controller)
+        self.pulses = Pulses(self.node_id, self.image, config.inter_broker_listener)
         self._controlling: asyncio.Task[None] | None = None
         self.ready = False
         self.when_ready: list[Callable[[], None]] = []
@@ -201,6 +203,7 @@ class Broker:
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self.pulses.close()
         self.to_controller.close()
         for directory in self.directories:
             await directory.close()
@@ -279,7 +282,7 @@ class Broker:
         )
 
     def _elected(self) -> None:
-        self.controller = Controller(self.image, self.quorum, self.runtime, self.config, self.node_id)
+        self.controller = Controller(self.image, self.quorum, self.runtime, self.config, self.node_id, self.pulses)
         self._controlling = self._spawn(self.controller.run())
 
     def _deposed(self) -> None:
@@ -289,6 +292,8 @@ class Broker:
             self._controlling = None
 
     def _follow(self, changes: Changes) -> None:
+        if changes.brokers:
+            self.pulses.follow()
         if self._hosts:  # a start that is under way looks at everything when it comes there
             self._follow_closely(changes)
         self.image_watch.changed()

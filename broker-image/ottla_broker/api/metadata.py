@@ -3,6 +3,8 @@
 - Says which brokers there are, who is the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
 - Topics may be asked for by name or (from 10) by id; null (in version 0 an empty list) means all that the asker may describe.
 - A topic that is named twice, or once and its id too, is answered once.
+- While a broker seems to have just gone the answer waits a moment for what the controller makes of it: a client that lost its connection asks
+  at once, and would be sent to the dead again.
 - A topic that does not exist is created when the request and `auto.create.topics.enable` both allow it, as Kafka does; the answer then
   already holds it.
 - A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
@@ -38,11 +40,14 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NOT_ASKED = i32(-(2**31))
 BY_ID_SINCE = 12
+SURE_WITHIN_S = 0.5
 
 
 async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     if ctx.version < BY_ID_SINCE and any(wanted.name is None or wanted.topic_id for wanted in request.topics or ()):
         return too_early(request)
+    if ctx.broker.pulses.doubts:
+        await ctx.broker.pulses.sure(within_s=SURE_WITHIN_S)
     image = ctx.broker.image
     if wants_all(ctx.version, request.topics):
         visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]

@@ -35,9 +35,11 @@ T = TypeVar("T")
 
 class Controller:
     """Commands raise KafkaError with the code that a client should see; with `validate_only` nothing is committed. `me`: the broker that
-    this is."""
+    this is; `pulses`: those it feels of the others."""
 
-    def __init__(self, image: Image, log: Commits, runtime: Runtime, config: Config, me: int) -> None:
+    def __init__(
+        self, image: Image, log: Commits, runtime: Runtime, config: Config, me: int, pulses: Pulses | None = None
+    ) -> None:
         self._image = image
         self._runtime = runtime
         self._config = config
@@ -45,7 +47,8 @@ class Controller:
         self._turn = Turn(image, log, config)
         self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000)
         self.replicas = ReplicaControl(self._turn)
-        self._pulses = Pulses(me, image, self.brokers.fence, config.inter_broker_listener)
+        self._pulses = pulses or Pulses(me, image, config.inter_broker_listener)
+        self._gone: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
     def hears_majority(self, within_s: float) -> bool:
         return self._turn.log.hears_majority(within_s)
@@ -53,19 +56,28 @@ class Controller:
     async def run(self) -> None:
         """What a controller does unasked, until it is cancelled. First: who was controller before was silent or is gone, so nothing is led by it
         any more."""
+        hook = self._pulses.on_gone = lambda *gone: self._gone.put_nowait(gone)
         try:
             known = self._image.brokers.get(self._image.previous_controller_id)
             if known is not None and known.id != self._me:
                 await attempt(self.brokers.fence(known.id, known.epoch, "it was the controller, and is not any more"))
+            await attempt(self.replicas.forget_the_eligible())
+            for gone in self._pulses.gone():
+                self._gone.put_nowait(gone)
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._fence_the_gone())
                 tasks.create_task(self._look_for_the_silent())
                 tasks.create_task(self._balance())
         finally:
-            self._pulses.close()
+            if self._pulses.on_gone is hook:  # else a later office of this broker has taken over already
+                self._pulses.on_gone = None
+
+    async def _fence_the_gone(self) -> None:
+        while True:
+            await attempt(self.brokers.fence(*await self._gone.get()))
 
     async def _look_for_the_silent(self) -> None:
         while True:
-            self._pulses.follow()
             await asyncio.sleep(self.brokers.sessions.turn_s)
             await attempt(self.brokers.fence_the_silent())
 

@@ -126,6 +126,22 @@ class ReplicaControl:
                 if reassignment.moves(state):
                     yield topic, state
 
+    async def forget_the_eligible(self) -> None:
+        """Where the ISR is large enough by this controller's settings, which may be others than its predecessor's: while somebody is eligible, a
+        leader's high watermark stands still."""
+
+        def plan() -> list[PartitionRecord]:
+            rules_of = self._turn.rules()
+            changed = (
+                election.without_eligible(state, rules_of(topic.id))
+                for topic in self._image.topics.values()
+                for state in topic.partitions.values()
+                if state.eligible
+            )
+            return [state for state in changed if state is not None]
+
+        await self._turn.carry_out(plan)
+
     async def balance(self) -> int:
         """Gives leadership back to first replicas wherever they are in sync and live; how many partitions that changed."""
         outcomes = await self.elect_preferred(None)

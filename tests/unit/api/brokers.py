@@ -13,6 +13,7 @@ from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import create_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
+from ottla_broker.metadata.pulses import Pulses
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
@@ -49,6 +50,7 @@ class SmallBroker:
         self.partitions = Partitions(self.image)
         self.controller = None
         self.to_controller = NobodyThere()
+        self.pulses = Pulses(ME, self.image, "PLAINTEXT")
         self.ready = True
         self.when_ready: list[Callable[[], None]] = []
         self._storage = Storage(OsDisk(), self.runtime)

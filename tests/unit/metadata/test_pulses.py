@@ -1,13 +1,17 @@
-"""Pulses over real sockets: who is fenced, and who is left to its session."""
+"""Pulses over real sockets: who is gone, and who is left to its session."""
 
 import asyncio
 import errno
+from dataclasses import replace
 from uuid import UUID
 
+from ottla_broker.config import Config
+from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import BrokerImage, Image
 from ottla_broker.metadata.pulses import Pulses, refused
 from ottla_broker.metadata.records import Endpoint
-from tests.unit.metadata.small_controller import on_a_loop, until
+from ottla_broker.runtime import Runtime
+from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
 
 
 class Broker:
@@ -41,64 +45,100 @@ class Broker:
             writer.close()
 
 
-def image_of(broker: Broker, epoch: int = 5, *, fenced: bool = False) -> Image:
+def image_of(broker: Broker, epoch: int = 5) -> Image:
     at = {"PLAINTEXT": Endpoint("127.0.0.1", broker.port)}
-    return Image(brokers={2: BrokerImage(2, epoch, UUID(int=1), at, None, (), fenced)})
+    return Image(brokers={2: BrokerImage(2, epoch, UUID(int=1), at, None, (), fenced=False)})
+
+
+def felt(image: Image) -> tuple[Pulses, list[tuple[int, int]]]:
+    """Broker 1's pulses, and who it said was gone."""
+    pulses, gone = Pulses(1, image, "PLAINTEXT"), list[tuple[int, int]]()
+    pulses.on_gone = lambda broker, epoch, why: gone.append((broker, epoch))
+    pulses.follow()
+    return pulses, gone
 
 
 @on_a_loop
-async def test_a_broker_whose_port_refuses_is_fenced_at_once_under_its_epoch() -> None:
-    broker, fenced = Broker(), []
+async def test_a_broker_whose_port_refuses_is_gone_at_once_under_its_epoch() -> None:
+    broker = Broker()
     await broker.open()
-
-    async def fence(who: int, epoch: int, why: str) -> None:
-        fenced.append((who, epoch))
-
-    pulses = Pulses(1, image_of(broker), fence, "PLAINTEXT")
-    pulses.follow()
+    image = image_of(broker)
+    pulses, gone = felt(image)
     await until(lambda: broker.connections)
+    assert not pulses.doubts
     broker.die()
-    await until(lambda: fenced)
-    assert fenced == [(2, 5)]
-    pulses.close()
+    await until(lambda: gone)
+    assert gone == [(2, 5)]
+    assert [(who, epoch) for who, epoch, _ in pulses.gone()] == [(2, 5)]  # for one who becomes controller later
+    assert pulses.doubts
+    waiting = asyncio.create_task(pulses.sure(within_s=10))
+    await asyncio.sleep(0)
+    image.brokers[2] = replace(image.brokers[2], fenced=True)
+    pulses.follow()
+    await waiting
+    assert not pulses.doubts
+    assert list(pulses.gone()) == []
+    await pulses.close()
 
 
 @on_a_loop
 async def test_a_pulse_that_breaks_is_felt_again() -> None:
-    broker, fenced = Broker(), []
+    broker = Broker()
     await broker.open()
-
-    async def fence(who: int, epoch: int, why: str) -> None:
-        fenced.append(who)
-
-    image = image_of(broker)
-    pulses = Pulses(1, image, fence, "PLAINTEXT")
-    pulses.follow()
+    pulses, gone = felt(image_of(broker))
     await until(lambda: broker.connections)
     broker.hang_up()
     await until(lambda: len(broker.connections) == 2)
-    assert fenced == []
-    image.brokers.clear()
-    pulses.follow()
+    await until(lambda: not pulses.doubts)
+    assert gone == []
+    await pulses.close()
     await until(lambda: broker.ended == 2)
     broker.die()
-    pulses.close()
 
 
 @on_a_loop
 async def test_one_that_was_never_reached_is_left_to_its_session() -> None:
-    broker, fenced = Broker(), []
+    broker = Broker()
     await broker.open()
     broker.die()
-
-    async def fence(who: int, epoch: int, why: str) -> None:
-        fenced.append(who)
-
-    pulses = Pulses(1, image_of(broker), fence, "PLAINTEXT")
-    pulses.follow()
+    pulses, gone = felt(image_of(broker))
     await asyncio.sleep(0.05)  # a refusal takes no time on loopback; nothing may come of it
-    assert fenced == []
-    pulses.close()
+    assert gone == []
+    assert not pulses.doubts
+    await pulses.close()
+
+
+@on_a_loop
+async def test_doubts_hold_nobody_up_for_long() -> None:
+    broker = Broker()
+    await broker.open()
+    pulses, gone = felt(image_of(broker))
+    await until(lambda: broker.connections)
+    broker.die()
+    await until(lambda: gone)
+    before = asyncio.get_running_loop().time()
+    await pulses.sure(within_s=0.05)
+    assert asyncio.get_running_loop().time() - before < 5
+    await pulses.close()
+
+
+@on_a_loop
+async def test_the_controller_fences_who_is_gone_and_who_was_gone_before_it_came() -> None:
+    small = await SmallController().come(1, 2, 3)
+    pulses = Pulses(1, small.image, "PLAINTEXT")
+    key = 2, small.image.brokers[2].epoch
+    pulses._is_gone(key, "a test")
+    controller = Controller(
+        small.image, small.log, Runtime(), Config.of({"log.dirs": "/nowhere", "node.id": "1"}), 1, pulses
+    )
+    running = asyncio.create_task(controller.run())
+    await until(lambda: small.fenced() == [2])
+    assert pulses.on_gone is not None
+    pulses.on_gone(3, small.image.brokers[3].epoch, "a test")
+    await until(lambda: small.fenced() == [2, 3])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert pulses.on_gone is None
 
 
 def test_what_counts_as_refused() -> None:

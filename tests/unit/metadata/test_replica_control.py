@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ottla_broker.metadata import reassignment
 from ottla_broker.metadata.election import Electorate, TopicRules
+from ottla_broker.metadata.image_records import records_of
 from ottla_broker.metadata.isr_changes import Proposal
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.metadata.replica_control import Move
@@ -110,6 +111,19 @@ async def test_a_lower_default_of_min_insync_replicas_ends_eligibility_too() -> 
         assert small.state(topic=topic).eligible == (2,)
     await small.controller.alter_configs(4, "", {"min.insync.replicas": "1"})
     assert [small.state(topic=topic).eligible for topic in ("t", "own")] == [(), (2,)]
+
+
+@on_a_loop
+async def test_a_new_controller_forgets_the_eligible_by_its_own_settings() -> None:
+    small = await SmallController(min_insync_replicas="2").come(1, 2)
+    await small.topic(replicas=(1, 2))
+    await altered(small, (1,))
+    await small.replicas.forget_the_eligible()
+    assert small.state().eligible == (2,)
+    later = SmallController(min_insync_replicas="1")
+    later.image.apply((n, record) for n, record in enumerate(records_of(small.image, 0)))
+    await later.replicas.forget_the_eligible()
+    assert later.state().eligible == ()
 
 
 # --- reassignment

@@ -280,3 +280,16 @@ def test_rule_4_a_life_that_the_leader_has_not_heard_of_acknowledges_nothing(tmp
     peers.registered = {2: 21}
     partition.brokers_changed()  # now it has, and the follower need not ask again
     assert partition.log.high_watermark == 1
+
+
+def test_the_high_watermark_stands_still_while_others_are_trusted_without_being_in_sync(tmp_path: Path) -> None:
+    """Whatever this broker's own min.insync.replicas is: the controller's may have been another."""
+    partition = led(tmp_path, Peers(), isr=(1, 2))
+    partition.append(BATCH, acks=1)
+    committed(partition, isr=(1,), eligible=(2,))
+    assert partition.log.high_watermark == 0
+    with pytest.raises(KafkaError) as caught:
+        partition.append(BATCH, acks=ALL_REPLICAS)
+    assert caught.value.code is ErrorCode.not_enough_replicas
+    committed(partition, eligible=())
+    assert partition.log.high_watermark == 1
