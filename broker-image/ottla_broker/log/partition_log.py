@@ -309,6 +309,9 @@ class PartitionLog:
         if self.flush.names_at_risk:
             # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
             self.storage.disk.sync_directory(self.directory)
+        # First what a full disk refuses: a new segment's files must not stay behind when its offsets are the old one's after all.
+        old.seal()
+        self.snapshots.write(base, encode_snapshot(self.producers))
         jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment = Segment.create(
             self.storage.files,
@@ -317,8 +320,6 @@ class PartitionLog:
             now_ms=now_ms,
             jitter_ms=self.storage.runtime.random.randrange(jitter) if jitter else 0,
         )
-        old.seal()
-        self.snapshots.write(base, encode_snapshot(self.producers))
         if old.size:
             self.segments.add(segment)
         else:
