@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 FOLLOWER_BYTES: Final = 4 << 20
 """Bytes that a follower is given at a time: so much the loop can read and send between two requests of clients."""
 
+DEBUGGING_CONSUMER: Final = -2
+"""The replica id by which Kafka's ReplicaVerificationTool reads as a client from every replica, whether it leads or not."""
+
 Found = list[tuple[Topic, Fetched]]
 
 
@@ -70,6 +73,9 @@ class Fetching:
         request = read_fetch(frame, header)
         if is_wanted(request.partitions):
             return fetch_metadata_log(context, frame, header)
+        anywhere = request.replica == DEBUGGING_CONSUMER
+        if anywhere:
+            request.replica = CONSUMER
         try:
             if request.replica != CONSUMER:
                 check_follower(context)
@@ -83,7 +89,7 @@ class Fetching:
             context.peer.follower = True
         if session is not None:
             session.prompt = self.by_rack  # consumers read there: what is committed is news
-        fetch = Fetch(self, context, header, request, limit, session, incremental)
+        fetch = Fetch(self, context, header, request, limit, session, incremental, anywhere=anywhere)
         return fetch.answer() or Wait(fetch).future
 
 
@@ -96,6 +102,7 @@ class Fetch:
     """One fetch request. `read` may be called again until there is enough."""
 
     __slots__ = (
+        "_anywhere",
         "_fetching",
         "_incremental",
         "_not_yet",
@@ -119,7 +126,10 @@ class Fetch:
         limit: int,
         session: Session | None,
         incremental: bool,
+        *,
+        anywhere: bool = False,
     ) -> None:
+        self._anywhere = anywhere
         self._fetching = fetching
         self.context = context
         self.header = header
@@ -179,7 +189,10 @@ class Fetch:
             self._not_yet.append(fetched)
             return fetched
         except KafkaError as reason:
-            return Fetched(wanted.partition, reason.code, leader=leader_of(self.context, wanted, reason.code))
+            # To one that has no replica Kafka does not tell who leads.
+            stranger = self.request.replica != CONSUMER and reason.code is ErrorCode.not_leader_or_follower
+            leader = None if stranger else leader_of(self.context, wanted, reason.code)
+            return Fetched(wanted.partition, reason.code, leader=leader)
         if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
         return fetched
@@ -200,7 +213,8 @@ class Fetch:
             self.partitions.append(hosted)
             if self.session is not None:
                 self.session.watch(wanted, hosted)
-        may_follow = self._fetching.by_rack and self.request.replica == CONSUMER and hosted and hosted.follows
+        client = self.request.replica == CONSUMER
+        may_follow = (self._anywhere or self._fetching.by_rack) and client and hosted and hosted.follows
         find = partitions.replica if may_follow else partitions.leader
         try:
             return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)

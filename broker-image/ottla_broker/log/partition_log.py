@@ -309,9 +309,6 @@ class PartitionLog:
         if self.flush.names_at_risk:
             # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
             self.storage.disk.sync_directory(self.directory)
-        # First what a full disk refuses: a new segment's files must not stay behind when its offsets are the old one's after all.
-        old.seal()
-        self.snapshots.write(base, encode_snapshot(self.producers))
         jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
         segment = Segment.create(
             self.storage.files,
@@ -320,6 +317,13 @@ class PartitionLog:
             now_ms=now_ms,
             jitter_ms=self.storage.runtime.random.randrange(jitter) if jitter else 0,
         )
+        try:
+            old.seal()
+            self.snapshots.write(base, encode_snapshot(self.producers))
+        except OSError:
+            # The old segment goes on: left behind, the new one would look, after a crash, like a log that ends here.
+            segment.remove()
+            raise
         if old.size:
             self.segments.add(segment)
         else:

@@ -80,7 +80,7 @@ class Segment:
 
     @classmethod
     def create(cls, files: OpenFiles, directory: str, base: int, *, now_ms: int, jitter_ms: int = 0) -> "Segment":
-        """A new, empty segment. Leftovers under its names are emptied. OSError: nothing of it is there."""
+        """A new, empty segment. Leftovers under its names are emptied. OSError, and nothing of it is left."""
         segment = cls(files, directory, base, size=0, now_ms=now_ms, jitter_ms=jitter_ms)
         try:
             for path in (segment.path, segment.offsets.path, segment.times.path):

@@ -103,7 +103,8 @@ class Keeper:
         finally:
             self._process = None
             self.ready.clear()
-        return code, process.last_words() or _how(code)
+        by_signal = code is not None and code < 0  # then what it said last is not why
+        return code, _how(code) if by_signal else process.last_words() or _how(code)
 
     async def _take_over(self) -> Process | None:
         process = processes.left_behind(self.folder)
