@@ -10,12 +10,13 @@ from uuid import UUID
 
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
+from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest, OffsetFetchRequestTopic
-from kio.schema.types import GroupId, TopicName
+from kio.schema.types import BrokerId, GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.wire.client import GROUP, Client, check, milliseconds, whole
+from ottla_broker.wire.client import GROUP, LATEST, Client, check, milliseconds, whole
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.cluster import START_MS
 from tests.sim.history import History, Place
@@ -212,6 +213,29 @@ class SimulatedClient:
         if high_watermark >= 0 and broker is None:
             history.told_high_watermark(place, leader.epoch, high_watermark, known)
         return Fetched(whole(found.records or b""), high_watermark, int(found.preferred_read_replica))
+
+    async def latest(self, client: Client, place: Place) -> int:
+        """The end of what can be read, as ListOffsets tells it. It is written down. KafkaError."""
+        history = self.world.history
+        leader = await self.leader(client, place)
+        known = history.high_watermark(place, leader.epoch)
+        wanted = ListOffsetsPartition(
+            partition_index=i32(place[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(LATEST)
+        )
+        request = ListOffsetsRequest(
+            replica_id=BrokerId(-1),
+            isolation_level=i8(0),
+            topics=(ListOffsetsTopic(name=TopicName(place[0]), partitions=(wanted,)),),
+        )
+        try:
+            answer = await client.ask(request, broker=leader.broker)
+            (found,) = answer.topics[0].partitions
+            check(found.error_code, f"latest offset of {place} in epoch {leader.epoch}: {found.error_code.name}")
+        except FAILURES:
+            self.forget_leader(place)
+            raise
+        history.told_high_watermark(place, leader.epoch, int(found.offset), known)
+        return int(found.offset)
 
     async def committed(self, client: Client, group: str, places: Sequence[Place]) -> dict[Place, int]:
         """What a group has committed; −1 for nothing. It is written down, with the epochs that the commits speak of. KafkaError."""

@@ -28,6 +28,7 @@ from tests.sim.history import Commit, Place
 from tests.sim.processes import Process
 
 HEARTBEAT_S = 0.5
+ASKS_LATEST_ONE_IN = 20  # fetches
 GROWTH_LOOK_S = 3.0  # how often the group's leader looks for new partitions
 
 
@@ -139,6 +140,8 @@ class Member(SimulatedClient):
     async def _read(self, client: Client, place: Place, positions: dict[Place, int]) -> int:
         broker = self._preferred.pop(place, None)
         try:
+            if self.random.randrange(ASKS_LATEST_ONE_IN) == 0:
+                await self.latest(client, place)
             fetched = await self.fetch(client, place, positions[place], rack=self._rack, broker=broker)
         except FAILURES as reason:  # no reason to leave the group: somebody else will lead soon
             self.failed(f"fetch of {self._group}", reason)

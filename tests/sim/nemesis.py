@@ -11,7 +11,7 @@ from tests.sim.network_faults import NetworkFaults
 from tests.sim.plan import Plan
 from tests.sim.standing import metadata_leader
 
-BETWEEN_FAULTS_S = {1: 2.5, 3: 1.5, 5: 1.0}  # on average
+BETWEEN_FAULTS_S = {1: 2.5, 3: 1.0, 5: 0.7}  # on average
 LOOK_S = 0.1  # how often it looks who is at risk no more
 
 Fault = Callable[[SimulatedBroker], Awaitable[None]]
@@ -52,6 +52,7 @@ class Nemesis:
                 (2, "several crash", self._several_crash),
                 (2, "several lose power", self._several_lose_power),
                 (1, "slow register", net.slow_register),
+                (3, "slow network", net.slow_network),
             ]
 
     async def run(self, until_s: float) -> None:
@@ -75,8 +76,8 @@ class Nemesis:
 
     async def _strike(self) -> None:
         (_, name, fault) = self.random.choices(self._faults, [weight for weight, _, _ in self._faults])[0]
-        broker = self.random.choice(list(self.cluster))
-        if broker.node_id in self._busy or not broker.up or not self._may(name, broker):
+        free = [broker for broker in self.cluster if broker.up and broker.node_id not in self._busy]
+        if not free or not self._may(name, broker := self.random.choice(free)):
             return
         self.happened[name] = self.happened.get(name, 0) + 1
         await self._on([broker], fault(broker))

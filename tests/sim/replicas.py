@@ -8,8 +8,9 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import Image
 from ottla_broker.replication.partition import Partition
 from tests.sim.cluster import Cluster
+from tests.sim.history import History
 from tests.sim.reader import below_high_watermark, latest_by_key
-from tests.sim.standing import metadata_log, running
+from tests.sim.standing import metadata_log, newest_image, running
 from tests.sim.trace import Trace
 
 LOOK_S = 0.1
@@ -75,9 +76,10 @@ def _replicas(cluster: Cluster) -> dict[tuple[str, int], list[tuple[int, Partiti
     return found
 
 
-def broken_at_rest(cluster: Cluster) -> Iterator[str]:
+def broken_at_rest(cluster: Cluster, history: History) -> Iterator[str]:
     yield from replicas_are_equal(cluster)
     yield from metadata_are_equal(cluster)
+    yield from settings_are_as_acknowledged(history, cluster)
 
 
 def replicas_are_equal(cluster: Cluster) -> Iterator[str]:
@@ -113,6 +115,17 @@ def metadata_are_equal(cluster: Cluster) -> Iterator[str]:
         first, image = images.setdefault(broker.image.end, (node.node_id, broker.image))
         for what in differences(image, broker.image):
             yield f"the images of brokers {first} and {node.node_id} at {image.end} differ in {what}"
+
+
+def settings_are_as_acknowledged(history: History, cluster: Cluster) -> Iterator[str]:
+    image = newest_image(cluster)
+    if image is None:
+        return
+    for name, fate in history.living():
+        for key, value in fate.settings.items():
+            now = image.topic_config(name).get(key)
+            if value is not None and now != value:
+                yield f"{key} of topic {name} is {now}; {value} was acknowledged"
 
 
 def differences(one: Image, other: Image) -> list[str]:

@@ -128,7 +128,7 @@ class Simulation:
         trace.say(f"seed {plan.seed}: {plan}")
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
-            broker.start()
+            self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
         watch = Watch(self.cluster, trace)
         watching = self.loop.create_task(watch.run())
         setting_up = self._client(Admin, "admin-0", replicas=plan.replicas)
@@ -248,4 +248,4 @@ class Simulation:
         broken = broken_promises(self.history, reader.contents, reader.topics)
         if not broken:
             broken = await self._until_nothing(lambda: list(at_rest(self.cluster)), RESTS_WITHIN_S, "no rest")
-        return broken + list(broken_at_rest(self.cluster))
+        return broken + list(broken_at_rest(self.cluster, self.history))

@@ -128,7 +128,7 @@ class Recovery:
         if not bases:
             self._start_with(self.known.start)
             return self._result(topic_id, self.known.start, ProducerStates())
-        self.segments = Segments([self._segment(base) for base in bases])
+        self.segments = Segments(self._without_leftovers([self._segment(base) for base in bases]))
         self._rebuild_missing_indexes(set(found))
         if self.known.clean:
             end = self._end_of_clean()
@@ -142,6 +142,27 @@ class Recovery:
             self._start_with(self.known.start)
             end, producers = self.known.start, ProducerStates()
         return self._result(topic_id, end, producers)
+
+    def _without_leftovers(self, segments: list[Segment]) -> list[Segment]:
+        """A roll for which the disk had no room may have left an empty segment behind, whose offsets the one before it took afterwards. Behind
+        the last one only what was on the device tells; the rest is `_recovered`'s to find out."""
+        kept = segments[:1]
+        for segment in segments[1:]:
+            last = segment is segments[-1]
+            if segment.size or (last and not self._reaches_into(kept[-1], segment.base)):
+                kept.append(segment)
+            else:
+                self.flaws.append(f"{segment.path}: an empty segment that never began was removed")
+                segment.remove()
+        return kept
+
+    def _reaches_into(self, segment: Segment, offset: int) -> bool:
+        if not self.known.clean:
+            return self.known.recovery_point > offset
+        try:
+            return segment.next_offset() > offset
+        except CorruptSegment:
+            return False
 
     def _segment(self, base: int) -> Segment:
         size = self.storage.disk.file_size(names.segment_file(self.directory, base, names.LOG))
@@ -207,6 +228,10 @@ class Recovery:
         for at in range(first, len(self.segments)):
             segment = self.segments[at]
             file_size = segment.size
+            if not file_size and segment.base < end:
+                self.flaws.append(f"{segment.path}: an empty segment that never began was removed")
+                self._remove_after(at - 1)
+                break
             if segment.base < point:
                 end, producers = self._tail_of(segment, point)
             else:

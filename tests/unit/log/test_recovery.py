@@ -51,6 +51,23 @@ def test_a_torn_tail_is_cut_off(place: Place, cut: int) -> None:
     assert offsets(place.reopen()) == list(range(again.end))
 
 
+@pytest.mark.parametrize("recovery_point", [0, 60, 119])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_an_empty_segment_that_never_began_takes_nothing_with_it(
+    place: Place, recovery_point: int, clean: bool, last: bool
+) -> None:
+    """A roll that failed may have left it; what follows went on in the segment before it."""
+    log = filled(place, segment_bytes=1_500)
+    base = log.segments.active.base + 1 if last else log.segments[1].base + 1
+    leftover = Path(names.segment_file(place.directory, base, names.LOG))
+    leftover.touch()
+    again = place.reopen(Known(clean, recovery_point))
+    assert (again.end, again.failed) == (log.end, None)
+    assert offsets(again) == list(range(120))
+    assert not leftover.exists()
+
+
 def test_garbage_behind_the_end_is_cut_off(place: Place) -> None:
     log = filled(place)
     for tail in (b"\0" * 300, os.urandom(200), b"\xff" * 61):

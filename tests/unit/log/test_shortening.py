@@ -176,6 +176,28 @@ class TestFullDisk:
         again = failing.reopen()
         assert (again.end, again.failed) == (log.end, None)
 
+    @pytest.mark.parametrize("room", [0, 1, 20, 40, 100])
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_a_roll_that_failed_leaves_no_segment_in_the_middle_of_what_follows(
+        self, failing: Place, room: int, clean: bool
+    ) -> None:
+        """The batch that needed a new segment is refused; smaller ones go on in the old one."""
+        disk = failing.disk
+        assert isinstance(disk, FailingDisk)
+        failing.config = LogConfig(segment_bytes=500, index_interval_bytes=10)
+        log = failing.create()
+        for _ in range(3):
+            lead(log, batch(1))
+        disk.room = room
+        with pytest.raises(KafkaError):
+            lead(log, batch(1, size=300))
+        disk.room = None
+        for _ in range(20):
+            lead(log, batch(1))
+        again = failing.reopen(Known(clean=clean))
+        assert (again.end, again.failed) == (log.end, None)
+        assert offsets(again) == list(range(log.end))
+
     def test_a_roll_that_failed_leaves_nothing_that_a_crash_could_take_for_the_end(self, failing: Place) -> None:
         disk = failing.disk
         assert isinstance(disk, FailingDisk)
