@@ -9,6 +9,7 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
@@ -120,6 +121,8 @@ class Inventor:
             return self._records() if field.kind == "records" else chance.randbytes(chance.randrange(40))
         if field.kind in ("timedelta_i32", "timedelta_i64"):
             return type(field.default)(milliseconds=chance.choice((0, 1, 5, 20)))
+        if field.kind == "uuid":
+            return UUID(int=chance.choice((0, 1, chance.getrandbits(128))))
         return chance.choice((True, False)) if field.kind == "bool" else field.default
 
     def _records(self) -> bytes:

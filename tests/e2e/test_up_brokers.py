@@ -21,6 +21,7 @@ from tests.waiting import eventually
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[House]:
     with house(tmp_path) as made:
+        made.brokers = 3
         yield made
 
 
@@ -73,8 +74,7 @@ def writing(home: House, name: str) -> Iterator[list[str]]:
             acknowledged.append(message.value().decode())
 
     def run() -> None:
-        bootstrap = ",".join(f"127.0.0.1:{home.port + it}" for it in range(3))
-        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2})
+        producer = Producer({"bootstrap.servers": home.bootstrap, "enable.idempotence": True, "linger.ms": 2})
         number = 0
         while not over.is_set():
             producer.produce(name, str(number), on_delivery=told)

@@ -47,16 +47,17 @@ def environment(**more: str) -> dict[str, str]:
 
 @dataclass
 class House:
-    """A folder with resources, and the `ottla up` that runs in it."""
+    """A folder with resources, and the `ottla up` that runs in it. `brokers`: how many there are at most."""
 
     folder: Path
     port: int = field(default_factory=lambda: free_ports(4))
+    brokers: int = 1
     process: "subprocess.Popen[str] | None" = None
     lines: list[str] = field(default_factory=list)
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return ",".join(f"127.0.0.1:{self.port + it}" for it in range(self.brokers))
 
     @property
     def running(self) -> "subprocess.Popen[str]":

@@ -35,10 +35,14 @@ class BrokerPods:
     namespace: str
     name: str = "demo"
 
-    def make(self, replicas: int, settings: dict[str, str] | None = None) -> None:
+    def make(self, replicas: int, settings: dict[str, str] | None = None, *, enforce: str = "restricted") -> None:
+        """`enforce`: the level of Pod Security of its namespace."""
         core, rights = f"/api/v1/namespaces/{self.namespace}", self._of("rbac.authorization.k8s.io/v1")
-        restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-        self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace, "labels": restricted}})
+        self.api.ask(
+            "POST",
+            "/api/v1/namespaces",
+            {"metadata": {"name": self.namespace, "labels": {"pod-security.kubernetes.io/enforce": enforce}}},
+        )
         metadata = {"metadata": {"name": self.name}}
         self.api.ask("POST", f"{core}/serviceaccounts", metadata)
         self.api.ask("POST", f"{self._of('coordination.k8s.io/v1')}/leases", metadata)

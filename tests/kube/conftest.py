@@ -11,16 +11,22 @@ from tests.kube.images import build
 
 
 @pytest.fixture(scope="package")
-def broker_image() -> Path:
-    """An archive of it. Built before anything enters a cluster's network, on which nothing can be fetched."""
+def images() -> dict[str, Path]:
+    """Archives of them. Built before anything enters a cluster's network, on which nothing can be fetched."""
     if lacking := missing() or build.missing():
         unavailable(lacking)
-    return build.archived("broker")
+    return {name: build.archived(name) for name in ("broker", "spark")}
 
 
 @pytest.fixture(scope="package")
-def kube(broker_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
     """One node, which has the broker's image. While it is there, tests are on the network beside it."""
     with cluster(tmp_path_factory.mktemp("kube"), nodes=1) as made:
-        made.has(broker_image)
+        made.has(images["broker"])
         yield made
+
+
+@pytest.fixture(scope="package")
+def spark_image(kube: Kube, images: dict[str, Path]) -> None:
+    """Every node has the pipelines' image: large, so only for who asks for it."""
+    kube.has(images["spark"])

@@ -32,10 +32,11 @@ def root(built: tuple[str, Built], tmp_path: Path) -> Iterator[Path]:
     layers = ":".join(str(layer) for layer in reversed(built[1].layers))
     subprocess.run(["mount", "-t", "overlay", "-o", f"ro,lowerdir={layers}", "overlay", place], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", place / "tmp"], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", place / "proc"], check=True)
     try:
         yield place
     finally:
-        subprocess.run(["umount", place / "tmp", place], check=True)
+        subprocess.run(["umount", place / "proc", place / "tmp", place], check=True)
 
 
 def run(root: Path, built: Built, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -59,10 +60,11 @@ def test_it_starts_on_a_file_system_that_nobody_may_write(built: tuple[str, Buil
     name, image = built
     if name == "spark":
         said = run(root, image, "executor")
-        assert (said.returncode, said.stderr) == (
-            2,
-            "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it makes\n",
-        )
+        assert said.returncode == 2
+        assert said.stderr == "SPARK_EXECUTOR_MEMORY is not set: Spark sets it in the pods that it makes\n"
+        (root / "tmp/pipeline.yaml").write_bytes((build.ROOT / "examples/flights/pipeline.yaml").read_bytes())
+        said = run(root, image, "validate", "--shape", "--pipeline", "/tmp/pipeline.yaml")
+        assert said.stderr == "pipeline hourly-delays: valid\n"
     else:
         said = run(root, image, "--help")
         assert said.returncode == 0, said.stderr

@@ -28,6 +28,7 @@ _I64 = struct.Struct(">q")
 _F64 = struct.Struct(">d")
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _LONGEST = datetime.timedelta.max // _MILLISECOND
+_SHORTEST = datetime.timedelta.min // _MILLISECOND  # not as far from 0 as the longest
 
 
 class Malformed(Exception):
@@ -209,7 +210,7 @@ def _error_code(cursor: Cursor) -> ErrorCode:
 
 def _timedelta(layout: struct.Struct) -> Read:
     # 64 bits of milliseconds are more than a timedelta holds; "for ever" is what is meant then.
-    return lambda cursor: max(-_LONGEST, min(cursor.take_fixed(layout), _LONGEST)) * _MILLISECOND
+    return lambda cursor: max(_SHORTEST, min(cursor.take_fixed(layout), _LONGEST)) * _MILLISECOND
 
 
 def _datetime(cursor: Cursor) -> datetime.datetime | None:

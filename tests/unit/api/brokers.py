@@ -12,7 +12,6 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import create_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.partition import Partition
@@ -30,6 +29,15 @@ if TYPE_CHECKING:
 ME = 1
 
 
+class NobodyThere:
+    """The way to a controller where there is none: said at once, not after a while."""
+
+    answer_here: object = None
+
+    async def relay(self, frame: bytes | bytearray) -> bytes | None:
+        raise KafkaError(ErrorCode.not_controller, "a small broker has no controller")
+
+
 class SmallBroker:
     def __init__(self, directory: Path, **settings: str) -> None:
         base = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
@@ -40,16 +48,11 @@ class SmallBroker:
         self.image = Image(controller_id=ME)
         self.partitions = Partitions(self.image)
         self.controller = None
-        self.to_controller = ControllerLink(self, "small")
+        self.to_controller = NobodyThere()
         self.ready = True
         self.when_ready: list[Callable[[], None]] = []
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
-
-    leads = False
-
-    def leader_address(self) -> None:
-        return None
 
     def add_topic(self, name: str, partitions: int = 1, config: LogConfig | None = None) -> list[Partition]:
         topic = TopicImage(name, self.runtime.new_uuid())

@@ -66,10 +66,13 @@ def registration(broker: int, cluster: str = "c", protocol: int = 0) -> BrokerRe
     )
 
 
-def heartbeat(broker: int, epoch: int, offset: int, **how: bool) -> BrokerHeartbeatRequest:
-    wants = {"want_fence": False, "want_shut_down": False} | how
+def heartbeat(broker: int, epoch: int, offset: int, *, want_shut_down: bool = False) -> BrokerHeartbeatRequest:
     return BrokerHeartbeatRequest(
-        broker_id=BrokerId(broker), broker_epoch=i64(epoch), current_metadata_offset=i64(offset), **wants
+        broker_id=BrokerId(broker),
+        broker_epoch=i64(epoch),
+        current_metadata_offset=i64(offset),
+        want_fence=False,
+        want_shut_down=want_shut_down,
     )
 
 
@@ -178,7 +181,9 @@ async def test_a_leader_alters_isrs() -> None:
     assert answer.topics[0].partitions[0].isr == (1, 2, 3)
 
 
-def moves(*partitions: tuple[int, tuple[int, ...] | None], **how: bool) -> AlterPartitionReassignmentsRequest:
+def moves(
+    *partitions: tuple[int, tuple[int, ...] | None], other_factor: bool = True
+) -> AlterPartitionReassignmentsRequest:
     wanted = tuple(
         ReassignablePartition(
             partition_index=i32(p), replicas=None if replicas is None else tuple(BrokerId(b) for b in replicas)
@@ -186,7 +191,8 @@ def moves(*partitions: tuple[int, tuple[int, ...] | None], **how: bool) -> Alter
         for p, replicas in partitions
     )
     return AlterPartitionReassignmentsRequest(
-        topics=(ReassignableTopic(name=TopicName("t"), partitions=wanted),), **how
+        topics=(ReassignableTopic(name=TopicName("t"), partitions=wanted),),
+        allow_replication_factor_change=other_factor,
     )
 
 
@@ -203,7 +209,7 @@ async def test_moves_are_begun_listed_and_cancelled() -> None:
         ErrorCode.invalid_request,
         ErrorCode.invalid_request,
     ]
-    answer = await ask(moves((1, (1,)), allow_replication_factor_change=False))
+    answer = await ask(moves((1, (1,)), other_factor=False))
     assert answer.responses[0].partitions[0].error_code is ErrorCode.invalid_replication_factor
     for topics in (None, (ListPartitionReassignmentsTopics(name=TopicName("t"), partition_indexes=(i32(0), i32(1))),)):
         listed = await ask(ListPartitionReassignmentsRequest(topics=topics))

@@ -127,9 +127,13 @@ class Node:
             changes = Changes()
             for record in records:
                 topic = self.image.topics.get(TOPIC)
+                if topic is not None and topic.id != record.topic:
+                    del self.image.topic_names[topic.id]
+                    changes.removed.append(self.image.topics.pop(TOPIC))
+                    topic = None
                 if topic is None:
-                    topic = self.image.topics[TOPIC] = TopicImage(TOPIC, TOPIC_ID)
-                    self.image.topic_names[TOPIC_ID] = TOPIC
+                    topic = self.image.topics[TOPIC] = TopicImage(TOPIC, record.topic)
+                    self.image.topic_names[record.topic] = TOPIC
                     self.image.configs[TOPIC_RESOURCE, TOPIC] = dict(self.cluster.topic_config)
                 topic.partitions[record.partition] = record
                 changes.partitions.add((TOPIC, record.partition))
@@ -202,6 +206,8 @@ class SmallCluster:
         self.brokers: dict[int, BrokerImage] = {}
         self.state: dict[int, PartitionRecord] = {}
         self._cuts: list[tuple[str, str]] = []
+        self.topic_id = TOPIC_ID
+        self.side = ""  # for a test's own use
         self.silent = False
         self.untold: set[int] = set()  # brokers that the metadata do not reach
         self.refuse: ErrorCode | None = None
@@ -247,7 +253,7 @@ class SmallCluster:
         if old is None:
             replicas = tuple(change.pop("replicas", self.nodes))
             new = PartitionRecord(
-                TOPIC_ID, index, **({"replicas": replicas, "isr": replicas, "leader": replicas[0]} | change)
+                self.topic_id, index, **({"replicas": replicas, "isr": replicas, "leader": replicas[0]} | change)
             )
         else:
             if "leader" in change:
@@ -257,6 +263,14 @@ class SmallCluster:
         for node_id in self.brokers:
             if node_id not in self.untold:
                 self.nodes[node_id].tell([new])
+
+    def make_again(self) -> None:
+        """The topic is deleted, and made anew with the partitions that it had."""
+        self.topic_id = UUID(int=self.topic_id.int + 1)
+        replicas = {index: state.replicas for index, state in self.state.items()}
+        self.state.clear()
+        for index, members in replicas.items():
+            self.say(index, replicas=members)
 
     def reach(self, node_id: int) -> None:
         """The metadata reach it again."""

@@ -253,3 +253,49 @@ def test_leadership_is_told_in_each_epoch_anew() -> None:
         assert cluster[1].led == [("led", 0), ("lost", 1), ("led", 1), ("lost", 2)]
 
     run(scenario)
+
+
+def test_a_moved_replica_is_copied_no_faster_than_it_may_be() -> None:
+    """Rule 12: and the others, which are in the ISR, are not held back."""
+
+    async def scenario(cluster: SmallCluster) -> None:
+        cluster.say(replicas=(1, 2), isr=(1, 2))
+        for _ in range(20):
+            await cluster[1].append(bytes(10_000))
+        for node in cluster.nodes.values():
+            node.config.set_dynamic({}, {cluster.side: "20000"})
+        began = cluster.loop.time()
+        cluster.say(replicas=(1, 2, 3), adding=(3,))
+        while 3 not in cluster.state[0].isr:
+            await cluster[1].append(b"v")  # the ISR goes on
+            await asyncio.sleep(0.2)
+        assert 8 < cluster.loop.time() - began < 15
+        assert cluster[1].values() == cluster[3].values()
+
+    for side in ("leader", "follower"):
+        topic = {f"{side}.replication.throttled.replicas": "0:3", "max.message.bytes": "20000"}
+
+        async def one(cluster: SmallCluster, side: str = side) -> None:
+            cluster.side = f"{side}.replication.throttled.rate"
+            await scenario(cluster)
+
+        run(one, topic_config=topic, replica_fetch_max_bytes="15000")
+
+
+def test_a_topic_that_is_made_again_is_another_topic_to_followers_too() -> None:
+    """Rule 13: a fetch names the topic's id, and what it brings is for that topic only."""
+
+    async def scenario(cluster: SmallCluster) -> None:
+        cluster.say()
+        await cluster[1].append(b"old")
+        await cluster.until_equal()
+        cluster.untold.add(3)
+        cluster.make_again()
+        await asyncio.gather(cluster[1].append(b"new", acks=1))
+        await asyncio.sleep(2)
+        assert cluster[3].values() == [b"old"]
+        cluster.reach(3)
+        await cluster.until_equal()
+        assert cluster[3].values() == [b"new"]
+
+    run(scenario)

@@ -1,0 +1,283 @@
+"""Fetch as followers send it: epochs, logs that part, progress, sessions that look only at what changed."""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ottla_broker.api.context import Reply, Waiting
+from ottla_broker.api.fetch import Fetching
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.codec import read_front
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.replica_fetch import Got, Request, Response, Wanted, read_response, write_request
+from tests.unit.api.brokers import ME, SmallBroker, batch, context
+from tests.unit.api.calls import PLENTY, fetching_of
+from tests.unit.api.test_fetch import on_a_loop
+from tests.unit.api.test_produce import Nobody
+
+FOLLOWER, EPOCH = 2, 20
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmallBroker]:
+    made = SmallBroker(tmp_path)
+    yield made
+    made.close()
+
+
+def replicated(broker: SmallBroker, partitions: int = 1, name: str = "a") -> list[Partition]:
+    """Led here, with brokers 2 and 3 as followers, of which 2 is in the ISR."""
+    made = broker.add_topic(name, partitions)
+    for partition in made:
+        state = msgspec.structs.replace(
+            partition.state, replicas=(ME, 2, 3), isr=(ME, 2), leader_epoch=5, partition_epoch=1
+        )
+        partition._peers = Known()
+        partition.become(state)
+    return made
+
+
+class Known:
+    """Peers of whom every life is registered, and nobody may join."""
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def may_join(self, broker: int, epoch: int) -> bool:
+        return False
+
+    def is_registered(self, broker: int, epoch: int) -> bool:
+        return True
+
+    def propose(self, partition: Partition) -> None:
+        raise AssertionError
+
+
+def call(
+    fetching: Fetching,
+    broker: SmallBroker,
+    wanted: dict[Partition, Wanted],
+    session: tuple[int, int] = (0, 0),
+    *,
+    wait_ms: int = 0,
+    forget: list[Partition] | None = None,
+    authorizer: Any = None,
+    replica: int = FOLLOWER,
+) -> Reply:
+    request = Request(
+        replica,
+        EPOCH,
+        wait_ms,
+        1,
+        10 << 20,
+        *session,
+        [(partition.topic_id, [one]) for partition, one in wanted.items()],
+        [(partition.topic_id, [partition.partition]) for partition in forget or ()],
+    )
+    frame = write_request(1, "broker-2", request)[4:]
+    return fetching(context(broker, 17, authorizer), frame, read_front(frame), PLENTY)
+
+
+def heard(reply: Any) -> Response:
+    assert reply is not None
+    assert not isinstance(reply, Future), "it waits"
+    return read_response(bytearray(b"".join(reply))[4:])
+
+
+async def heard_later(reply: Reply) -> Response:
+    assert isinstance(reply, Future), "it does not wait"
+    return heard(await asyncio.wait_for(reply, 10))
+
+
+def want(partition: Partition, offset: int, epoch: int = 5, last_epoch: int = -1) -> dict[Partition, Wanted]:
+    return {partition: Wanted(partition.partition, epoch, offset, last_epoch, 0, 1 << 20)}
+
+
+def only(response: Response) -> Got:
+    (got,) = response.partitions
+    return got
+
+
+@on_a_loop
+async def test_a_follower_reads_to_the_end_and_its_next_offset_is_its_ack(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    fetching = fetching_of(broker)
+    partition.append(batch(b"1"), acks=1)
+    first = heard(call(fetching, broker, want(partition, 0)))
+    assert len(only(first).records) > 0
+    assert only(first).high_watermark == 0
+    second = call(fetching, broker, want(partition, 1, last_epoch=5), (first.session_id, 1), wait_ms=10_000)
+    assert partition.log.high_watermark == 1
+    partition.append(batch(b"2"), acks=1)
+    got = only(await heard_later(second))
+    assert (got.high_watermark, len(got.records) > 0) == (1, True)
+
+
+@on_a_loop
+async def test_rule_2_a_log_that_parts_from_ours_is_told_where_and_its_offset_is_no_ack(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    fetching = fetching_of(broker)
+    log = partition.log
+    for _ in range(3):
+        partition.append(batch(b"v"), acks=1)  # in epoch 5
+    log.epochs.assign(7, 3)
+    partition.become(msgspec.structs.replace(partition.state, leader_epoch=7, partition_epoch=2))
+    for offset, last, expected in ((5, 5, (5, 3)), (4, 6, (5, 3)), (2, 4, (4, 0)), (3, 7, None), (3, 5, None)):
+        got = only(heard(call(fetching, broker, want(partition, offset, 7, last))))
+        assert got.error is ErrorCode.none
+        assert got.diverging == expected, (offset, last)
+        follower = partition.followers.get(FOLLOWER)
+        assert follower is not None
+        assert follower.end == (offset if expected is None else -1)
+        partition.followers.clear()
+        partition.followers.be((2, 3), (1, 2))
+    assert only(heard(call(fetching, broker, want(partition, 3, 7, 8)))).error is ErrorCode.offset_out_of_range
+
+
+@on_a_loop
+async def test_codes_for_followers(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    fetching = fetching_of(broker)
+    assert only(heard(call(fetching, broker, want(partition, 9)))).error is ErrorCode.offset_out_of_range
+    fenced = only(heard(call(fetching, broker, want(partition, 0, epoch=4))))
+    assert (fenced.error, fenced.leader) == (ErrorCode.fenced_leader_epoch, (ME, 0))  # the image of this test says 0
+    stranger = only(heard(call(fetching, broker, want(partition, 0), replica=9)))
+    assert stranger.error is ErrorCode.not_leader_or_follower
+    refused = heard(call(fetching, broker, want(partition, 0), authorizer=Nobody()))
+    assert refused.error is ErrorCode.cluster_authorization_failed
+
+
+@on_a_loop
+async def test_a_follower_of_an_epoch_that_we_do_not_know_yet_waits_for_our_metadata(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    fetching = fetching_of(broker)
+    partition.append(batch(b"1"), acks=1)
+    early = call(fetching, broker, want(partition, 1, epoch=6, last_epoch=5), wait_ms=10_000)
+    await asyncio.sleep(0)
+    partition.become(msgspec.structs.replace(partition.state, leader_epoch=6, partition_epoch=2))
+    assert partition.log.high_watermark == 0
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert partition.log.high_watermark == 1
+    partition.append(batch(b"2"), acks=1)
+    assert len(only(await heard_later(early)).records) > 0
+    late = call(fetching, broker, want(partition, 1, epoch=7), wait_ms=20)
+    assert only(await heard_later(late)).error is ErrorCode.unknown_leader_epoch
+
+
+@on_a_loop
+async def test_a_session_looks_only_at_what_has_changed(broker: SmallBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = replicated(broker, 50)
+    fetching = fetching_of(broker)
+    topic = partitions[0].topic_id
+    request = Request(
+        FOLLOWER,
+        EPOCH,
+        0,
+        1,
+        1 << 20,
+        topics=[(topic, [Wanted(p.partition, 5, 0, -1, 0, 1 << 20) for p in partitions])],
+    )
+    frame = write_request(1, "broker-2", request)[4:]
+    full = heard(fetching(context(broker, 17), frame, read_front(frame), PLENTY))
+    assert len(full.partitions) == 50
+    looked: list[int] = []
+    leader = type(broker.partitions).leader
+
+    def look(self: Any, name: str, index: int, **how: Any) -> Partition:
+        looked.append(index)
+        return leader(self, name, index, **how)
+
+    monkeypatch.setattr(type(broker.partitions), "leader", look)
+    waiting = call(fetching, broker, {}, (full.session_id, 1), wait_ms=10_000)
+    assert looked == []
+    partitions[7].append(batch(b"7"), acks=1)
+    partitions[9].append(batch(b"9"), acks=1)
+    assert [got.partition for got in (await heard_later(waiting)).partitions] == [7, 9]
+    assert looked == [7, 9]
+    answer = heard(call(fetching, broker, want(partitions[7], 1, last_epoch=5), (full.session_id, 2)))
+    seven, nine = answer.partitions
+    assert (seven.partition, seven.high_watermark, len(seven.records)) == (7, 1, 0)  # it is committed now
+    assert (nine.partition, nine.high_watermark, len(nine.records) > 0) == (9, 0, True)  # as before
+    looked.clear()
+    again = heard(call(fetching, broker, want(partitions[9], 1, last_epoch=5), (full.session_id, 3)))
+    assert [(got.partition, len(got.records)) for got in again.partitions] == [(9, 0)]
+    assert looked == [9]
+    looked.clear()
+    assert heard(call(fetching, broker, {}, (full.session_id, 4))).partitions == []
+    assert looked == []
+    partitions[3].become(msgspec.structs.replace(partitions[3].state, leader=2, leader_epoch=6, partition_epoch=2))
+    lost = heard(call(fetching, broker, {}, (full.session_id, 5)))
+    assert [(got.partition, got.error) for got in lost.partitions] == [(3, ErrorCode.fenced_leader_epoch)]
+    assert heard(call(fetching, broker, {}, (full.session_id, 6), forget=[partitions[3]])).partitions == []
+
+
+@on_a_loop
+async def test_a_high_watermark_that_rises_goes_along_with_the_next_answer_and_wakes_nobody(
+    broker: SmallBroker,
+) -> None:
+    partitions = replicated(broker, 2)
+    fetching = fetching_of(broker)
+    partitions[0].append(batch(b"1"), acks=1)
+    first = heard(call(fetching, broker, want(partitions[0], 1, last_epoch=5) | want(partitions[1], 0)))
+    partitions[0].append(batch(b"2"), acks=1)
+    two = heard(call(fetching, broker, {}, (first.session_id, 1)))
+    assert len(only(two).records) > 0
+    waiting = call(fetching, broker, want(partitions[0], 2, last_epoch=5), (first.session_id, 2), wait_ms=10_000)
+    assert partitions[0].log.high_watermark == 2
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert isinstance(waiting, Waiting)
+    assert not waiting.done()
+    partitions[1].append(batch(b"x"), acks=1)
+    answer = await heard_later(waiting)
+    assert [(got.partition, got.high_watermark) for got in answer.partitions] == [(0, 2), (1, 0)]
+
+
+@on_a_loop
+async def test_a_fetch_that_is_hurried_tells_no_error_that_it_was_waiting_out(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    waiting = call(fetching_of(broker), broker, want(partition, 0, epoch=6), wait_ms=10_000)
+    assert isinstance(waiting, Waiting)
+    waiting.hurry()
+    assert only(heard(await waiting)).error is ErrorCode.none
+
+
+@on_a_loop
+async def test_a_session_that_ends_leaves_nothing_behind(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    fetching = fetching_of(broker)
+    for _ in range(10):  # a follower that lost its connections cannot name what it had
+        heard(call(fetching, broker, want(partition, 0)))
+    assert len(partition._end_watchers) == 4
+    assert len(partition._watchers) == 4
+    assert len(fetching.sessions) == 0
+
+
+@on_a_loop
+async def test_a_leader_that_has_just_begun_tells_clients_no_high_watermark_that_may_be_too_low(
+    broker: SmallBroker,
+) -> None:
+    (partition,) = replicated(broker)
+    for _ in range(3):
+        partition.append(batch(b"v"), acks=1)
+    partition.fetched_by(FOLLOWER, EPOCH, 2, 0)
+    partition.become(msgspec.structs.replace(partition.state, leader_epoch=6, partition_epoch=2))
+    assert (partition.log.high_watermark, partition.settled) == (2, False)
+    fetching = fetching_of(broker)
+
+    def consume(offset: int, wait_ms: int) -> Reply:
+        return call(fetching, broker, want(partition, offset, 6), (0, -1), wait_ms=wait_ms, replica=-1)
+
+    below = only(heard(consume(1, 0)))
+    assert (below.error, below.high_watermark, len(below.records) > 0) == (ErrorCode.none, -1, True)
+    assert only(heard(consume(2, 0))).error is ErrorCode.offset_not_available
+    waiting = consume(2, 10_000)
+    partition.fetched_by(FOLLOWER, EPOCH, 3, 0)
+    there = only(await heard_later(waiting))
+    assert (there.error, there.high_watermark, len(there.records) > 0) == (ErrorCode.none, 3, True)
