@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, Reply
-from ottla_broker.api.fetch_metadata_log import fetch_metadata_log, is_wanted
 from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_for_follower, send_to
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.api.fetch_waiting import Wait
@@ -27,6 +26,7 @@ from ottla_broker.config import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     REPLICA_SELECTOR_CLASS,
 )
+from ottla_broker.metadata.fetching import METADATA_TOPIC_ID
 from ottla_broker.replication.nearest import chooses_by_rack, nearer_replica
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.security.authorizer import Operation, Resource
@@ -71,7 +71,9 @@ class Fetching:
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         request = read_fetch(frame, header)
-        if is_wanted(request.partitions):
+        if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
+            from ottla_broker.api.fetch_metadata_log import fetch_metadata_log  # a broker that is alone needs it not
+
             return fetch_metadata_log(context, frame, header)
         anywhere = request.replica == DEBUGGING_CONSUMER
         if anywhere:

@@ -12,16 +12,12 @@ from typing import Any
 from kio.schema.fetch.v18.request import FetchRequest
 
 from ottla_broker.api.context import Buffers, Context
-from ottla_broker.metadata.fetching import CONSUMER, METADATA_TOPIC_ID, Told, ask_of, response_of
+from ottla_broker.metadata.fetch_messages import ask_of, response_of
+from ottla_broker.metadata.fetching import CONSUMER, Told
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch import FetchPartition
-
-
-def is_wanted(partitions: list[FetchPartition]) -> bool:
-    return bool(partitions) and partitions[0].topic == METADATA_TOPIC_ID
 
 
 def fetch_metadata_log(context: Context, frame: bytearray, header: RequestHeader) -> Future[Buffers]:

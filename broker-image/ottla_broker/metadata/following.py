@@ -10,12 +10,11 @@ from collections.abc import Callable
 from uuid import UUID
 
 from ottla_broker.metadata import snapshotting
-from ottla_broker.metadata.fetching import Ask, Told, request_of, told_of, where_to_cut
+from ottla_broker.metadata.fetching import Ask, Told, where_to_cut
 from ottla_broker.metadata.log import MetadataLog, Parted
 from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.register import RegisterValue
 from ottla_broker.metadata.register.steps import address_of
-from ottla_broker.metadata.snapshot_fetching import pieces
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -45,6 +44,8 @@ class Copying:
 
         KafkaError: what the other side says, what the log says (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, Parted). ConnectionError, TimeoutError.
         """
+        from ottla_broker.metadata.fetch_messages import request_of, told_of  # a broker that is alone needs none of it
+
         log = self.log
         position = await log.durable()
         ask = Ask(
@@ -75,6 +76,8 @@ class Copying:
 
     async def _take_snapshot(self, channel: Channel, epoch: int, snapshot: Position) -> None:
         """This broker's log ends before the other's begins, or parts from what was before that."""
+        from ottla_broker.metadata.snapshot_fetching import pieces  # as seldom as it is needed
+
         log = self.log
         try:
             log.snapshots.begin(snapshot)

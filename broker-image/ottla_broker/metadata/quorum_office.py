@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 
 from ottla_broker.config.addresses import host_and_port
-from ottla_broker.metadata.announcing import announce
 from ottla_broker.metadata.following import Copying, connect
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.quorum_leader import Leadership
@@ -71,6 +70,8 @@ class Office:
         await asyncio.gather(*(self._announce_to(broker, address, gate) for broker, address in others.items()))
 
     async def _announce_to(self, broker: int, address: str, gate: asyncio.Semaphore) -> None:
+        from ottla_broker.metadata.announcing import announce  # a broker that is alone has nobody to tell
+
         leadership = self._leadership
         for _ in range(ANNOUNCED_TIMES):
             async with gate:
