@@ -36,6 +36,7 @@ from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.snapshotting import Intervals
+from ottla_broker.replication.acks import HANDOVER_S
 from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.fetchers import Fetchers
 from ottla_broker.replication.hosting import Hosting
@@ -213,6 +214,8 @@ class Broker:
         """Before a stop, while everything is still served: others take over what this broker leads."""
         if self.ready:
             await self.lifecycle.leave()
+            if waiting := [ack for partition in self.partitions for ack in partition.unacknowledged]:
+                await asyncio.wait(waiting, timeout=HANDOVER_S)  # those who lead now tell what becomes of them
             await self.quorum.resign()
 
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:

@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         self._starved = False
         self._early: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
         self._closed = False
+        self._finishing = False  # it is closed as soon as what was taken has been answered
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
         self._last_written = 0
@@ -135,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
     def _blocked(self) -> bool:
         return (
             self._working is not None
+            or self._finishing
             or self._writing_paused
             or self._starved
             or self._early is not None
@@ -153,6 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         """Reads only while there is nothing to catch up with."""
         pause = (
             self._writing_paused
+            or self._finishing
             or self._frames.stalled
             or (bool(self._queue) and self._queued_bytes >= self._server.limits.queued_bytes)
             or len(self._queue) >= MAX_UNANSWERED
@@ -267,7 +270,10 @@ class Connection(asyncio.BufferedProtocol):
                 first = first.result()
             self._replies.popleft()
             self._write(first)
-        self._go_on()
+        if self._finishing:
+            self._close_when_answered()
+        else:
+            self._go_on()
 
     def _write(self, buffers: Buffers) -> None:
         if len(buffers) == 1:
@@ -331,6 +337,22 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         return not self._replies and not self._queue
+
+    def finish(self) -> None:
+        """Takes nothing more, answers what was taken, and closes: a producer that does not hear of what was appended would send it again."""
+        if self._closed or self._transport.is_closing():
+            return
+        self._finishing = True
+        self._queue.clear()
+        self._reading_paused = True
+        self._transport.pause_reading()
+        if isinstance(self._working, Waiting):
+            self._working.hurry()
+        self._close_when_answered()
+
+    def _close_when_answered(self) -> None:
+        if not self._replies:
+            self._transport.close()
 
     def close(self, why: str) -> None:
         logger.info("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)

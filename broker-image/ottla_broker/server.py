@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ANSWERS_WITHIN_S = 0.5  # when it stops
 LEAST_ROOM = 64 * 1024  # bytes that a fetch may always answer
 
 
@@ -128,6 +129,7 @@ class Server:
         self.now = self._loop.time
         self._sweeper: asyncio.TimerHandle | None = None
         self._stuck_look: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None  # while it stops
         self.refused = 0  # connections turned away
         self.served = [0] * API_KEYS  # requests by API key
         broker.to_controller.answer_here = InProcess(broker, self.authorizer)
@@ -175,7 +177,7 @@ class Server:
         self._sweep()
 
     async def close(self) -> None:
-        """Stops listening and closes every connection."""
+        """Stops listening, answers what was asked, for a while, and closes every connection."""
         for _, sock in self._bound:
             sock.close()
         for listener in self._listeners:
@@ -183,6 +185,11 @@ class Server:
         for timer in (self._sweeper, self._stuck_look):
             if timer is not None:
                 timer.cancel()
+        for connection in tuple(self.connections):
+            connection.finish()
+        if self.connections:
+            self._all_gone = self._loop.create_future()
+            await asyncio.wait([self._all_gone], timeout=ANSWERS_WITHIN_S)
         for connection in tuple(self.connections):
             connection.close("the broker stops")
         for listener in self._listeners:
@@ -216,6 +223,8 @@ class Server:
     def leave(self, connection: Connection) -> None:
         if connection in self.connections:
             del self.connections[connection]
+            if not self.connections and self._all_gone is not None and not self._all_gone.done():
+                self._all_gone.set_result(None)
             host = connection.peer.host
             self._per_ip[host] -= 1
             if not self._per_ip[host]:

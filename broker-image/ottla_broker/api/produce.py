@@ -80,7 +80,7 @@ def append(
         if len(records) > ATTRIBUTES_AT:
             check_attributes(records[ATTRIBUTES_AT], context.version)
         appended = partition.append(records, acks=acks)
-        wait = partition.acknowledged(appended, acks) if acks == -1 else None
+        wait = partition.acknowledged(appended, acks, across_leaders=True) if acks == -1 else None
     except KafkaError as reason:
         return denied(index, reason)
     produced = Produced(index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start)

@@ -325,6 +325,7 @@ class Fetcher:
             if not self.session.follows(known) or epoch != partition.leader_epoch:
                 return
             following.start_where_leader_is(partition.log, start, end)
+            partition.cut_back()
         except (OSError, KafkaError) as reason:
             logger.warning("%r: its leader's offsets cannot be had: %s", partition, reason)
             return

@@ -44,6 +44,7 @@ def take(partition: Partition, got: Got) -> Outcome:
     before = partition.log.end
     if got.diverging is not None:
         truncate(partition.log, *got.diverging)
+        partition.cut_back()
         return Outcome.moved if partition.log.end != before else Outcome.failed
     if len(got.records) >= HEADER_SIZE:
         _append(partition, got)

@@ -153,7 +153,17 @@ class Partition:
         self.followers.clear()
         self.epoch_start = 0
         self.log.epochs.truncate_from_end(self.log.end)  # an epoch of ours in which nothing was written is nobody's
-        self._acks.fail(KafkaError(ErrorCode.not_leader_or_follower))
+        reason = KafkaError(ErrorCode.not_leader_or_follower)
+        (self._acks.hand_over if self.follows else self._acks.fail)(reason)
+
+    def cut_back(self) -> None:
+        """As a follower: the log has lost its end, because it is not the new leader's."""
+        self._acks.cut_back(self.log.end, KafkaError(ErrorCode.not_leader_or_follower))
+
+    @property
+    def unacknowledged(self) -> list[asyncio.Future[None]]:
+        """What producers wait for; it ends by itself."""
+        return list(self._acks)
 
     def retire(self, code: ErrorCode) -> None:
         """The replica leaves this broker: whoever waits is told why."""
@@ -196,12 +206,13 @@ class Partition:
             self._sync()
         return appended
 
-    def acknowledged(self, appended: Appended, acks: int) -> Awaitable[None] | None:
+    def acknowledged(self, appended: Appended, acks: int, *, across_leaders: bool = False) -> Awaitable[None] | None:
         """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter NOT_LEADER_OR_FOLLOWER
-        when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small."""
+        when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small. `across_leaders`: when leadership is
+        lost, waits on for a while whether the new leader keeps what was appended."""
         if acks != ALL_REPLICAS or appended.last_offset < self.log.high_watermark:
             return None
-        return self._acks.wait(appended.last_offset + 1)
+        return self._acks.wait(appended.last_offset + 1, across_leaders=across_leaders)
 
     # --- followers, as their leader sees them
 
@@ -343,6 +354,8 @@ class Partition:
         watermark = min(high_watermark, log.end)
         if watermark > log.high_watermark:
             log.advance_high_watermark(watermark)
+            if self._acks:
+                self._acks.reached(watermark)
             if self._watchers:
                 _call(self._watchers)
         if log.start < log_start <= log.high_watermark:

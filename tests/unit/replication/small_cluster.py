@@ -165,14 +165,16 @@ class Node:
                 offset = header.next_offset
         return found
 
-    def append(self, *values: bytes, index: int = 0, acks: int = -1, **how: Any) -> "asyncio.Task[int]":
+    def append(
+        self, *values: bytes, index: int = 0, acks: int = -1, across_leaders: bool = False, **how: Any
+    ) -> "asyncio.Task[int]":
         """A produce; its task ends when it is acknowledged, or raises KafkaError."""
 
         async def produce() -> int:
             partition = self.partitions.leader(TOPIC, index)
             batch = encode_batch([Record(1, None, value) for value in values], **how)
             appended = partition.append(batch, acks=acks)
-            waiting = partition.acknowledged(appended, acks)
+            waiting = partition.acknowledged(appended, acks, across_leaders=across_leaders)
             if waiting is not None:
                 await waiting
             return appended.first_offset

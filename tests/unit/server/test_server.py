@@ -100,7 +100,7 @@ async def test_produce_is_pipelined_while_its_answers_wait(broker: SmallBroker) 
     (partition,) = broker.add_topic("a")
     waits: list[asyncio.Future[None]] = []
 
-    def acknowledged(appended: Any, acks: int) -> asyncio.Future[None]:
+    def acknowledged(appended: Any, acks: int, **how: Any) -> asyncio.Future[None]:
         waits.append(asyncio.get_running_loop().create_future())
         return waits[-1]
 
