@@ -1,40 +1,37 @@
 """Producers that wait until the whole ISR has what they sent."""
 
-import asyncio
 import heapq
-from collections.abc import Awaitable
+from collections.abc import Callable
 
 from ottla_broker.wire.errors import KafkaError
 
+Told = Callable[[KafkaError | None], None]
+"""Called when what was waited for has come, with None, or will not come, with why."""
+
 
 class Acks:
-    """Waiters by the offset that the high watermark must reach."""
+    """Waiters by the offset that the high watermark must reach. They are told in the turn of the loop in which it does."""
 
     __slots__ = ("_count", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, int, Told]] = []
         self._count = 0
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def wait(self, offset: int) -> Awaitable[None]:
-        """Ends when the high watermark has reached `offset`; raises what `fail` was told."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def wait(self, offset: int, told: Told) -> None:
+        """`told` hears when the high watermark has reached `offset`, or what `fail` was given."""
         self._count += 1
-        heapq.heappush(self._waiting, (offset, self._count, waiter))
-        return waiter
+        heapq.heappush(self._waiting, (offset, self._count, told))
 
     def reached(self, high_watermark: int) -> None:
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            waiter = heapq.heappop(waiting)[2]
-            if not waiter.done():
-                waiter.set_result(None)
+            heapq.heappop(waiting)[2](None)
 
     def fail(self, reason: KafkaError) -> None:
         waiting, self._waiting = self._waiting, []
-        for _, _, waiter in waiting:
-            if not waiter.done():
-                waiter.set_exception(reason)
+        for _, _, told in waiting:
+            told(reason)

@@ -19,7 +19,7 @@ from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.election import effective_min_insync
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import Traffic
-from ottla_broker.replication.acks import Acks
+from ottla_broker.replication.acks import Acks, Told
 from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.replication.refusals import Refusals
@@ -194,11 +194,30 @@ class Partition:
         return appended
 
     def acknowledged(self, appended: Appended, acks: int) -> Awaitable[None] | None:
-        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter NOT_LEADER_OR_FOLLOWER
-        when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small."""
-        if acks != ALL_REPLICAS or appended.last_offset < self.log.high_watermark:
-            return None
-        return self._acks.wait(appended.last_offset + 1)
+        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter what `when_acknowledged` tells."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(reason: KafkaError | None) -> None:
+            if waiter.done():
+                return
+            if reason is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(reason)
+
+        return waiter if acks == ALL_REPLICAS and self.when_acknowledged(appended, told) else None
+
+    def is_acknowledged(self, appended: Appended) -> bool:
+        """Whether the whole ISR has it."""
+        return appended.last_offset < self.log.high_watermark
+
+    def when_acknowledged(self, appended: Appended, told: Told) -> bool:
+        """False when the whole ISR has it already; else `told` is called when it has. Or with NOT_LEADER_OR_FOLLOWER when leadership is lost,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small, KAFKA_STORAGE_ERROR."""
+        if self.is_acknowledged(appended):
+            return False
+        self._acks.wait(appended.last_offset + 1, told)
+        return True
 
     # --- followers, as their leader sees them
 
