@@ -35,11 +35,9 @@ def test_three_brokers_restarted_under_load(cluster: Cluster) -> None:
     committed = committed_offsets(cluster.bootstrap, load.members[0].group, places)
     assert checks.broken_promises(load, contents, committed) == []
     assert load.acked() == sum(producer.sent for producer in load.producers)
-    if (
-        cluster.kind == "ottla"
-    ):  # a broker that goes answers what it has taken: without idempotence nothing is doubled, too
-        values = [value for records in contents.values() for value in records.values()]
-        assert len(values) == len(set(values)) == load.acked()
+    # A producer without idempotence may repeat what a broker took and could not answer any more.
+    once = [value for records in contents.values() for value in records.values() if value.startswith(b"once/")]
+    assert len(once) == len(set(once))
     assert [trouble for member in load.members for trouble in unexpected(member)] == []
 
 

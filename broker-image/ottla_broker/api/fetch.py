@@ -72,7 +72,7 @@ class Fetching:
         request = read_fetch(frame, header)
         if is_wanted(request.partitions):
             return fetch_metadata_log(context, frame, header)
-        if request.replica >= 0:
+        if request.replica >= 0 and header.version == FOLLOWERS_VERSION:
             return self._first_of_follower(context, frame, header)
         try:
             session, incremental = self.sessions.session_of(request)
@@ -84,13 +84,9 @@ class Fetching:
 
     def _first_of_follower(self, context: Context, frame: bytearray, header: RequestHeader) -> Reply:
         """From now on the connection is known as a follower's."""
-        code = ErrorCode.none
         if not (context.authorizer.allows_everything or context.may(Operation.cluster_action, Resource.cluster())):
-            code = ErrorCode.cluster_authorization_failed
-        elif header.version != FOLLOWERS_VERSION:
-            code = ErrorCode.unsupported_version
-        if code is not ErrorCode.none:
-            return write_fetch(header.version, header.correlation_id, (), error=code)
+            refused = ErrorCode.cluster_authorization_failed
+            return write_fetch(header.version, header.correlation_id, (), error=refused)
         context.peer.follower = True
         return self._followers(context, frame, header)
 
@@ -169,6 +165,8 @@ class Fetch:
         try:
             partition = self._find(wanted)
             most = min(left, wanted.max_bytes)
+            if self.request.replica >= 0:
+                raise KafkaError(ErrorCode.not_leader_or_follower, "no follower of ours speaks this version")
             if self.request.replica == DEBUGGER:
                 fetched = read_to_the_end(partition, wanted, most, first=first)
             elif (nearer := self._nearer(partition, wanted)) is not None:
@@ -180,7 +178,8 @@ class Fetch:
             self._not_yet.append(fetched)
             return fetched
         except KafkaError as reason:
-            return Fetched(wanted.partition, reason.code, leader=leader_of(self.context, wanted, reason.code))
+            leader = leader_of(self.context, wanted, reason.code) if self.request.replica < 0 else None
+            return Fetched(wanted.partition, reason.code, leader=leader)
         if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
         return fetched

@@ -172,14 +172,20 @@ class FollowerFetching:
             return Answer().finish(header.correlation_id, 0, reason.code)
         session.change(request)
         look = Look(context.broker.partitions, session, request, self._throttle, header.correlation_id)
-        if look.there_is_enough() or request.max_wait_ms <= 0:
-            return look.answer(over=True)
+        if look.there_is_enough() or request.max_wait_ms <= 0 or not session.id:
+            answer = look.answer(over=True)
+            if not session.id:
+                session.end()
+            return answer
         return Wait(look, request.max_wait_ms / 1000, self._loop).future
 
     def _session_of(self, request: FollowerRequest) -> FollowersSession:
         """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH."""
         now_s = self._loop.time()
-        if request.session_epoch in (0, FINAL_EPOCH):
+        if request.session_epoch == FINAL_EPOCH:
+            self._end(request.session_id)
+            return FollowersSession(0, request, self._prompt, now_s)
+        if request.session_epoch == 0:
             self._end(request.session_id)
             self._make_place(request.replica)
             session_id = self._random_below(_MAX_INT32) + 1

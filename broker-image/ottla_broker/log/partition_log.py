@@ -317,8 +317,13 @@ class PartitionLog:
             now_ms=now_ms,
             jitter_ms=self.storage.runtime.random.randrange(jitter) if jitter else 0,
         )
-        old.seal()
-        self.snapshots.write(base, encode_snapshot(self.producers))
+        try:
+            old.seal()
+            self.snapshots.write(base, encode_snapshot(self.producers))
+        except OSError:
+            # The old segment goes on: left behind, the new one would look, after a crash, like a log that ends here.
+            segment.remove()
+            raise
         if old.size:
             self.segments.add(segment)
         else:

@@ -80,13 +80,17 @@ class Segment:
 
     @classmethod
     def create(cls, files: OpenFiles, directory: str, base: int, *, now_ms: int, jitter_ms: int = 0) -> "Segment":
-        """A new, empty segment. Leftovers under its names are emptied."""
+        """A new, empty segment. Leftovers under its names are emptied. OSError, and nothing of it is left."""
         segment = cls(files, directory, base, size=0, now_ms=now_ms, jitter_ms=jitter_ms)
-        for path in (segment.path, segment.offsets.path, segment.times.path):
-            file = files.create(path)
-            if file.size():
-                file.truncate(0)
-        files.disk.remove(segment.transactions.path)
+        try:
+            for path in (segment.path, segment.offsets.path, segment.times.path):
+                file = files.create(path)
+                if file.size():
+                    file.truncate(0)
+            files.disk.remove(segment.transactions.path)
+        except OSError:
+            segment.remove()
+            raise
         segment._largest = TimestampOffset(-1, base)
         return segment
 

@@ -18,18 +18,25 @@ def is_throttled(entries: tuple[str, ...], partition: int, broker: int) -> bool:
 
 
 class Throttle:
-    """`rate`: bytes a second, asked for every time, as it may change. What is taken is paid for afterwards, by waiting."""
+    """`rate`: bytes a second, asked for every time, as it may change. What is taken is paid for afterwards, by waiting, at the rate as it then is."""
 
     def __init__(self, rate: Callable[[], int], now_s: Callable[[], float]) -> None:
         self._rate = rate
         self._now_s = now_s
-        self._paid_at_s = 0.0  # when what was taken so far would have been had at the rate
+        self._owed = 0.0  # bytes that were taken and not waited for yet; below 0: what may be taken in one go
+        self._at_s = 0.0
 
     def took(self, size: int) -> None:
-        rate = self._rate()
-        if rate < MAX_INT64:
-            self._paid_at_s = max(self._paid_at_s, self._now_s() - BURST_S) + size / max(rate, 1)
+        if self._settled_rate() < MAX_INT64:
+            self._owed += size
 
     def wait_s(self) -> float:
         """How long nothing more may be taken; 0 when something may."""
-        return max(self._paid_at_s - self._now_s(), 0.0)
+        rate = self._settled_rate()
+        return max(self._owed, 0.0) / rate if rate < MAX_INT64 else 0.0
+
+    def _settled_rate(self) -> int:
+        rate, now_s = max(self._rate(), 1), self._now_s()
+        self._owed = max(self._owed - (now_s - self._at_s) * rate, -BURST_S * rate)
+        self._at_s = now_s
+        return rate

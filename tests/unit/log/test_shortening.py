@@ -176,6 +176,22 @@ class TestFullDisk:
         again = failing.reopen()
         assert (again.end, again.failed) == (log.end, None)
 
+    def test_a_roll_that_failed_leaves_nothing_that_a_crash_could_take_for_the_end(self, failing: Place) -> None:
+        disk = failing.disk
+        assert isinstance(disk, FailingDisk)
+        log = failing.create()
+        lead(log, batch(1))
+        disk.room = 0
+        with pytest.raises(KafkaError):
+            log.roll()
+        disk.room = None
+        lead(log, batch(1))
+        log.roll()
+        lead(log, batch(1))
+        again = failing.reopen()
+        assert (again.end, again.failed) == (3, None)
+        assert offsets(again) == [0, 1, 2]
+
     def test_any_other_error_takes_the_partition_offline(self, failing: Place) -> None:
         disk = failing.disk
         assert isinstance(disk, FailingDisk)
