@@ -42,6 +42,7 @@ from ottla_broker.wire.fetch import (
     write_fetch,
 )
 from ottla_broker.wire.leader_fetch import VERSION as FOLLOWERS_VERSION
+from ottla_broker.wire.leader_fetch import read_request
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -68,7 +69,9 @@ class Fetching:
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         if context.peer.follower and header.version == FOLLOWERS_VERSION:
-            return self._followers(context, frame, header)
+            asked = read_request(frame, header)
+            if asked.replica >= 0:
+                return self._followers(context, asked, header.correlation_id)
         request = read_fetch(frame, header)
         if is_wanted(request.partitions):
             return fetch_metadata_log(context, frame, header)
@@ -88,7 +91,7 @@ class Fetching:
             refused = ErrorCode.cluster_authorization_failed
             return write_fetch(header.version, header.correlation_id, (), error=refused)
         context.peer.follower = True
-        return self._followers(context, frame, header)
+        return self._followers(context, read_request(frame, header), header.correlation_id)
 
 
 class Fetch:

@@ -19,9 +19,8 @@ from uuid import UUID
 from ottla_broker.api.context import Buffers, Context, Reply, Waiting
 from ottla_broker.replication.throttle import Throttle, is_throttled
 from ottla_broker.wire.batch import Buffer
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.leader_fetch import Answer, FollowerRequest, Wanted, read_request
+from ottla_broker.wire.leader_fetch import Answer, FollowerRequest, Wanted
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -164,14 +163,13 @@ class FollowerFetching:
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[int, FollowersSession] = {}
 
-    def __call__(self, context: Context, frame: bytearray, header: RequestHeader) -> Reply:
-        request = read_request(frame, header)
+    def __call__(self, context: Context, request: FollowerRequest, correlation_id: int) -> Reply:
         try:
             session = self._session_of(request)
         except KafkaError as reason:
-            return Answer().finish(header.correlation_id, 0, reason.code)
+            return Answer().finish(correlation_id, 0, reason.code)
         session.change(request)
-        look = Look(context.broker.partitions, session, request, self._throttle, header.correlation_id)
+        look = Look(context.broker.partitions, session, request, self._throttle, correlation_id)
         if look.there_is_enough() or request.max_wait_ms <= 0 or not session.id:
             answer = look.answer(over=True)
             if not session.id:
