@@ -26,7 +26,7 @@ from ottla_broker.wire.batch import batches
 @contextmanager
 def acks_before_the_high_watermark() -> Iterator[None]:
     """acks=all is answered when the leader has it (rule 3)."""
-    with patch.object(Partition, "acknowledged", lambda *_: None):
+    with patch.object(Partition, "is_acknowledged", lambda *_: True):
         yield
 
 
