@@ -42,10 +42,12 @@ ALL_IS_WELL: Final[Standing] = (ErrorCode.none, None)
 
 
 class Place:
-    """A partition of a session: what is wanted of it, and what the follower was last told. `noted`: whether its offset was."""
+    """A partition of a session: what is wanted of it, and what the follower was last told. `noted`: whether its offset was. `asked_anew`: it has
+    been asked for since, so that the follower may have passed over what it was told: it is told again with the next answer, news or not."""
 
     __slots__ = (
         "_session",
+        "asked_anew",
         "epoch",
         "high_watermark",
         "index",
@@ -72,6 +74,7 @@ class Place:
     def want(self, wanted: Wanted) -> None:
         _, self.epoch, self.offset, self.last_epoch, self.start, self.most = wanted
         self.noted = False
+        self.asked_anew = True
 
     def has_news(self) -> bool:
         partition = self.partition
@@ -88,7 +91,7 @@ class Place:
         partition = self.partition
         assert partition is not None
         self.high_watermark, self.log_start = partition.log.high_watermark, partition.log.start
-        self.told_error = False
+        self.told_error = self.asked_anew = False
         return self.high_watermark, self.log_start
 
     def failed(self) -> None:
@@ -256,7 +259,8 @@ class Look:
                     if size >= least:
                         return True
             elif not place.has_news():
-                del stirred[place]
+                if not place.asked_anew:
+                    del stirred[place]
             elif self.session.prompt or place.is_owed():
                 return True
         return least <= 0
@@ -281,7 +285,7 @@ class Look:
                         code, records = self._read(place, most - answer.size, first=answer.size == 0)
                         if code is ErrorCode.none and not records:
                             later[place] = None
-                if code is ErrorCode.none and not records and not place.has_news():
+                if code is ErrorCode.none and not (records or place.asked_anew or place.has_news()):
                     continue
             if code is not ErrorCode.none:
                 place.failed()

@@ -254,6 +254,21 @@ async def test_that_what_earlier_leaders_appended_is_committed_is_told_at_once(b
 
 
 @on_a_loop
+async def test_a_follower_that_asks_anew_is_told_again_what_it_may_have_passed_over(broker: SmallBroker) -> None:
+    """It passes over answers that are about an offset which it does not want any more, and where its log parts from ours it only learns that."""
+    (partition,) = replicated(broker)
+    fetching = fetching_of(broker)
+    partition.append(batch(b"1"), acks=1)
+    first = heard(call(fetching, broker, want(partition, 1, last_epoch=5)))
+    assert only(first).high_watermark == 1
+    parting = heard(call(fetching, broker, want(partition, 3, last_epoch=5), (first.session_id, 1)))
+    assert only(parting).diverging == (5, 1)
+    waiting = call(fetching, broker, want(partition, 1, last_epoch=5), (first.session_id, 2), wait_ms=20)
+    assert only(await heard_later(waiting)).high_watermark == 1
+    assert (await heard_later(call(fetching, broker, {}, (first.session_id, 3), wait_ms=20))).partitions == []
+
+
+@on_a_loop
 async def test_a_fetch_that_is_hurried_tells_no_error_that_it_was_waiting_out(broker: SmallBroker) -> None:
     (partition,) = replicated(broker)
     waiting = call(fetching_of(broker), broker, want(partition, 0, epoch=6), wait_ms=10_000)
