@@ -196,6 +196,17 @@ class Partition:
             raise
         if self._refusals:
             self._refusals.accepted(records)
+        self._has_grown(appended)
+        return appended
+
+    def append_copied(self, records: Buffer) -> Appended:
+        """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
+        KafkaError: as `PartitionLog.append_as_follower`."""
+        appended = self.log.append_as_follower(records, leader_epoch=self.state.leader_epoch)
+        self._has_grown(appended)
+        return appended
+
+    def _has_grown(self, appended: Appended) -> None:
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
         if self._end_watchers:
@@ -204,7 +215,6 @@ class Partition:
             self._advance()
         if self.log.sync_due:
             self._sync()
-        return appended
 
     def acknowledged(self, appended: Appended, acks: int, *, across_leaders: bool = False) -> Awaitable[None] | None:
         """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter NOT_LEADER_OR_FOLLOWER
