@@ -85,3 +85,89 @@ def test_records_of_all_kinds(pair: Pair) -> None:
     produce(pair.source.bootstrap, "kinds", [b"after a crash"] * 10)
     pair.assert_same("kinds")
     pair.assert_same_bytes("kinds")
+
+
+def test_transactions_of_kafka() -> None:
+    with BROKERS["kafka"]() as there, ottla_broker() as here:
+        pair = Pair(there, here)
+        pair.create("money")
+        pair.mirror()
+        producer = Producer({"bootstrap.servers": there.bootstrap, "transactional.id": "bank", "linger.ms": 0})
+        producer.init_transactions(30)
+        for turn in range(12):
+            producer.begin_transaction()
+            for number in range(7):
+                producer.produce("money", f"{turn}-{number}", partition=0)
+            if turn % 3:
+                producer.commit_transaction(30)
+            else:
+                assert producer.flush(30) == 0
+                producer.abort_transaction(30)
+        produce(there.bootstrap, "money", [b"outside of any"] * 3)
+        producer.begin_transaction()
+        producer.produce("money", b"open", partition=0)
+        assert producer.flush(30) == 0
+        pair.assert_same("money")
+        assert seen(here.bootstrap, "money", 0) != seen(here.bootstrap, "money", 0, isolation="read_committed")
+        assert len(seen(here.bootstrap, "money", 0, isolation="read_committed")) == 8 * 7 + 3
+        producer.commit_transaction(30)
+        pair.assert_same("money")
+        here.restart()
+        pair.assert_same("money")
+        pair.assert_same_bytes("money")
+
+
+def test_deleted_heads_are_followed(pair: Pair) -> None:
+    pair.create("heads", 2)
+    admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
+
+    def delete_below(partition: int, offset: int) -> None:
+        where = TopicPartition("heads", partition, offset)
+        admin.delete_records([where])[where].result(30)
+
+    for partition in (0, 1):
+        for _ in range(10):  # batches of ten, so that a start may lie inside of one
+            produce(pair.source.bootstrap, "heads", [b"r" * 500] * 10, partition=partition)
+    delete_below(0, 37)
+    pair.mirror()
+    pair.assert_same("heads", 0)
+    assert watermarks(pair.target.bootstrap, "heads", 0) == (37, 100)
+    pair.assert_same("heads", 1)
+    delete_below(0, 61)
+    delete_below(1, 100)
+    for partition in (0, 1):
+        pair.assert_same("heads", partition)
+    # What was deleted before it was copied is a gap that only the new start tells of.
+    pair.mirror(role="Paused")
+    produce(pair.source.bootstrap, "heads", [b"never copied"] * 10, partition=1)
+    delete_below(1, 110)
+    produce(pair.source.bootstrap, "heads", [b"copied"] * 5, partition=1)
+    assert watermarks(pair.target.bootstrap, "heads", 1) == (100, 100)
+    pair.mirror(role="Replicate")
+    pair.assert_same("heads", 1)
+    assert watermarks(pair.target.bootstrap, "heads", 1) == (110, 115)
+
+
+def test_holes_of_compaction_stay_holes(pair: Pair) -> None:
+    fast = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "500"}
+    pair.create("table", **fast, delete_retention_ms="60000")
+    for _ in range(12):
+        produce(pair.source.bootstrap, "table", [b"v" * 400] * 50)
+
+    def cleaned() -> bool:
+        produce(pair.source.bootstrap, "table", [b"newest"])
+        return len(seen(pair.source.bootstrap, "table", 0)) < 300
+
+    eventually(cleaned, within_s=90, what="the source has compacted")
+    pair.mirror()
+    pair.caught_up("table")
+    newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
+    assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
+    offsets = {record.offset for record in seen(pair.target.bootstrap, "table", 0)}
+    assert len(offsets) < max(offsets) - 100, "there are holes"
+    pair.target.kill()
+    pair.target.start()
+    produce(pair.source.bootstrap, "table", [b"after the holes"] * 5)
+    pair.caught_up("table")
+    newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
+    assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest

@@ -58,12 +58,15 @@ def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
     if known is not None and (mirrored := ctx.broker.image.closed(known.id)) is not None:
         raise KafkaError(ErrorCode.policy_violation, closed(topic, mirrored.mirror))
-    log = ctx.broker.partitions.leader(topic, wanted.partition_index).log
+    partition = ctx.broker.partitions.leader(topic, wanted.partition_index)
+    log = partition.log
     if not log.config.cleanup_delete:
         raise KafkaError(ErrorCode.policy_violation, f"{topic} is compacted; records are deleted by tombstones there")
     if wanted.offset < TO_HIGH_WATERMARK:
         raise KafkaError(ErrorCode.offset_out_of_range, f"offset {wanted.offset}")
-    return log.delete_records_before(log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset)
+    start = log.delete_records_before(log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset)
+    partition.tell_start()
+    return start
 
 
 FORMS = (Form(0, 2, DeleteRecordsRequest, DeleteRecordsResponse, delete_records),)

@@ -153,6 +153,7 @@ def follow_start(copy: Copy) -> bool:
     wanted = min(copy.source_start, log.high_watermark)
     if log.start < wanted:
         log.delete_records_before(wanted)
+        copy.partition.tell_start()
     return log.start >= copy.source_start
 
 

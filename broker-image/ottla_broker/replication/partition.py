@@ -76,6 +76,7 @@ class Partition:
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
+        self._told_start = log.start
         self._acks = Acks()
         self._holding: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
@@ -392,6 +393,12 @@ class Partition:
     def unwatch(self, callback: Watcher) -> None:
         self._watchers.pop(callback, None)
         self._end_watchers.pop(callback, None)
+
+    def tell_start(self) -> None:
+        """Where nothing else happens, those that fetch are told that the log's start has risen."""
+        if self.log.start != self._told_start:
+            self._told_start = self.log.start
+            self._wake()
 
     def _wake(self) -> None:
         _call(self._watchers)
