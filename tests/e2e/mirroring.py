@@ -120,7 +120,10 @@ def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[bytes], *, partition: int = 0, **settings: object) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5} | settings)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5}
+        | {key.replace("_", "."): value for key, value in settings.items()}
+    )
     failures: list[str] = []
 
     def told(error: object, _: object) -> None:

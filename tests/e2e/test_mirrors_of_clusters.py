@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -62,19 +63,19 @@ def source(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
-ALONE: dict[str, dict[str, str]] = {
+ALONE: dict[str, dict[str, Any]] = {
     "ottla": {},
     # Three JVMs are too many for a small machine: what a source of Kafka's does when it fails over is in `test_mirroring`.
-    "kafka": {
-        name: "1"
-        for name in (
+    "kafka": dict.fromkeys(
+        (
             "default_replication_factor",
             "min_insync_replicas",
             "offsets_topic_replication_factor",
             "transaction_state_log_replication_factor",
             "transaction_state_log_min_isr",
-        )
-    },
+        ),
+        "1",
+    ),
 }
 
 
@@ -111,7 +112,9 @@ def test_brokers_of_either_side_die_while_records_come(source: Cluster) -> None:
             eventually(
                 lambda partition=partition, end=end: watermarks(target.bootstrap, TOPIC, partition) == end,  # type: ignore[misc]
                 within_s=60,
-                what=lambda partition=partition, end=end: f"{partition}: {watermarks(target.bootstrap, TOPIC, partition)} is {end}",  # type: ignore[misc]
+                what=lambda partition=partition, end=end: (
+                    f"{partition}: {watermarks(target.bootstrap, TOPIC, partition)} is {end}"
+                ),  # type: ignore[misc]
             )
             assert seen(target.bootstrap, TOPIC, partition) == seen(source.bootstrap, TOPIC, partition)
         eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))

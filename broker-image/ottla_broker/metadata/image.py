@@ -145,9 +145,9 @@ class Image:
                         self._placed.replace(state, None)
                 changes.removed.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
-                if self.mirrored.pop(record.id, None) is not None:
-                    for partition in removed.partitions:
-                        self.mirrored_partitions.pop((record.id, partition), None)
+                self.mirrored.pop(record.id, None)
+                for partition in removed.partitions:
+                    self.mirrored_partitions.pop((record.id, partition), None)
             case ConfigRecord():
                 self._configure(record)
                 changes.configs.add((record.resource_type, record.name))

@@ -38,17 +38,13 @@ def learned(epochs: Epochs, start: int, end: int, batches: Sequence[tuple[int, F
         if epoch > last:
             found.append((epoch, base))
             last = epoch
-    if not found:
-        return None
+    reached = batches[-1][1][0] + batches[-1][1][6] + 1 if batches else end
+    wrong = [entry for entry in epochs if end <= entry[1] < reached and entry not in found]
+    if not wrong and set(found) <= set(epochs):
+        return None  # a leader before us may have written it down, whose records we do not all hold
     if end > start:
         below = [at for at, entry in enumerate(kept) if entry[1] <= start]
         kept = kept[below[-1] :] if below else kept
     else:
         kept = []
-    after = (*kept, *found)
-    return None if _has(epochs, after) else after
-
-
-def _has(epochs: Epochs, wanted: Epochs) -> bool:
-    """Whether it is written down already, by a leader before us whose records we do not all hold."""
-    return set(wanted) <= set(epochs)
+    return (*kept, *found)
