@@ -25,7 +25,7 @@ from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_commit
 @contextmanager
 def acks_before_the_high_watermark() -> Iterator[None]:
     """acks=all is answered when the leader has it (rule 3)."""
-    with patch.object(Partition, "acknowledged", lambda *_: None):
+    with patch.object(Partition, "is_acknowledged", lambda *_: True):
         yield
 
 
