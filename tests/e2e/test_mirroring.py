@@ -179,3 +179,57 @@ def test_holes_of_compaction_stay_holes(pair: Pair) -> None:
     pair.caught_up("table")
     newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
     assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
+
+
+def test_a_topic_that_was_made_anew_is_never_mixed_in(pair: Pair) -> None:
+    admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
+    pair.create("again")
+    produce(pair.source.bootstrap, "again", [b"first life"] * 20)
+    pair.mirror()
+    pair.assert_same("again")
+    before = seen(pair.target.bootstrap, "again", 0)
+    admin.delete_topics(["again"])["again"].result(30)
+    eventually(lambda: "again" not in admin.list_topics(timeout=10).topics, within_s=30)
+    pair.create("again")
+    produce(pair.source.bootstrap, "again", [b"second life"] * 50)
+    eventually(lambda: "deleted and made anew" in pair.target.log_text(), within_s=30)
+    assert seen(pair.target.bootstrap, "again", 0) == before
+    pair.target.restart()
+    pair.create("another")
+    produce(pair.source.bootstrap, "another", [b"v"])
+    pair.assert_same("another")
+    assert seen(pair.target.bootstrap, "again", 0) == before, "it stands still after a restart too"
+    pair.mirror(on_source_truncation="Resync")
+    pair.assert_same("again")
+    assert len(seen(pair.target.bootstrap, "again", 0)) == 50
+
+
+@pytest.mark.parametrize("records_again", [5, 50], ids=["shorter", "longer"])
+def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: int) -> None:
+    """Its disk was replaced: the same topic by its id, with other records at offsets that were copied."""
+    pair.create("lost")
+    produce(pair.source.bootstrap, "lost", [b"first life"] * 20)
+    pair.mirror()
+    pair.assert_same("lost")
+    before = seen(pair.target.bootstrap, "lost", 0)
+    pair.mirror(role="Paused")
+    pair.source.stop()
+    for path in (pair.source.log_dir / "lost-0").iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for checkpoint in (
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ):
+        path = pair.source.log_dir / checkpoint
+        lines = [line for line in path.read_text().splitlines()[2:] if not line.startswith("lost ")]
+        path.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    pair.source.start()
+    produce(pair.source.bootstrap, "lost", [b"second life"] * records_again)
+    pair.mirror(role="Replicate")
+    eventually(lambda: "the source has lost records" in pair.target.log_text(), within_s=30)
+    assert seen(pair.target.bootstrap, "lost", 0) == before
+    pair.mirror(on_source_truncation="Resync")
+    pair.assert_same("lost")
+    assert len(seen(pair.target.bootstrap, "lost", 0)) == records_again
