@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers import BROKERS, Broker, ottla_broker
@@ -283,3 +283,45 @@ def takes(bootstrap: str, topic: str, partition: int) -> bool:
         assert "INVALID_TOPIC" in str(reason) or "Invalid topic" in str(reason), reason
         return False
     return True
+
+
+def test_a_group_that_moves_goes_on_at_the_very_next_record(pair: Pair) -> None:
+    pair.create("work", 2)
+    for partition in (0, 1):
+        produce(pair.source.bootstrap, "work", [f"{n}".encode() for n in range(100)], partition=partition)
+    pair.mirror(groups="workers,!other")
+    for partition in (0, 1):
+        pair.caught_up("work", partition)
+    commit(pair.source.bootstrap, "workers", "work", {0: 30, 1: 100})
+    commit(pair.source.bootstrap, "other", "work", {0: 5})
+
+    def here() -> dict[int, int]:
+        return committed(pair.target.bootstrap, "workers", "work", 2)
+
+    eventually(lambda: here() == {0: 30, 1: 100}, within_s=30, what=lambda: f"{here()}\n{pair.target.log_text(3000)}")
+    assert committed(pair.target.bootstrap, "other", "work", 2) == {}
+    commit(pair.target.bootstrap, "workers", "work", {0: 60})
+    commit(pair.source.bootstrap, "workers", "work", {0: 40, 1: 100})
+    produce(pair.source.bootstrap, "work", [b"more"] * 10, partition=1)
+    commit(pair.source.bootstrap, "workers", "work", {1: 110})
+    eventually(lambda: here() == {0: 60, 1: 110}, within_s=30, what="forward only")
+
+
+def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """From outside of the group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(topic, partition, at) for partition, at in offsets.items()], asynchronous=False
+        )
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=20)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+    finally:
+        consumer.close()
