@@ -5,7 +5,8 @@
 - A follower reads to the log's end, and with each offset says how far its own log goes, unless the epoch of its last record tells that the logs
   part before (rule 2): then it is told where.
 - It is answered as soon as there are records or an error, otherwise after its `max_wait`. A high watermark that rose goes along with the next answer;
-  only where consumers read from followers (KIP-392) is it told at once.
+  it is told at once where consumers read from followers (KIP-392), and until the follower has heard that what earlier leaders appended is
+  committed: producers may wait there for just that.
 - A follower that knows of a newer leader epoch than we waits for our metadata. Replicas that are not in the ISR are held back by the throttle of
   those that are being moved.
 """
@@ -81,6 +82,10 @@ class Place:
         log = partition.log
         return log.high_watermark != self.high_watermark or log.start != self.log_start or self.told_error
 
+    def is_owed(self) -> bool:
+        """Whether the follower does not know that everything of earlier epochs is committed."""
+        return self.partition is not None and max(self.high_watermark, 0) < self.partition.epoch_start
+
     def told(self) -> tuple[int, int]:
         """(high watermark, log start), which the follower hears now."""
         partition = self.partition
@@ -116,7 +121,7 @@ class Place:
         """The high watermark rose."""
         session = self._session
         session.stirred[self] = None
-        if session.prompt and session.wake is not None:
+        if session.wake is not None and (session.prompt or self.is_owed()):
             session.wake()
 
 
@@ -256,7 +261,7 @@ class Look:
             elif not place.has_news():
                 if not place.asked_anew:
                     del stirred[place]
-            elif self.session.prompt:
+            elif self.session.prompt or place.is_owed():
                 return True
         return least <= 0
 

@@ -165,8 +165,7 @@ async def test_a_follower_of_an_epoch_that_we_do_not_know_yet_waits_for_our_meta
     for _ in range(3):
         await asyncio.sleep(0)
     assert partition.log.high_watermark == 1
-    partition.append(batch(b"2"), acks=1)
-    assert len(only(await heard_later(early)).records) > 0
+    assert only(await heard_later(early)).high_watermark == 1
     late = call(fetching, broker, want(partition, 1, epoch=7), wait_ms=20)
     assert only(await heard_later(late)).error is ErrorCode.unknown_leader_epoch
 
@@ -236,6 +235,22 @@ async def test_a_high_watermark_that_rises_goes_along_with_the_next_answer_and_w
     partitions[1].append(batch(b"x"), acks=1)
     answer = await heard_later(waiting)
     assert [(got.partition, got.high_watermark) for got in answer.partitions] == [(0, 2), (1, 0)]
+
+
+@on_a_loop
+async def test_that_what_earlier_leaders_appended_is_committed_is_told_at_once(broker: SmallBroker) -> None:
+    (partition,) = replicated(broker)
+    for _ in range(3):
+        partition.append(batch(b"v"), acks=1)
+    partition.become(msgspec.structs.replace(partition.state, isr=(ME, 3), leader_epoch=6, partition_epoch=2))
+    fetching = fetching_of(broker)
+    first = heard(call(fetching, broker, want(partition, 3, 6, last_epoch=5)))
+    assert only(first).high_watermark == 0
+    waiting = call(fetching, broker, {}, (first.session_id, 1), wait_ms=10_000)
+    await asyncio.sleep(0)
+    assert isinstance(waiting, Waiting)
+    partition.fetched_by(3, EPOCH, 3, 0)
+    assert only(await heard_later(waiting)).high_watermark == 3
 
 
 @on_a_loop
