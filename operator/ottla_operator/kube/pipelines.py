@@ -107,7 +107,8 @@ class Pipelines:
 
     async def _keep(self, body: Json, pipeline: Pipeline, cluster: Cluster, memory: Memory) -> float:
         served = await self._spark_operator_is_there()
-        there = await self._applications(pipeline, served)
+        every = await self._applications(pipeline, served)
+        there = {key: it for key, it in every.items() if _is_ours(it)}
         chosen = launcher(pipeline, there.keys(), served=served)
         if chosen == "SparkOperator" and not served:
             why = (
@@ -118,7 +119,7 @@ class Pipelines:
         found = await self._pods(pipeline)
         if waits := await self._others_are_gone(pipeline, chosen, there, found):
             return await self._tell(body, memory, Run("Pending", Working("ChangingLauncher", waits)), pause=SOON_S)
-        live = there.get(chosen)
+        live = every.get(chosen)
         given = await self._given(pipeline, cluster, chosen, live)
         wanted = desired(pipeline, self.image, given)
         async with brokers_of(self.api, cluster) as brokers:
@@ -142,14 +143,14 @@ class Pipelines:
         return self._served[1]
 
     async def _applications(self, pipeline: Pipeline, served: bool) -> dict[Launcher, Json]:
-        """Ours alone."""
+        """Of these names, whoever they belong to."""
         namespace = pipeline.metadata.namespace
         found: dict[Launcher, Json] = {}
         if it := await self.api.get(DEPLOYMENT, namespace, names.driver(pipeline)):
             found["Driver"] = it
         if served and (it := await self.api.get(SPARK_APPLICATION, namespace, names.application(pipeline))):
             found["SparkOperator"] = it
-        return {key: it for key, it in found.items() if _is_ours(it)}
+        return found
 
     async def _pods(self, pipeline: Pipeline) -> list[Json]:
         return await self.api.list(POD, pipeline.metadata.namespace, names.selector_text(pipeline))
