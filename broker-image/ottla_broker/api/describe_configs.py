@@ -19,7 +19,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.api.config_resources import ConfigResource, must_be_this_broker, must_be_topic, must_may
+from ottla_broker.api.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -67,6 +67,8 @@ def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
         case ConfigResource.BROKER_LOGGER:
             must_be_this_broker(ctx, name)
             return loggers.describe()
+        case ConfigResource.MIRROR:
+            return config.describe_mirror(current(ctx, kind, name)) if current(ctx, kind, name) else []
         case ConfigResource.GROUP if name == "":
             raise KafkaError(ErrorCode.invalid_request, "a group's name is needed")
         case _:

@@ -1,7 +1,7 @@
 """The active controller: every change of the cluster's metadata is decided and committed here, one at a time.
 
 A command looks at the image, asks a pure plan for records, commits them and returns when they are committed (`Turn`). Brokers are
-`brokers`' to deal with, replicas `replicas`'; topics, configs and producer ids are dealt with here.
+`brokers`' to deal with, replicas `replicas`', copies of other clusters' topics `mirrors`'; topics, configs and producer ids are dealt with here.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from ottla_broker.metadata.broker_control import BrokerControl
 from ottla_broker.metadata.config_plans import alteration
 from ottla_broker.metadata.election import TopicRules
 from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.pulses import Pulses
 from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIds, TopicRecord
 from ottla_broker.metadata.replica_control import ReplicaControl
@@ -49,6 +50,7 @@ class Controller:
         self._turn = Turn(image, log, config)
         self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000)
         self.replicas = ReplicaControl(self._turn)
+        self.mirrors = MirrorControl(self._turn, runtime)
         self._pulses = pulses or Pulses(me, image, config.inter_broker_listener)
         self._gone: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
