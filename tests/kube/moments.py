@@ -101,6 +101,8 @@ def wrong(resource: Json) -> Iterator[str]:
     for name, it in conditions.items():
         if it.get("observedGeneration") != looked:
             yield f"{name} is of generation {it.get('observedGeneration')}, the status of {looked}"
+    if (move := status.get("reassignment")) and not 0 <= move["moved"] < move["total"]:
+        yield f"so many partitions move: {move}"
     if kstatus(resource) == "Current":
         yield from _not_done(resource, holding)
 

@@ -1,10 +1,12 @@
 """A producer and a group that go on while something befalls the brokers; afterwards every promise that they were given is checked."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 from tests.e2e.rounds import checks
-from tests.e2e.rounds.load import Load, Member, Producer, committed_offsets, kept
+from tests.e2e.rounds.load import Load, Member, Place, Producer, committed_offsets, kept
 from tests.waiting import eventually
 
 GOES_ON_WITHIN_S = 60.0
@@ -39,11 +41,19 @@ def under_load(
         load.stop_producers()
         load.stop_members()
         print(
-            f"{topic}: {load.acked()} records, longest time without an acknowledgement {producer.longest_gap_s():.2f} s"
+            f"{topic}: {load.acked()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
         )
     committed = committed_offsets(bootstrap(), load.members[0].group, places)
     assert checks.broken_promises(load, contents, committed) == []
     assert load.acked() == producer.sent
+
+
+def longest_stall_s(producer: Producer) -> float:
+    """The longest time between two acknowledgements of one partition, to all of which it sends in turn."""
+    times: dict[Place, list[float]] = defaultdict(list)
+    for ack in producer.acks:
+        times[ack.place].append(ack.at_s)
+    return max((after - before for it in times.values() for before, after in pairwise(it)), default=0.0)
 
 
 def go_on(load: Load, records: int = 300) -> None:
