@@ -214,7 +214,7 @@ class Broker:
         """Before a stop, while everything is still served: others take over what this broker leads."""
         if self.ready:
             await self.lifecycle.leave()
-            if waiting := [ack for partition in self.partitions for ack in partition.unacknowledged]:
+            if waiting := [told for partition in self.partitions if (told := partition.unacknowledged) is not None]:
                 await asyncio.wait(waiting, timeout=HANDOVER_S)  # those who lead now tell what becomes of them
             await self.quorum.resign()
 

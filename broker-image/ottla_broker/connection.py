@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
-from ottla_broker.api.context import Buffers, Context, HangUp, Peer, Waiting
+from ottla_broker.api.context import Buffers, Context, HangUp, Later, Peer, Waiting
 from ottla_broker.api.early import may_come_early
 from ottla_broker.api.form import Form, refusal
 from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
@@ -246,7 +246,10 @@ class Connection(asyncio.BufferedProtocol):
         self._replies.append(reply)
         if not pipelined:
             self._working = reply
-        reply.add_done_callback(self._ready)
+        if isinstance(reply, Later):
+            reply.taker = self._ready
+        else:
+            reply.add_done_callback(self._ready)
 
     def _ready(self, reply: Future[Buffers]) -> None:
         if self._working is reply:

@@ -17,16 +17,15 @@ from ottla_broker.metadata.quorum_leader import Leadership
 from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.replication import following
 from ottla_broker.replication.fetchers import Fetchers
-from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.peers import BrokersAround
-from ottla_broker.wire.batch import batches
+from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_committed
 
 
 @contextmanager
 def acks_before_the_high_watermark() -> Iterator[None]:
     """acks=all is answered when the leader has it (rule 3)."""
-    with patch.object(Partition, "acknowledged", lambda *_: None):
+    with patch.object(Partition, "is_acknowledged", lambda *_: True):
         yield
 
 
@@ -161,28 +160,6 @@ def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
         properly(partition)
 
     with patch.object(Partition, "_begin_to_lead", begin_to_lead):
-        yield
-
-
-@contextmanager
-def coordinators_load_what_they_know_to_be_committed() -> Iterator[None]:
-    """A coordinator does not wait until it knows what its predecessor acknowledged (rule 10)."""
-
-    async def settled(_: PartitionJournal) -> None:
-        return None
-
-    def read(journal: PartitionJournal) -> Iterator[Any]:
-        log = journal._partition.log
-        offset = log.start
-        while offset < log.high_watermark:
-            data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
-            if not data:
-                return
-            yield data
-            for _, header in batches(data):
-                offset = header.next_offset
-
-    with patch.object(PartitionJournal, "settled", settled), patch.object(PartitionJournal, "read", read):
         yield
 
 

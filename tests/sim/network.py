@@ -26,11 +26,17 @@ DIRECTOR = "director"  # the host of what belongs to no process
 
 @dataclass
 class Link:
-    """One direction between two hosts. `latency_s`: the least; each packet takes up to twice that."""
+    """One direction between two hosts. `latency_s`: the least; each packet takes up to twice that. `slowed_s`: what each of those that slow it
+    now wants it to be."""
 
-    latency_s: float
+    usual_s: float
+    slowed_s: list[float] = field(default_factory=list)
     cuts: int = 0  # as many as there are now
     lost: deque[Callable[[], None]] = field(default_factory=deque)  # what the senders go on repeating, in order
+
+    @property
+    def latency_s(self) -> float:
+        return max(self.slowed_s, default=self.usual_s)
 
 
 @dataclass
@@ -89,6 +95,14 @@ class Network:
             if other != name:
                 self.mend(name, other)
                 self.mend(other, name)
+
+    def slow(self, source: str, target: str, latency_s: float) -> None:
+        """From now on each packet in this direction takes so long, or longer."""
+        self.link(source, target).slowed_s.append(latency_s)
+
+    def quicken(self, source: str, target: str, latency_s: float) -> None:
+        """Ends one `slow`; of two at a time the other goes on."""
+        self.link(source, target).slowed_s.remove(latency_s)
 
     def lose_power(self, name: str) -> None:
         """Connections end without a word to anybody."""

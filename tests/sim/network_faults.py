@@ -62,17 +62,14 @@ class NetworkFaults:
     async def slow_network(self, broker: SimulatedBroker) -> None:
         """Between this broker and the others every packet takes long: they act on what was true a while ago."""
         network, latency_s = self._cluster.network, self._random.uniform(*SLOW_LATENCY_S)
-        links = [
-            network.link(*way) for b in self._other_brokers(broker) for way in ((broker.host, b), (b, broker.host))
-        ]
-        usual = [link.latency_s for link in links]
+        ways = [way for b in self._other_brokers(broker) for way in ((broker.host, b), (b, broker.host))]
         self._cluster.trace.say(f"makes the network of {broker.host} slow, {latency_s * 1000:.0f} ms a way")
-        for link in links:
-            link.latency_s = latency_s
+        for way in ways:
+            network.slow(*way, latency_s)
         await some_time(self._random, 0.5, 8)
         self._cluster.trace.say(f"the network of {broker.host} is as it was")
-        for link, latency_s in zip(links, usual, strict=True):
-            link.latency_s = latency_s
+        for way in ways:
+            network.quicken(*way, latency_s)
 
     async def cut_from_register(self, broker: SimulatedBroker) -> None:
         store = self._cluster.register

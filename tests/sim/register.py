@@ -59,6 +59,13 @@ class RegisterStore:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def lose(self) -> None:
+        """Somebody removes it."""
+        self.value = None
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
     async def changed(self) -> None:
         """Returns at the next change."""
         await self._changed.wait()

@@ -98,6 +98,20 @@ def test_a_cut_hangs_both_sides_and_what_was_sent_comes_when_it_is_mended() -> N
     on_a_network(main)
 
 
+def test_a_link_that_was_slowed_twice_is_as_it_was_when_both_have_ended() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        link = network.link("a", "b")
+        usual_s = link.latency_s
+        network.slow("a", "b", 0.1)
+        network.slow("a", "b", 0.3)
+        network.quicken("a", "b", 0.1)
+        assert link.latency_s == 0.3
+        network.quicken("a", "b", 0.3)
+        assert link.latency_s == usual_s
+
+    on_a_network(main)
+
+
 def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None:
     async def main(loop: SimulatedLoop, network: Network) -> None:
         process = await serve(loop)

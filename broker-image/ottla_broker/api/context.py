@@ -54,7 +54,19 @@ Buffers = Sequence[Buffer]
 Reply = Buffers | Future[Buffers] | None
 
 
-class Waiting(asyncio.Future[Buffers]):
+class Later(asyncio.Future[Buffers]):
+    """A reply that comes later. `give` hands it to its connection in the same turn of the loop; a future's own callbacks come in the next."""
+
+    taker: "Callable[[asyncio.Future[Buffers]], None] | None" = None
+
+    def give(self, buffers: Buffers) -> None:
+        if not self.done():
+            self.set_result(buffers)
+            if self.taker is not None:
+                self.taker(self)
+
+
+class Waiting(Later):
     """A reply that waits for something that is not due yet. `hurry`: gives it as it is now."""
 
     def __init__(self, hurry: Callable[[], None], *, loop: asyncio.AbstractEventLoop) -> None:

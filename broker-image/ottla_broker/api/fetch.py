@@ -5,20 +5,20 @@
 - With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over, and costs nothing
   meanwhile (`fetch_waiting`).
 - read_committed sees only what lies before the last stable offset, with the list of aborted transactions (rule 7).
-- A follower (replica id ≥ 0; v15+ with its broker's epoch) reads to the log's end, and with each offset says how far
-  its own log goes, unless the epoch of its last record tells that the logs part before (v12+, rule 2).
+- Followers are answered in `follower_fetch`. A replica id of −2 stands for a tool that compares replicas: any of them answers, to its log's end.
 - Sessions (v7, KIP-227) are in `fetch_sessions`. v9 checks leader epochs, v11 may name a nearer replica (KIP-392),
   v13 names topics by id (rule 13), v16 tells who leads instead (KIP-951).
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, Reply
-from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_for_follower, send_to
+from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_to_the_end, send_to
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.api.fetch_waiting import Wait
+from ottla_broker.api.follower_fetch import FollowerFetching
 from ottla_broker.api.leader_hints import addresses_of, leader_of
 from ottla_broker.config import (
     FETCH_MAX_BYTES,
@@ -33,7 +33,7 @@ from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch import (
-    CONSUMER,
+    DEBUGGER,
     Fetched,
     FetchPartition,
     FetchRequest,
@@ -41,16 +41,12 @@ from ottla_broker.wire.fetch import (
     read_fetch,
     write_fetch,
 )
+from ottla_broker.wire.leader_fetch import VERSION as FOLLOWERS_VERSION
+from ottla_broker.wire.leader_fetch import read_request
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
     from ottla_broker.replication.partition import Partition
-
-FOLLOWER_BYTES: Final = 4 << 20
-"""Bytes that a follower is given at a time: so much the loop can read and send between two requests of clients."""
-
-DEBUGGING_CONSUMER: Final = -2
-"""The replica id by which Kafka's ReplicaVerificationTool reads as a client from every replica, whether it leads or not."""
 
 Found = list[tuple[Topic, Fetched]]
 
@@ -64,51 +60,49 @@ class Fetching:
             asyncio.get_running_loop().time,
             broker.runtime.random.randrange,
         )
-        self.throttle = Throttle(
-            lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), asyncio.get_running_loop().time
-        )
         self.by_rack = chooses_by_rack(broker.config(REPLICA_SELECTOR_CLASS))
+        self._followers = FollowerFetching(
+            Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), asyncio.get_running_loop().time),
+            broker.runtime.random.randrange,
+            prompt=self.by_rack,
+        )
 
     def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
+        if context.peer.follower and header.version == FOLLOWERS_VERSION:
+            asked = read_request(frame, header)
+            if asked.replica >= 0:
+                return self._followers(context, asked, header.correlation_id)
         request = read_fetch(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
             from ottla_broker.api.fetch_metadata_log import fetch_metadata_log  # a broker that is alone needs it not
 
             return fetch_metadata_log(context, frame, header)
-        anywhere = request.replica == DEBUGGING_CONSUMER
-        if anywhere:
-            request.replica = CONSUMER
+        if request.replica >= 0 and header.version == FOLLOWERS_VERSION:
+            return self._first_of_follower(context, frame, header)
         try:
-            if request.replica != CONSUMER:
-                check_follower(context)
             session, incremental = self.sessions.session_of(request)
         except KafkaError as reason:
             return write_fetch(header.version, header.correlation_id, (), error=reason.code)
-        if request.replica == CONSUMER:
-            limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
-        else:
-            limit = min(request.max_bytes, FOLLOWER_BYTES)
-            context.peer.follower = True
-        if session is not None:
-            session.prompt = self.by_rack  # consumers read there: what is committed is news
-        fetch = Fetch(self, context, header, request, limit, session, incremental, anywhere=anywhere)
+        limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
+        fetch = Fetch(self, context, header, request, limit, session, incremental)
         return fetch.answer() or Wait(fetch).future
 
-
-def check_follower(context: Context) -> None:
-    if not (context.authorizer.allows_everything or context.may(Operation.cluster_action, Resource.cluster())):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
+    def _first_of_follower(self, context: Context, frame: bytearray, header: RequestHeader) -> Reply:
+        """From now on the connection is known as a follower's."""
+        if not (context.authorizer.allows_everything or context.may(Operation.cluster_action, Resource.cluster())):
+            refused = ErrorCode.cluster_authorization_failed
+            return write_fetch(header.version, header.correlation_id, (), error=refused)
+        context.peer.follower = True
+        return self._followers(context, read_request(frame, header), header.correlation_id)
 
 
 class Fetch:
     """One fetch request. `read` may be called again until there is enough."""
 
     __slots__ = (
-        "_anywhere",
         "_fetching",
         "_incremental",
         "_not_yet",
-        "_noted",
         "_sizes",
         "context",
         "found",
@@ -128,10 +122,7 @@ class Fetch:
         limit: int,
         session: Session | None,
         incremental: bool,
-        *,
-        anywhere: bool = False,
     ) -> None:
-        self._anywhere = anywhere
         self._fetching = fetching
         self.context = context
         self.header = header
@@ -139,7 +130,6 @@ class Fetch:
         self.limit = limit
         self.session = session
         self._incremental = incremental
-        self._noted: set[tuple[Topic, int]] = set()  # partitions of which a follower's offset was taken note of
         self.found: Found = []
         self.partitions: list[Partition] = []  # those that may bring more
         self._sizes: list[tuple[Partition, int]] = []  # bytes read of each, to be counted when they are sent
@@ -167,7 +157,7 @@ class Fetch:
             size += len(fetched.records)
             if fetched.error is not ErrorCode.none:
                 urgent = urgent or fetched not in self._not_yet
-            elif fetched.diverging is not None or fetched.preferred >= 0 or self._committed_more(wanted.topic, fetched):
+            elif fetched.diverging is not None or fetched.preferred >= 0:
                 urgent = True
             self.found.append((wanted.topic, fetched))
         return urgent or size >= self.request.min_bytes
@@ -180,8 +170,10 @@ class Fetch:
         try:
             partition = self._find(wanted)
             most = min(left, wanted.max_bytes)
-            if self.request.replica != CONSUMER:
-                fetched = self._read_for_follower(partition, wanted, most, first=first)
+            if self.request.replica >= 0:
+                raise KafkaError(ErrorCode.not_leader_or_follower, "no follower of ours speaks this version")
+            if self.request.replica == DEBUGGER:
+                fetched = read_to_the_end(partition, wanted, most, first=first)
             elif (nearer := self._nearer(partition, wanted)) is not None:
                 fetched = send_to(nearer, partition, wanted)
             else:
@@ -191,9 +183,7 @@ class Fetch:
             self._not_yet.append(fetched)
             return fetched
         except KafkaError as reason:
-            # To one that has no replica Kafka does not tell who leads.
-            stranger = self.request.replica != CONSUMER and reason.code is ErrorCode.not_leader_or_follower
-            leader = None if stranger else leader_of(self.context, wanted, reason.code)
+            leader = leader_of(self.context, wanted, reason.code) if self.request.replica < 0 else None
             return Fetched(wanted.partition, reason.code, leader=leader)
         if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
@@ -206,32 +196,16 @@ class Fetch:
             topic, topic_id = partitions.name_of(wanted.topic), wanted.topic
         else:
             topic, topic_id = wanted.topic, None
-        if self.request.replica == CONSUMER and not (
-            self.context.authorizer.allows_everything or self.context.may(Operation.read, Resource.topic(topic))
-        ):
+        if not (self.context.authorizer.allows_everything or self.context.may(Operation.read, Resource.topic(topic))):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         hosted = partitions.get(topic, wanted.partition)
         if hosted is not None:
             self.partitions.append(hosted)
             if self.session is not None:
                 self.session.watch(wanted, hosted)
-        client = self.request.replica == CONSUMER
-        may_follow = (self._anywhere or self._fetching.by_rack) and client and hosted and hosted.follows
-        find = partitions.replica if may_follow else partitions.leader
-        try:
-            return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
-        except KafkaError as reason:
-            if self.request.replica != CONSUMER and hosted and reason.code is ErrorCode.unknown_leader_epoch:
-                raise NotYet(reason.code) from None  # the metadata that make us leader are on their way
-            raise
-
-    def _read_for_follower(self, partition: "Partition", wanted: FetchPartition, most: int, *, first: bool) -> Fetched:
-        """Its offset is noted once; of one that had to wait for our metadata, when they have come."""
-        place, throttle = (wanted.topic, wanted.partition), self._fetching.throttle
-        note = place not in self._noted
-        fetched = read_for_follower(partition, self.request, wanted, most, throttle, first=first, note=note)
-        self._noted.add(place)
-        return fetched
+        may_follow = self._fetching.by_rack or self.request.replica == DEBUGGER
+        find = partitions.replica if may_follow and hosted and hosted.follows else partitions.leader
+        return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
 
     def _nearer(self, partition: "Partition", wanted: FetchPartition) -> int | None:
         """The replica that a consumer should rather ask (KIP-392)."""
@@ -240,19 +214,10 @@ class Fetch:
             return None
         return nearer_replica(rack, wanted.offset, state.leader, state.isr, partition.followers, brokers)
 
-    def _committed_more(self, topic: Topic, fetched: Fetched) -> bool:
-        session = self.session
-        return (
-            session is not None and session.prompt and session.replica != CONSUMER and session.has_news(topic, fetched)
-        )
-
     def response(self, *, over: bool = False) -> Buffers:
         """`over`: nothing is waited for any more, so that what is not there yet is told as an error."""
         for partition, size in self._sizes:
-            if self.request.replica == CONSUMER:
-                partition.traffic.bytes_out += size
-            else:
-                partition.traffic.replication_out += size
+            partition.traffic.bytes_out += size
         if not over:
             for fetched in self._not_yet:
                 fetched.error, fetched.more = ErrorCode.none, True

@@ -1,8 +1,7 @@
-"""What one partition gives to one Fetch: to a client that reads, to a follower that copies."""
+"""What one partition gives to one Fetch of a client."""
 
 from typing import TYPE_CHECKING, Final
 
-from ottla_broker.replication.throttle import Throttle, is_throttled
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch import NO_EPOCH, Fetched, FetchPartition, FetchRequest
 
@@ -71,41 +70,15 @@ def check_range(partition: "Partition", offset: int) -> None:
         raise NotYet(ErrorCode.offset_not_available, "the high watermark is not known to be so high")
 
 
-def read_for_follower(
-    partition: "Partition",
-    request: FetchRequest,
-    wanted: FetchPartition,
-    most: int,
-    throttle: Throttle,
-    *,
-    first: bool,
-    note: bool,
-) -> Fetched:
-    """Up to the log's end. `note`: take its offset as how far its log goes, unless that parts from ours (rule 2). `throttle`: of replicas that
-    are not in the ISR, and whose topic lists them.
-
-    OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
-    """
+def read_to_the_end(partition: "Partition", wanted: FetchPartition, most: int, *, first: bool) -> Fetched:
+    """For who compares replicas: whatever lies there. OFFSET_OUT_OF_RANGE."""
     log, offset = partition.log, wanted.offset
-    diverging = parting(log, wanted)
-    if diverging is not None:
-        return Fetched(
-            wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start, diverging=diverging
-        )
     if not log.start <= offset <= log.end:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    if note:
-        partition.fetched_by(request.replica, request.replica_epoch, offset, wanted.log_start)
     fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
     if offset < log.end:
-        entries = log.config.leader_replication_throttled_replicas
-        throttled = is_throttled(entries, partition.partition, request.replica) and (
-            request.replica not in partition.state.isr
-        )
-        if (most > 0 or first) and not (throttled and throttle.wait_s() > 0):
+        if most > 0 or first:
             fetched.records = log.read(offset, most, up_to=log.end, at_least_one=first)
-            if throttled:
-                throttle.took(len(fetched.records))
         fetched.more = not fetched.records
     return fetched
 

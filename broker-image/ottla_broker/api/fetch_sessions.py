@@ -7,8 +7,7 @@ anew. The cache has a fixed number of slots. A newcomer takes the place of the s
 rested for two minutes or is smaller than the newcomer; else the newcomer is served without a session.
 
 A session costs what changes in it, not what it holds: a partition is looked at only when it is *stirred*, by a new
-offset or by the partition itself, and until the client has been told all that there is. A follower is told of a high
-watermark that rose with the next answer; that alone wakes no fetch that waits.
+offset or by the partition itself, and until the client has been told all that there is.
 """
 
 from collections import OrderedDict
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch import CONSUMER, Fetched, FetchPartition, FetchRequest, Topic
+from ottla_broker.wire.fetch import Fetched, FetchPartition, FetchRequest, Topic
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -25,7 +24,6 @@ NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 RESTED_S: Final = 120.0
-SESSIONS_OF_A_FOLLOWER: Final = 4
 _MAX_INT32 = 2**31 - 1
 
 Key = tuple[Topic, int]
@@ -64,17 +62,11 @@ class Remembered:
             return
         self.rest()
         self._partition = partition
-        if self._session.replica == CONSUMER:
-            partition.watch(self.stir)
-        else:
-            partition.watch(self.tell)
-            partition.watch_end(self.stir)
+        partition.watch(self.stir)
 
     def rest(self) -> None:
         if self._partition is not None:
             self._partition.unwatch(self.stir)
-            if self._session.replica != CONSUMER:
-                self._partition.unwatch(self.tell)
             self._partition = None
 
     def stir(self) -> None:
@@ -86,28 +78,20 @@ class Remembered:
         else:
             self.rest()
 
-    def tell(self) -> None:
-        session = self._session
-        session.stirred[self] = None
-        if session.prompt and session.wake is not None:
-            session.wake()
-
 
 class Session:
     """`stirred`: what to look at, in the order of serving: those that gave records are at the end, so that all get
     their turn. `wake`: of the fetch that waits."""
 
-    __slots__ = ("epoch", "id", "partitions", "prompt", "replica", "stirred", "used_at", "wake")
+    __slots__ = ("epoch", "id", "partitions", "stirred", "used_at", "wake")
 
-    def __init__(self, session_id: int, used_at: float, replica: int = CONSUMER) -> None:
+    def __init__(self, session_id: int, used_at: float) -> None:
         self.id = session_id
         self.epoch = FIRST_EPOCH + 1
         self.used_at = used_at
-        self.replica = replica
         self.partitions: dict[Key, Remembered] = {}
         self.stirred: dict[Remembered, None] = {}
         self.wake: Callable[[], None] | None = None
-        self.prompt = False  # whether a follower is told at once of a high watermark that rose
 
     def wanted(self) -> list[FetchPartition]:
         return [remembered.wanted for remembered in self.stirred]
@@ -144,11 +128,6 @@ class Session:
             self.stirred[remembered] = None  # until another offset is asked for, it has the same to give
         return remembered.is_news(fetched)
 
-    def has_news(self, topic: Topic, fetched: Fetched) -> bool:
-        """Whether the client knows another high watermark."""
-        remembered = self.partitions.get((topic, fetched.partition))
-        return remembered is not None and remembered.high_watermark != fetched.high_watermark
-
     def end(self) -> None:
         for remembered in self.partitions.values():
             remembered.rest()
@@ -156,14 +135,13 @@ class Session:
 
 class FetchSessions:
     """At most `slots` sessions. `now`: seconds; `random_below`: chance, for ids that cannot be guessed from one
-    another. Followers' sessions take no slots: each broker may have a few."""
+    another."""
 
     def __init__(self, slots: Callable[[], int], now: Callable[[], float], random_below: Callable[[int], int]) -> None:
         self._slots = slots
         self._now = now
         self._random_below = random_below
         self._sessions: OrderedDict[int, Session] = OrderedDict()  # the longest rested first
-        self._followers: dict[int, Session] = {}
         self.evicted = 0
 
     def __len__(self) -> int:
@@ -178,39 +156,31 @@ class FetchSessions:
         if request.session_epoch == FIRST_EPOCH:
             self._end(request.session_id)
             return self._begin(request), False
-        session = self._sessions.get(request.session_id) or self._followers.get(request.session_id)
+        session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         if request.session_epoch != session.epoch:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.used_at = self._now()
-        if session.replica == CONSUMER:
-            self._sessions.move_to_end(session.id)
+        self._sessions.move_to_end(session.id)
         session.change(request.partitions, request.forgotten)
         return session, True
 
     def _end(self, session_id: int) -> None:
-        gone = self._sessions.pop(session_id, None) or self._followers.pop(session_id, None)
+        gone = self._sessions.pop(session_id, None)
         if gone is not None:
             gone.end()
 
     def _begin(self, request: FetchRequest) -> Session | None:
-        if not request.partitions:
-            return None
-        if request.replica != CONSUMER:
-            self._make_place_of_follower(request.replica)
-        elif not self._make_place(len(request.partitions)):
+        if not request.partitions or not self._make_place(len(request.partitions)):
             return None
         session_id = self._random_below(_MAX_INT32) + 1
-        while session_id in self._sessions or session_id in self._followers:
+        while session_id in self._sessions:
             session_id = self._random_below(_MAX_INT32) + 1
-        session = Session(session_id, self._now(), request.replica)
+        session = Session(session_id, self._now())
         session.change(request.partitions, ())
-        if request.replica == CONSUMER:
-            self._sessions[session_id] = session
-        else:
-            self._followers[session_id] = session
+        self._sessions[session_id] = session
         return session
 
     def _make_place(self, partitions: int) -> bool:
@@ -225,13 +195,3 @@ class FetchSessions:
         self._end(oldest.id)
         self.evicted += 1
         return True
-
-    def _make_place_of_follower(self, replica: int) -> None:
-        """A follower that has lost its connection begins anew, and cannot name what it had."""
-        theirs = sorted((one for one in self._followers.values() if one.replica == replica), key=_used_at)
-        for session in theirs[: max(len(theirs) + 1 - SESSIONS_OF_A_FOLLOWER, 0)]:
-            self._end(session.id)
-
-
-def _used_at(session: Session) -> float:
-    return session.used_at

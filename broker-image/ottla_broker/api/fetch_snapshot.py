@@ -1,7 +1,7 @@
 """FetchSnapshot (59), versions 0–1.
 
 - A broker that lies behind the beginning of the metadata log gets what was before as a snapshot, in pieces (KIP-630).
-- Any broker that has the snapshot gives it: what it holds was committed, whoever leads.
+- Any broker that has the snapshot gives it: what it holds was committed, whoever leads. Whoever may read the log may have it too.
 - SNAPSHOT_NOT_FOUND when it is there no longer: the asker fetches the log again and is told of a newer one.
 - v1 (KIP-853) names the asker's directory, which makes no difference here.
 """
@@ -30,7 +30,8 @@ LARGEST_PIECE = 8 << 20
 
 
 async def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    if not ctx.may(Operation.cluster_action, Resource.cluster()):
+    may_read = ctx.may(Operation.read, Resource.topic(METADATA_TOPIC))
+    if not (may_read or ctx.may(Operation.cluster_action, Resource.cluster())):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.cluster_id not in (None, ctx.broker.quorum.cluster_id):
         raise KafkaError(ErrorCode.inconsistent_cluster_id)

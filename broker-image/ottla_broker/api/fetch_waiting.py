@@ -34,10 +34,7 @@ class Wait:
             fetch.session.wake = self._woken
             return
         for partition, _, _ in self._sizes:
-            if fetch.request.replica >= 0:
-                partition.watch_end(self._woken)
-            else:
-                partition.watch(self._woken)
+            partition.watch(self._woken)
 
     def _unwatch(self) -> None:
         session = self._fetch.session
@@ -58,7 +55,7 @@ class Wait:
         if self.future.done() or not self._may_be_enough():
             return
         if self._fetch.read():
-            self.future.set_result(self._fetch.response())
+            self.future.give(self._fetch.response())
         else:
             self._unwatch()
             self._watch()
@@ -80,12 +77,12 @@ class Wait:
     def _time_is_over(self) -> None:
         if not self.future.done():
             enough = self._fetch.read()
-            self.future.set_result(self._fetch.response(over=not enough))
+            self.future.give(self._fetch.response(over=not enough))
 
     def _hurry(self) -> None:
         if not self.future.done():
             self._fetch.read()
-            self.future.set_result(self._fetch.response())
+            self.future.give(self._fetch.response())
 
     def _clean_up(self, future: "asyncio.Future[Buffers]") -> None:
         self._timer.cancel()

@@ -12,13 +12,13 @@
 """
 
 import asyncio
-from asyncio import Future
-from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla_broker.api.context import Buffers, Context, HangUp, Reply
+from ottla_broker.api.context import Context, HangUp, Later, Reply
 from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
+from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 OLDEST = 3
 NO_ANSWER = 0
+ALL_REPLICAS = -1
 ZSTD_SINCE = 7  # KIP-110
 ATTRIBUTES_AT = 22  # in a batch's header, the low byte of the two
 ADMIN_CLIENT = "__admin_client"  # the client id by which Kafka's tools may write to internal topics
 Topics = list[tuple[str | UUID, list[Produced]]]
-Waiting = list[tuple[Produced, Awaitable[None]]]
+Waiting = list[tuple[Produced, "Partition", Appended]]
 
 
 def produce(context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
@@ -80,12 +81,11 @@ def append(
         if len(records) > ATTRIBUTES_AT:
             check_attributes(records[ATTRIBUTES_AT], context.version)
         appended = partition.append(records, acks=acks)
-        wait = partition.acknowledged(appended, acks, across_leaders=True) if acks == -1 else None
     except KafkaError as reason:
         return denied(index, reason)
     produced = Produced(index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start)
-    if wait is not None:
-        waiting.append((produced, wait))
+    if acks == ALL_REPLICAS and not partition.is_acknowledged(appended):
+        waiting.append((produced, partition, appended))
     return produced
 
 
@@ -127,27 +127,21 @@ def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray
     return write_produce(header.version, header.correlation_id, topics, addresses)
 
 
-def settle(
-    context: Context, header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int
-) -> Future[Buffers]:
-    """A future of the answer, when everything that is waited for has come or the time is over."""
+def settle(context: Context, header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int) -> Later:
+    """The answer, when everything that is waited for has come or the time is over."""
     loop = asyncio.get_running_loop()
-    settled: Future[Buffers] = loop.create_future()
-    left: dict[Future[None], Produced] = {asyncio.ensure_future(wait): produced for produced, wait in waiting}
+    settled = Later(loop=loop)
+    left = {number: produced for number, (produced, _, _) in enumerate(waiting)}
 
     def finish() -> None:
         timer.cancel()
-        if not settled.done():
-            settled.set_result([answer(context, header, topics)])
+        settled.give([answer(context, header, topics)])
 
-    def done(wait: Future[None]) -> None:
-        produced = left.pop(wait)
-        if not wait.cancelled() and (reason := wait.exception()) is not None:
-            if not isinstance(reason, KafkaError):
-                if not settled.done():
-                    timer.cancel()
-                    settled.set_exception(reason)
-                return
+    def told(number: int, reason: KafkaError | None) -> None:
+        produced = left.pop(number, None)
+        if produced is None:
+            return
+        if reason is not None:
             produced.error, produced.base_offset, produced.message = reason.code, -1, reason.message
         if not left:
             finish()
@@ -155,9 +149,11 @@ def settle(
     def time_is_over() -> None:
         for produced in left.values():
             produced.error, produced.base_offset = ErrorCode.request_timed_out, -1
+        left.clear()
         finish()
 
     timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_over)
-    for wait in tuple(left):
-        wait.add_done_callback(done)
+    for number, (_, partition, appended) in enumerate(waiting):
+        if not partition.when_acknowledged(appended, partial(told, number), across_leaders=True):
+            told(number, None)
     return settled

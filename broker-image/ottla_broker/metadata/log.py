@@ -88,7 +88,7 @@ class MetadataLog:
         """A consumer sees what is committed. KafkaError: KAFKA_STORAGE_ERROR."""
         log = self.log
         if not log.start <= ask.position.end <= log.high_watermark:
-            return Told(ErrorCode.offset_out_of_range, log.high_watermark, log.start)
+            return Told(ErrorCode.offset_out_of_range, log.high_watermark, log.start, snapshot=self.snapshots.newest)
         records = bytes(log.read(ask.position.end, ask.max_bytes, up_to=log.high_watermark))
         return Told(high_watermark=log.high_watermark, log_start=log.start, records=records)
 

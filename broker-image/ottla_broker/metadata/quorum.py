@@ -14,19 +14,20 @@ from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import snapshotting
 from ottla_broker.metadata.fetching import CONSUMER, Ask, Told
-from ottla_broker.metadata.following import Copying, Following, connect, host_and_port
+from ottla_broker.metadata.following import Copying, Following, host_and_port
 from ottla_broker.metadata.founding import check_cluster, check_may_found
 from ottla_broker.metadata.image import Changes, Image
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.promise import Promise
 from ottla_broker.metadata.quorum_leader import Leadership
 from ottla_broker.metadata.quorum_office import Office
-from ottla_broker.metadata.quorum_rules import needed_to_lead
+from ottla_broker.metadata.reaching import reaches_enough
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.register import Member, Register, RegisterError, RegisterValue
-from ottla_broker.metadata.register.steps import NOBODY, address_of, founded, is_member, led_by, resigned, taken_over
+from ottla_broker.metadata.register.steps import NOBODY, address_of, founded, is_member, led_by, taken_over
 from ottla_broker.metadata.register_view import RegisterView
 from ottla_broker.metadata.snapshots import Snapshots
+from ottla_broker.metadata.stepping_down import SteppingDown
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -35,13 +36,11 @@ logger = logging.getLogger(__name__)
 PAUSE_S = 0.1
 DISK_PAUSE_S = 0.5
 MOST_FAILURES = 5
-SUCCEEDED_WITHIN_S = 1.0
-LOOK_S = 0.02
-GONE_AFTER_S = 0.6  # members ask more often than that
 
 
 class Quorum:
-    """`listener`: the name of the one that brokers use among themselves. `elected` and `deposed` are called when this broker has become the active controller, and when it is none any more."""
+    """`listener`: the name of the one that brokers use among themselves. `elected` and `deposed` are called when this broker has become the active
+    controller, and when it is none any more."""
 
     def __init__(
         self,
@@ -76,6 +75,7 @@ class Quorum:
         self._view = RegisterView(register, self._news.set)
         self._promise = Promise(log.directory, disk, runtime, self._news.set)
         self._copying = Copying(self.log, me.broker, me.directory, runtime)
+        self._stepping_down = SteppingDown(me, image, self._view, runtime, self._newest)
         self._won: RegisterValue | None = None  # what this life wrote to the register and has not led yet
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
         self._failures = 0  # epochs in a row that were this broker's and in which it could not lead …
@@ -160,44 +160,7 @@ class Quorum:
         stopped_before, self._stopping = self._stopping, True
         if stopped_before:
             return
-        leadership = self.leadership
-        try:
-            if leadership is not None and len(leadership.memberships[0]) > 1:
-                await self._resign(leadership.epoch)
-                async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                    while not leadership.over and leadership.hears_majority(GONE_AFTER_S):
-                        await leadership.change(GONE_AFTER_S / 10)
-        except TimeoutError:
-            logger.info("nobody took over the metadata log within %g s", SUCCEEDED_WITHIN_S)
-        await self._taken_out()
-
-    async def _taken_out(self) -> None:
-        """Of two members, one that stops stays until the other one has taken it out, without which that one could commit nothing; but not
-        for one that is gone or stops as well."""
-        try:
-            async with asyncio.timeout(SUCCEEDED_WITHIN_S):
-                while self._is_needed():  # noqa: ASYNC110  # what is looked at has several sources
-                    await asyncio.sleep(LOOK_S)
-        except TimeoutError:
-            logger.info("the metadata log's other member did not go on alone within %g s", SUCCEEDED_WITHIN_S)
-
-    def _is_needed(self) -> bool:
-        known = self._newest()
-        if known is None or len(known.isr) != 2 or not is_member(known, self.me):
-            return False
-        (other,) = (member.broker for member in known.isr if member.broker != self.me.broker)
-        registered = self._image.brokers.get(other)
-        return registered is not None and not registered.fenced and not registered.shutting_down
-
-    async def _resign(self, epoch: int) -> None:
-        def resign(value: RegisterValue | None) -> RegisterValue | None:
-            return resigned(value, self._runtime.now_ms()) if value is not None and value.epoch == epoch else None
-
-        try:
-            async with asyncio.timeout(1.0):
-                await self._view.write(resign)
-        except (RegisterError, TimeoutError) as reason:
-            logger.info("could not resign from the metadata log's lead: %s", reason)
+        await self._stepping_down.hand_over(self.leadership)
 
     async def run(self) -> None:
         """Until cancelled. KafkaError INCONSISTENT_CLUSTER_ID, or what the disk says when the log fails; RegisterError when the register is away
@@ -284,9 +247,8 @@ class Quorum:
 
     async def _follow(self, value: RegisterValue) -> None:
         """Copies the log from the leader until there is a newer value, and tries to make one whenever the lead looks vacant."""
-        wait_ms = self._lease_ms // (
-            10 if is_member(value, self.me) else 3
-        )  # members are heard more often than it takes to miss them
+        # Members are heard more often than it takes to miss them.
+        wait_ms = self._lease_ms // (10 if is_member(value, self.me) else 3)
         following = Following(self._copying, value, wait_ms, self._news.set, self._heard)
         copying = self._loop.create_task(following.run())
         try:
@@ -333,7 +295,7 @@ class Quorum:
             if all(member.broker == self.me.broker for member in vacant.isr):
                 taken_over(vacant, self.me, 0, lease_ms=0)  # nobody else could ever lead: says why this one will not
             return
-        if self._stopping or not await self._reaches_enough(vacant):
+        if self._stopping or not await reaches_enough(vacant, self.me, self._copying.client_id):
             return
 
         def take(value: RegisterValue | None) -> RegisterValue | None:
@@ -348,34 +310,22 @@ class Quorum:
         except RegisterError as reason:
             logger.warning("cannot take over the metadata log: %s", reason)
 
-    async def _reaches_enough(self, value: RegisterValue) -> bool:
-        """Whether so many members can be connected to that a take-over could succeed: one that cannot would only be in the way."""
-        missing = needed_to_lead(len(value.isr)) - 1
-        others = [member.address for member in value.isr if member.key != self.me.key and member.address]
-        attempts = [self._loop.create_task(self._reaches(address)) for address in others if missing > 0]
-        try:
-            for attempt in asyncio.as_completed(attempts):
-                missing -= await attempt
-                if missing <= 0:
-                    break
-            return missing <= 0
-        finally:
-            for task in attempts:
-                task.cancel()
-
-    async def _reaches(self, address: str) -> bool:
-        try:
-            (await connect(address, self._copying.client_id)).close()
-        except (OSError, TimeoutError, KafkaError):
-            return False
-        return True
-
     # --- leading
 
     async def _lead(self, value: RegisterValue) -> None:
         """Until there is a newer value, or this broker's log fails."""
         leadership = Leadership(value, self.me, self.log, self._loop.time, self._news.set)
-        office = Office(leadership, self._view, self._copying, self.log, self._runtime, self._lease_ms, self._listener)
+        office = Office(
+            value,
+            leadership,
+            self._view,
+            self._promised,
+            self._copying,
+            self.log,
+            self._runtime,
+            self._lease_ms,
+            self._listener,
+        )
         self.leadership = leadership
         work = self._loop.create_task(office.run(self._established))
         try:
@@ -391,7 +341,7 @@ class Quorum:
             if leadership.established:
                 self._deposed()
         if leadership.failure is not None:
-            await self._resign(value.epoch)
+            await self._stepping_down.resign(value.epoch)
             raise leadership.failure
         if not leadership.established:  # whoever cannot be heard by the others should not go on disturbing them
             self._failures = min(self._failures + 1, MOST_FAILURES)

@@ -7,7 +7,7 @@ succeeded after it, or it has been read there: a write that comes late finds ano
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ottla_broker.config.addresses import host_and_port
 from ottla_broker.metadata.following import Copying, connect
@@ -30,20 +30,25 @@ ANNOUNCED_AT_A_TIME = 32
 
 
 class Office:
-    """For one epoch. `listener`: the name of the one that brokers use among themselves."""
+    """For one epoch, which `value` gave to this broker. `remember`: writes a value of the register to the disk, False when that failed.
+    `listener`: the name of the one that brokers use among themselves."""
 
     def __init__(
         self,
+        value: RegisterValue,
         leadership: Leadership,
         view: RegisterView,
+        remember: Callable[[RegisterValue], Awaitable[bool]],
         copying: Copying,
         log: MetadataLog,
         runtime: Runtime,
         lease_ms: int,
         listener: str,
     ) -> None:
+        self._value = value
         self._leadership = leadership
         self._view = view
+        self._remember = remember
         self._copying = copying
         self._log = log
         self._runtime = runtime
@@ -130,17 +135,30 @@ class Office:
 
     async def _renew(self) -> None:
         """Says in the register that this broker still leads, while it hears enough of the others; nothing of the kind where there are none."""
+        leadership = self._leadership
         period_s = self._lease_s / 3
-        while not self._leadership.over:
+        while not leadership.over:
             await asyncio.sleep(period_s)
-            if len(self._leadership.memberships[0]) > 1 and self._leadership.hears_majority(period_s):
+            several = len(leadership.memberships[0]) > 1
+            if (several or self._is_lost()) and leadership.hears_majority(period_s):
                 try:
                     await self._view.write(self._renewed)
                 except RegisterError:
                     continue  # nothing changes while it is away; the view says so
 
+    def _is_lost(self) -> bool:
+        """Whether the register was seen, and there is nothing in it."""
+        return self._view.seen is not None and self._view.seen.value is None
+
     def _renewed(self, value: RegisterValue | None) -> RegisterValue | None:
-        if value is None or value.epoch != self._leadership.epoch or value.holder != self._leadership.me.broker:
+        leadership = self._leadership
+        if value is None:
+            # It was lost. Nobody can have led since, without it; and none but the leader can know what it should say.
+            if not leadership.established or len(leadership.memberships) != 1:
+                return None
+            logger.warning("the register is empty: what it should say is written anew")
+            return with_members(self._value, leadership.memberships[0], self._runtime.now_ms())
+        if value.epoch != leadership.epoch or value.holder != leadership.me.broker:
             return None  # somebody else leads, or this broker has resigned
         return renewed(value, self._runtime.now_ms())
 
@@ -198,6 +216,11 @@ class Office:
                 continue
             value = self._view.value
             if value is not None and value.epoch == leadership.epoch and value.isr == wanted:
+                if not await self._remember(
+                    value
+                ):  # were the register lost, this broker would think that it kept the metadata alone
+                    await asyncio.sleep(PAUSE_S)
+                    continue
                 leadership.set_memberships([wanted])
                 logger.info("the metadata log is kept by brokers %s", ", ".join(str(m.broker) for m in wanted))
                 return

@@ -49,7 +49,9 @@ def take(partition: Partition, got: Got) -> Outcome:
     if len(got.records) >= HEADER_SIZE:
         _append(partition, got)
     partition.follow_to(got.high_watermark, got.log_start)
-    return Outcome.same if partition.log.end == before else Outcome.moved
+    if partition.log.end != before:
+        return Outcome.moved
+    return Outcome.failed if got.records else Outcome.same  # what the leader has told it does not tell again unasked
 
 
 def _append(partition: Partition, got: Got) -> None:

@@ -19,7 +19,7 @@ from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.election import effective_min_insync
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import Traffic
-from ottla_broker.replication.acks import Acks
+from ottla_broker.replication.acks import Acks, Told
 from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.replication.refusals import Refusals
@@ -161,9 +161,9 @@ class Partition:
         self._acks.cut_back(self.log.end, KafkaError(ErrorCode.not_leader_or_follower))
 
     @property
-    def unacknowledged(self) -> list[asyncio.Future[None]]:
-        """What producers wait for; it ends by itself."""
-        return list(self._acks)
+    def unacknowledged(self) -> asyncio.Future[None] | None:
+        """Ends when all producers that wait now have been told."""
+        return self._acks.settled() if self._acks else None
 
     def retire(self, code: ErrorCode) -> None:
         """The replica leaves this broker: whoever waits is told why."""
@@ -207,12 +207,23 @@ class Partition:
         return appended
 
     def acknowledged(self, appended: Appended, acks: int, *, across_leaders: bool = False) -> Awaitable[None] | None:
-        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter NOT_LEADER_OR_FOLLOWER
-        when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small. `across_leaders`: when leadership is
-        lost, waits on for a while whether the new leader keeps what was appended."""
-        if acks != ALL_REPLICAS or appended.last_offset < self.log.high_watermark:
+        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter what `when_acknowledged` tells."""
+        if acks != ALL_REPLICAS or self.is_acknowledged(appended):
             return None
-        return self._acks.wait(appended.last_offset + 1, across_leaders=across_leaders)
+        return self._acks.future(appended.last_offset + 1, across_leaders=across_leaders)
+
+    def is_acknowledged(self, appended: Appended) -> bool:
+        """Whether the whole ISR has it."""
+        return appended.last_offset < self.log.high_watermark
+
+    def when_acknowledged(self, appended: Appended, told: Told, *, across_leaders: bool = False) -> bool:
+        """False when the whole ISR has it already; else `told` is called when it has. Or with NOT_LEADER_OR_FOLLOWER when leadership is lost,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small, KAFKA_STORAGE_ERROR. `across_leaders`: when leadership is lost,
+        waits on for a while whether the new leader keeps what was appended."""
+        if self.is_acknowledged(appended):
+            return False
+        self._acks.wait(appended.last_offset + 1, told, across_leaders=across_leaders)
+        return True
 
     # --- followers, as their leader sees them
 
@@ -295,7 +306,7 @@ class Partition:
         """The controller knows a newer leader: nothing more is served until the metadata tell who it is (rule 1)."""
         if self.pending is proposal:
             self._superseded = True
-            self._acks.fail(KafkaError(ErrorCode.not_leader_or_follower))
+            self._acks.hand_over(KafkaError(ErrorCode.not_leader_or_follower))
             self._wake()
 
     def _members_changed(self) -> None:

@@ -31,6 +31,7 @@ WITH_DIRECTORY: Final = 17
 WITH_ADDRESSES: Final = 16
 NO_EPOCH: Final = -1
 CONSUMER: Final = -1
+DEBUGGER: Final = -2  # a tool that compares replicas
 NO_REPLICA: Final = -1
 
 # Record buffers below this size are copied into the buffer around them: one write of one piece is cheaper then.

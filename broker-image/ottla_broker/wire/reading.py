@@ -67,6 +67,9 @@ class Cursor:
     def take_varint(self) -> int:
         """An unsigned varint of at most 32 bits."""
         data, at, value, shift = self.data, self.at, 0, 0
+        if at < self.end and (byte := data[at]) < 0x80:  # nearly always
+            self.at = at + 1
+            return byte
         while True:
             if at >= self.end or shift > 28:
                 raise Malformed(f"no end of the varint at {self.at}")

@@ -6,7 +6,7 @@ import typer
 
 from ottla_operator.brokers import cluster, reassignments, topics
 from ottla_operator.brokers.link import connected
-from ottla_operator.cli import drain
+from ottla_operator.cli import drain, metadata
 from ottla_operator.cli.describe import describe_cluster
 from ottla_operator.cli.exits import Exit, run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
@@ -19,6 +19,7 @@ def add_to(app: typer.Typer) -> None:
     group.command(help="Whether all partitions have a leader and all replicas are in sync; exit code 1 when not.")(
         health
     )
+    group.command(help=metadata.HELP)(metadata.metadata)
     group.command(help=drain.HELP_DRAIN)(drain.drain)
     group.command(help=drain.HELP_UNREGISTER)(drain.unregister)
     app.add_typer(group, name="cluster")

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from ottla_broker.api.context import HangUp
 from ottla_broker.api.produce import produce
 from ottla_broker.log.config import LogConfig
+from ottla_broker.replication.acks import Told
 from ottla_broker.security.authorizer import AllowAll, Operation, Resource
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.codec import read_front, write_request
@@ -124,13 +125,14 @@ class Slow:
     """A partition whose appends wait for others."""
 
     def __init__(self, broker: SmallBroker, topic: str) -> None:
-        self.waits: list[asyncio.Future[None]] = []
+        self.waits: list[Told] = []
         (partition,) = broker.add_topic(topic)
-        partition.acknowledged = self.acknowledged  # type: ignore[method-assign]
+        partition.is_acknowledged = lambda appended: False  # type: ignore[method-assign]
+        partition.when_acknowledged = self.when_acknowledged  # type: ignore[method-assign]
 
-    def acknowledged(self, appended: Any, acks: int) -> asyncio.Future[None]:
-        self.waits.append(asyncio.get_running_loop().create_future())
-        return self.waits[-1]
+    def when_acknowledged(self, appended: Any, told: Told, **how: Any) -> bool:
+        self.waits.append(told)
+        return True
 
 
 def test_an_answer_waits_for_all_partitions(broker: SmallBroker) -> None:
@@ -138,10 +140,10 @@ def test_an_answer_waits_for_all_partitions(broker: SmallBroker) -> None:
         one, other = Slow(broker, "a"), Slow(broker, "b")
         reply = call_produce(broker, produce_request({("a", 0): batch(b"1"), ("b", 0): batch(b"2")}))
         assert isinstance(reply, asyncio.Future)
-        one.waits[0].set_result(None)
+        one.waits[0](None)
         await asyncio.sleep(0)
         assert not reply.done()
-        other.waits[0].set_exception(KafkaError(ErrorCode.not_leader_or_follower))
+        other.waits[0](KafkaError(ErrorCode.not_leader_or_follower))
         assert results(await waited(reply, 0, 9)) == [
             ("a", 0, ErrorCode.none, 0),
             ("b", 0, ErrorCode.not_leader_or_follower, -1),

@@ -13,6 +13,7 @@ from ottla_broker.coordination.groups import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIds
 from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
+from ottla_broker.metadata.pulses import Pulses
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
 from ottla_broker.security.principal import Principal
@@ -61,6 +62,7 @@ class Small:
         self.blocks = iter([range(5, 7)])
         self.producer_ids = ProducerIds(self.allocate)
         self.authorizer: Authorizer = AllowAll()
+        self.pulses = Pulses(1, self.image, "PLAINTEXT")
         self.client_id = "me"
 
     async def allocate(self) -> range:

@@ -183,3 +183,37 @@ def test_all_restarted_at_once_find_a_leader_again() -> None:
         await cluster.all_agree("one")
 
     played(scene)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_register_that_is_lost_is_written_anew_by_the_leader(brokers: int) -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        before = cluster.register.value
+        assert before is not None
+        cluster.register.lose()
+        await cluster.until(lambda: cluster.register.value is not None)
+        after = cluster.register.value
+        assert after is not None
+        assert (after.cluster_id, after.epoch, after.leader) == (before.cluster_id, before.epoch, leader.node_id)
+        assert {member.key for member in after.isr} == {member.key for member in before.isr}
+        await cluster.make_topic("one")
+        leader.kill()
+        leader.start()
+        await cluster.until(lambda: leader.up)
+        await cluster.all_agree("one")
+
+    played(scene, brokers=brokers)
+
+
+def test_a_broker_that_finds_the_register_lost_does_not_begin_a_cluster_of_its_own() -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        for node in cluster:
+            node.kill()
+        cluster.register.lose()
+        leader.start()
+        await cluster.until(lambda: any("restore the register" in line for line in cluster.trace.lines))
+        assert cluster.register.value is None
+
+    played(scene)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -231,7 +232,7 @@ def test_producer_state_survives_a_change_of_leader() -> None:
     async def scenario(cluster: SmallCluster) -> None:
         cluster.say()
 
-        def batch(sequence: int) -> dict[str, int]:
+        def batch(sequence: int) -> dict[str, Any]:
             return {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
 
         for sequence in range(7):

@@ -14,6 +14,7 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.api.table import DECLARED, served
+from ottla_broker.replication.acks import Told
 from ottla_broker.server import Limits, ListenError
 from ottla_broker.wire.codec import read_response, request_class
 from tests.unit.api.brokers import SmallBroker, Wire, batch, listening, serve
@@ -98,20 +99,21 @@ async def test_answers_come_in_the_order_of_requests(broker: SmallBroker) -> Non
 @on_a_loop
 async def test_produce_is_pipelined_while_its_answers_wait(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    waits: list[asyncio.Future[None]] = []
+    waits: list[Told] = []
 
-    def acknowledged(appended: Any, acks: int, **how: Any) -> asyncio.Future[None]:
-        waits.append(asyncio.get_running_loop().create_future())
-        return waits[-1]
+    def when_acknowledged(appended: Any, told: Told, **how: Any) -> bool:
+        waits.append(told)
+        return True
 
-    partition.acknowledged = acknowledged  # type: ignore[method-assign]
+    partition.is_acknowledged = lambda appended: False  # type: ignore[method-assign]
+    partition.when_acknowledged = when_acknowledged  # type: ignore[method-assign]
     server = serve(broker)
     wire = await Wire.to(await listening(server))
     for correlation in range(5):
         wire.send(0, 9, correlation, produce_request({("a", 0): batch(b"1")}))
     await eventually(lambda: len(waits) == 5)
-    for wait in reversed(waits):
-        wait.set_result(None)
+    for told in reversed(waits):
+        told(None)
     assert [int.from_bytes((await wire.receive())[:4]) for _ in range(5)] == list(range(5))
     await server.close()
 

@@ -1,0 +1,69 @@
+"""`ottla cluster metadata` against a real broker: the metadata log, and the snapshot of what is no longer in it."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.waiting import eventually
+
+
+def metadata(broker: Broker, *arguments: str) -> str:
+    command = [sys.executable, "-m", "ottla_operator.cli", "cluster", "metadata", "-b", broker.bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def described(broker: Broker, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(metadata(broker, *arguments, "-o", "json"))
+    return found
+
+
+def topics(found: dict[str, Any]) -> list[str]:
+    return [it["what"]["name"] for it in found["records"] if it["type"] == "topic"]
+
+
+@pytest.fixture(autouse=True)
+def _of_ottla(against: str) -> None:
+    if against == "kafka":
+        pytest.skip("Apache Kafka's brokers show their metadata log to nobody: this is of Ottla alone")
+
+
+def test_the_newest_records_are_shown(broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, 2)
+    found = described(broker, "--last", "3")
+    assert [it["type"] for it in found["records"]] == ["topic", "partition", "partition"]
+    assert [it["offset"] for it in found["records"]] == list(range(found["highWatermark"] - 3, found["highWatermark"]))
+    assert (found["leader"], found["brokers"]) == (1, [{"id": 1, "member": True, "end": found["highWatermark"]}])
+    assert topics(described(broker, "--type", "topic", "--last", "1")) == [name]
+    assert topics(described(broker, "--from", str(found["highWatermark"] - 1))) == []
+    last_line = metadata(broker).splitlines()[-1]
+    assert last_line.split()[1:6:4] == [str(found["epoch"]), f"topic={name}"], last_line
+
+
+def test_what_the_log_no_longer_holds_is_read_from_its_snapshot(new_broker: NewBroker) -> None:
+    with new_broker(metadata_log_max_snapshot_interval_ms=1) as broker:
+        names = ["of-old"]
+        rd.create(broker.bootstrap, names[0], 1)
+
+        def is_shortened() -> bool:
+            if described(broker)["start"] > 0:
+                return True
+            names.append(f"another-{len(names)}")  # a snapshot is made when there is something new
+            rd.create(broker.bootstrap, names[-1], 1)
+            return False
+
+        eventually(is_shortened, within_s=30)
+        found = described(broker, "--from", "0")
+        assert names[0] not in topics(found)
+        assert all(it["offset"] >= found["start"] for it in found["records"])
+        whole = described(broker, "--snapshot")
+        assert sorted(topics(whole)) == sorted(names)
+        assert {it["offset"] is None for it in whole["records"] if it["type"] == "topic"} >= {True}
