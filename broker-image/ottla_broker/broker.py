@@ -48,6 +48,7 @@ from ottla_broker.replication.lag import watch_lag
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.peers import BrokersAround
+from ottla_broker.replication.successors import Successors
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -90,6 +91,7 @@ class Broker:
         self._register = register
         self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self.fetchers = Fetchers(self.node_id, self.image, self.config, self._epoch)
+        self.successors = Successors(self.image, config.inter_broker_listener, f"broker-{self.node_id}")
         self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
         self.mirrors = Mirrors(self.node_id, self.image, self.partitions, self.to_controller.ask, self.runtime.now_ms)
         self._hosting = Hosting(
@@ -202,6 +204,7 @@ class Broker:
         if hasattr(self, "quorum"):
             await self.quorum.resign()
         self.groups.close()
+        self.successors.close()
         self._hosting.close()
         self._proposals.close()
         await self.mirrors.close()
@@ -221,6 +224,7 @@ class Broker:
             await self.lifecycle.leave()
             if waiting := [told for partition in self.partitions if (told := partition.unacknowledged) is not None]:
                 await asyncio.wait(waiting, timeout=HANDOVER_S)  # those who lead now tell what becomes of them
+            await self.successors.stay()
             await self.quorum.resign()
 
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:

@@ -16,8 +16,10 @@ from ottla_broker.config import (
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     Config,
 )
+from ottla_broker.metadata import election
 from ottla_broker.metadata.broker_control import BrokerControl
 from ottla_broker.metadata.config_plans import alteration
+from ottla_broker.metadata.election import TopicRules
 from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.pulses import Pulses
@@ -102,7 +104,7 @@ class Controller:
             for topic in topics:
                 topic_id = self._runtime.new_uuid()
                 try:
-                    records += made.creation(topic, topic_id)
+                    records += _begun(made.creation(topic, topic_id), self._turn.rules_with(topic.config))
                     answers.append(topic_id)
                 except KafkaError as reason:
                     answers.append(reason)
@@ -129,7 +131,11 @@ class Controller:
     async def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
     ) -> None:
-        await self._commit(lambda: growth(self._image, name, count, assignment), validate_only=validate_only)
+        def plan() -> list[MetadataRecord]:
+            rules = self._turn.rules_with(self._image.topic_config(name))
+            return _begun(growth(self._image, name, count, assignment), rules)
+
+        await self._commit(plan, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
         await self._commit(lambda: removal(self._image, name))
@@ -181,6 +187,10 @@ class Controller:
             return [] if validate_only else records, None
 
         await self._turn.take(decided)
+
+
+def _begun(records: Sequence[MetadataRecord], rules: TopicRules) -> list[MetadataRecord]:
+    return [election.begun(record, rules) if isinstance(record, PartitionRecord) else record for record in records]
 
 
 async def attempt(work: Awaitable[T]) -> T | None:

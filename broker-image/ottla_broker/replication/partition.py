@@ -12,6 +12,7 @@ Invariants as a leader:
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
@@ -23,6 +24,7 @@ from ottla_broker.replication.acks import Acks, Told
 from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.replication.refusals import Refusals
+from ottla_broker.replication.successors import JUST_S
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -73,6 +75,7 @@ class Partition:
         self._peers = peers or Alone()
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
         self._turned_away = False  # somebody who had caught up while a proposal was on its way
+        self._stepped_down_s = -inf
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
@@ -100,6 +103,10 @@ class Partition:
         return self.state.leader not in (self._me, NO_LEADER)
 
     @property
+    def just_stepped_down(self) -> bool:
+        return self.follows and self._peers.now_s() - self._stepped_down_s < JUST_S
+
+    @property
     def settled(self) -> bool:
         """Whether everything that an earlier leader may have acknowledged is below our high watermark."""
         return self.log.high_watermark >= self.epoch_start
@@ -120,6 +127,8 @@ class Partition:
         if state.partition_epoch < self.state.partition_epoch:
             return
         before = len(self.state.isr)
+        if self.state.leader == self._me != state.leader:
+            self._stepped_down_s = self._peers.now_s()
         self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
         if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
