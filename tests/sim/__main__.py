@@ -1,4 +1,6 @@
-"""`python -m tests.sim SEED`: one run, with everything that happens in it. `--seeds N [--first K]`: many, on all cores."""
+"""`python -m tests.sim SEED`: one run, with everything that happens in it. `--seeds N [--first K]`: many, on all cores. Either with `--broken RULE`:
+without a rule of the broker, to see whether that is noticed.
+"""
 
 import argparse
 import logging
@@ -10,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from tests.sim.broken_runs import Rule, catches, rules_of, run_broken, table
 from tests.sim.scenario import Outcome, run
 
 MOST_TOLD = 12  # broken promises of one run
@@ -22,8 +25,17 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, metavar="K", help="the first of them")
     parser.add_argument("--brokers", type=int, choices=[1, 3, 5], help="else as many as each seed wants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--broken", metavar="RULE", help="without this rule; all: without one after the other")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     options = parser.parse_args()
+    if options.broken is not None:
+        try:
+            rules = rules_of(options.broken)
+        except ValueError as reason:
+            parser.error(str(reason))
+        if options.seed is not None:
+            return replay_broken(rules[0], options.seed)
+        return broken(rules, range(options.first, options.first + options.seeds), options.jobs)
     if options.seed is not None:
         return replay(options.seed, options.brokers, getattr(logging, options.log_level.upper()))
     return many(range(options.first, options.first + options.seeds), options.brokers, options.jobs)
@@ -79,6 +91,20 @@ def many(seeds: range, brokers: int | None, jobs: int) -> int:
         f"{cpu_s / max(len(seeds), 1):.1f} s CPU each; {acks} acks; {counted(faults)}; {counted(done)}"
     )
     return 1 if bad else 0
+
+
+def replay_broken(rule: Rule, seed: int) -> int:
+    outcome = run_broken(rule, seed, tell=print)
+    print(summary(outcome))
+    return 0 if report(outcome) else 1
+
+
+def broken(rules: list[Rule], seeds: range, jobs: int) -> int:
+    """Whether each was noticed by one seed at least."""
+    caught = catches(rules, seeds, jobs)
+    for line in table(caught):
+        print(line)
+    return 0 if all(one.by for one in caught) else 1
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from ottla_broker.wire.client import Client, milliseconds
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.sim.client import FAILURES, Leader, SimulatedClient, World
+from tests.sim.client import CALL_S, FAILURES, Leader, SimulatedClient, World
 from tests.sim.history import Ack, Place
 from tests.sim.processes import Process
 
@@ -165,10 +165,11 @@ class Producer(SimulatedClient):
 
     async def _tell(self, client: Client, leader: Leader, place: Place, batches: Sequence[Batch]) -> None:
         """Nobody answers: the wire client, which knows no such requests, lends its connection."""
-        await client.metadata(())
+        async with asyncio.timeout(CALL_S):
+            await client.metadata(())
         if leader.broker not in client._addresses:
             raise KafkaError(ErrorCode.broker_not_available, f"broker {leader.broker} is not there")
-        channel = await client._channel(client._addresses[leader.broker])
+        channel = await client._channel(client._addresses[leader.broker])  # which gives up by itself
         for batch in batches:
             request = self._request(leader.topic_id, place, batch)
             frame = write_request(PRODUCE, int(request.__version__), UNANSWERED, self.name, request)

@@ -43,6 +43,7 @@ def test_a_fixed_set_of_seeds_keeps_every_promise() -> None:
         "clock jump",
         "cut client",
         "one-way isolation",
+        "slow network",
         "slow register",
         "isolation",
         "wiped disk",

@@ -79,6 +79,14 @@ def elected(
     return msgspec.structs.replace(old, isr=in_sync, leader=leader, eligible=others)
 
 
+def begun(new: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+    """A partition that is made now: all its replicas are equally empty. Where its ISR is too small for anything to be committed the others are
+    eligible from the beginning, so that it is not lost with the one broker that was there."""
+    if len(new.isr) >= effective_min_insync(new, rules.min_insync):
+        return new
+    return msgspec.structs.replace(new, eligible=tuple(broker for broker in new.replicas if broker not in new.isr))
+
+
 def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
     """`new` with its epochs as the successor of `old`; None when it says the same. Members of an ISR may stand in any order."""
     if set(new.isr) == set(old.isr) and set(new.eligible) == set(old.eligible):

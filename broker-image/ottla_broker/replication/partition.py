@@ -79,6 +79,7 @@ class Partition:
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
+        self._told_start = log.start
         self._acks = Acks()
         self._holding: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
@@ -205,6 +206,17 @@ class Partition:
             raise
         if self._refusals:
             self._refusals.accepted(records)
+        self._has_grown(appended)
+        return appended
+
+    def append_copied(self, records: Buffer) -> Appended:
+        """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
+        KafkaError: as `PartitionLog.append_as_follower`."""
+        appended = self.log.append_as_follower(records, leader_epoch=self.state.leader_epoch)
+        self._has_grown(appended)
+        return appended
+
+    def _has_grown(self, appended: Appended) -> None:
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
         if self._end_watchers:
@@ -213,7 +225,6 @@ class Partition:
             self._advance()
         if self.log.sync_due:
             self._sync()
-        return appended
 
     def acknowledged(self, appended: Appended, acks: int, *, across_leaders: bool = False) -> Awaitable[None] | None:
         """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter what `when_acknowledged` tells."""
@@ -402,6 +413,12 @@ class Partition:
     def unwatch(self, callback: Watcher) -> None:
         self._watchers.pop(callback, None)
         self._end_watchers.pop(callback, None)
+
+    def tell_start(self) -> None:
+        """Where nothing else happens, those that fetch are told that the log's start has risen."""
+        if self.log.start != self._told_start:
+            self._told_start = self.log.start
+            self._wake()
 
     def _wake(self) -> None:
         _call(self._watchers)

@@ -40,7 +40,17 @@ class Process:
 
 
 class World:
-    def __init__(self, brokers: int, replicas: Sequence[int], min_insync: int, *, unclean: bool = False) -> None:
+    """`began_with`: so many of the replicas were there when the partition was made."""
+
+    def __init__(
+        self,
+        brokers: int,
+        replicas: Sequence[int],
+        min_insync: int,
+        *,
+        unclean: bool = False,
+        began_with: int | None = None,
+    ) -> None:
         self.rules = TopicRules(min_insync, unclean)
         self.image = Image()
         self.lives: dict[int, Process] = {}
@@ -57,9 +67,10 @@ class World:
         for broker in range(brokers):
             self._register(broker, previous_epoch=-1)
         self.commit([TopicRecord("t", TOPIC)])
-        isr = tuple(replicas)
-        known = tuple(self.directories[broker] for broker in isr)
-        self.commit([PartitionRecord(TOPIC, 0, isr, isr, isr[0], directories=known)])
+        everywhere, isr = tuple(replicas), tuple(replicas[:began_with])
+        known = tuple(self.directories[broker] for broker in everywhere)
+        made = PartitionRecord(TOPIC, 0, everywhere, isr, isr[0], directories=known)
+        self.commit([election.begun(made, self.rules)])
         for broker in range(brokers):
             self.lives[broker] = self._life(broker)
             self.commit(broker_plans.unfencing(self.image, broker, self.rules_of))

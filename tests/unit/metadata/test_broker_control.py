@@ -120,6 +120,26 @@ async def test_rule_4_a_wiped_disk_never_passes_as_its_old_self() -> None:
 
 
 @on_a_loop
+async def test_a_topic_that_was_made_when_one_broker_was_there_is_not_lost_with_its_disk() -> None:
+    """All its replicas are equally empty, and nothing is committed before as many are in sync as must be."""
+    small = await SmallController(min_insync_replicas="2").come(1, 2, 3)
+    for broker in (1, 2):
+        await small.beat(broker, want_fence=True)
+    await small.topic(partitions=1)
+    await small.controller.create_partitions("t", 2, [(3, 1, 2)])
+    for state in small.image.topics["t"].partitions.values():
+        assert (state.isr, state.leader, state.eligible) == ((3,), 3, tuple(b for b in state.replicas if b != 3))
+    await small.brokers.fence(3, small.image.brokers[3].epoch, "a test")
+    await small.register(3, incarnation=7, directories=(7,))
+    for broker in (1, 2):
+        await small.beat(broker)
+    for state in small.image.topics["t"].partitions.values():
+        assert state.leader in (1, 2)
+    await small.topic("u", min_insync_replicas="1", replicas=(1, 2, 3))
+    assert small.state(topic="u").eligible == ()
+
+
+@on_a_loop
 async def test_of_two_directories_only_what_lay_on_the_lost_one_is_lost() -> None:
     small = SmallController()
     await small.register(1, directories=(10, 11))

@@ -34,10 +34,12 @@ steps: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@given(st.integers(1, 3), st.lists(steps, max_size=80))
+@given(st.integers(1, 3), st.integers(1, 3), st.lists(steps, max_size=80))
 @settings(max_examples=200, deadline=None)
-def test_whoever_is_made_leader_has_all_that_was_acknowledged(min_insync: int, happens: list[Step]) -> None:
-    world = World(BROKERS, (0, 1, 2), min_insync)
+def test_whoever_is_made_leader_has_all_that_was_acknowledged(
+    min_insync: int, began_with: int, happens: list[Step]
+) -> None:
+    world = World(BROKERS, (0, 1, 2), min_insync, began_with=began_with)
     for step in happens:
         step(world)
         world.check()
