@@ -32,10 +32,13 @@ def as_lua(table: Callable[[Any], Any], it: Any) -> Any:
     return table([as_lua(table, value) for value in it]) if isinstance(it, list) else it
 
 
-def resource(verdict: Verdict | None, generation: int = 2, observed: int | None = 2, **metadata: Any) -> dict[str, Any]:
-    it: dict[str, Any] = {"metadata": {"generation": generation, **metadata}}
+def resource(verdict: Verdict | None, observed: int | None = 2, *, leaving: bool = False) -> dict[str, Any]:
+    """Of generation 2."""
+    it: dict[str, Any] = {
+        "metadata": {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z" if leaving else None}
+    }
     if verdict is not None:
-        judged = Judged(verdict, observed or generation)
+        judged = Judged(verdict, observed or 2)
         it["status"] = {"observedGeneration": observed, "conditions": conditions(judged, (), "2026-01-01T00:00:00Z")}
     return it
 
@@ -52,7 +55,7 @@ def test_every_kind_has_it() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_it_says_what_kstatus_says(verdict: Verdict | None, observed: int | None, leaving: bool) -> None:
-    it = resource(verdict, observed=observed, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}))
+    it = resource(verdict, observed, leaving=leaving)
     if verdict is not None:  # a resource that nobody has looked at has the condition Ready Unknown by default
         assert health("Cluster", it)["status"] == MEANS[kstatus(it)]
     else:
