@@ -76,14 +76,15 @@ def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None
         return found
 
     first = applied()
-    for kind, name in (("Cluster", "demo"), ("Topic", "flights"), ("Pipeline", "hourly")):
-        eventually(
-            lambda kind=kind, name=name: resources.condition(kind, name).get("observedGeneration"),
-            what=operator.daemon.said,
-        )  # type: ignore[misc]
+    eventually(lambda: all(seen(resources, it) for it in MANIFESTS), what=operator.daemon.said)
     eventually(lambda: operator.looks() >= 2 and operator.looks("Pipeline") >= 2, within_s=30)
     looks, writes = operator.looks(), operator.writes()
     assert applied() == first
     eventually(lambda: operator.looks() >= looks + 2, within_s=40)
     assert operator.writes() == writes
     assert applied() == first
+
+
+def seen(resources: Resources, it: Json) -> bool:
+    """By the operator."""
+    return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))
