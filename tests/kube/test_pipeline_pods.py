@@ -9,9 +9,11 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
+from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kube
-from tests.kube.installed import installed, said
+from tests.kube.installed import HOME, installed, said
 from tests.kube.operators import Resources
+from tests.kube.spark_operator import SparkOperator
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(1500)  # the images may have to be built
@@ -105,14 +107,57 @@ def test_a_pipeline_that_cannot_run_says_why(kube: Kube, resources: Resources) -
     resources.delete("Pipeline", "wrong")
 
 
-def produce_rows(at: str, *cities: str) -> None:
+def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
+    kube: Kube, resources: Resources, tmp_path: Path
+) -> None:
+    """With everything that kubeflow's operator does to pods, which is: to hand it all to spark-submit."""
+    spark_application_crd.install(kube.plane.admin)
+    spark = SparkOperator(tmp_path, kube.plane, resources)
+    for topic in ("votes", "sums"):
+        resources.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})
+    source = {"votes": {**SPEC["sources"]["events"], "topic": "votes"}}
+    step = {"name": "sums", "sql": "SELECT city, count(*) AS n FROM votes GROUP BY city"}
+    sink = {**SPEC["sinks"][0], "from": "sums", "topic": "sums"}
+    wish = {**SPEC, "launcher": "SparkOperator", "sources": source, "transforms": [step], "sinks": [sink]}
+    resources.wait("Topic", "votes")
+    at = bootstrap(kube, resources)
+    produce_rows(at, "Prague", "Prague", "Zurau", topic="votes")
+
+    def what() -> str:
+        return "\n".join([str(resources.get("Pipeline", "votes").get("status")), said(kube, NAMESPACE, 80)])
+
+    resources.make("Pipeline", "votes", {**wish, "trigger": {"availableNow": True}})
+    eventually(lambda: spark.application("votes"), within_s=60, what=what)
+    spark.submit("votes")
+    state = eventually(
+        lambda: found if (found := spark.follow("votes")) in ("COMPLETED", "FAILED") else "", within_s=300, what=what
+    )
+    assert state == "COMPLETED", what()
+    resources.wait("Pipeline", "votes")
+    assert resources.get("Pipeline", "votes")["status"]["state"] == "Finished"
+    assert counts(at, "sums", 1) == {"Prague": 2, "Zurau": 1}, what()
+    assert [name for name in executors(resources) if "votes" in name], "no executor was made: the driver did it all"
+
+
+def test_the_charts_own_test_passes_and_leaves_nothing(kube: Kube, resources: Resources) -> None:
+    where = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", HOME)
+    done = helm.run("test", "ottla", *where, "--logs", "--timeout", "110s")
+    assert done.returncode == 0, done.stdout + done.stderr + said(kube) + said(kube, NAMESPACE)
+    assert "a hundred records written and read" in done.stdout
+    for plural in ("pods", "persistentvolumeclaims"):
+        eventually(
+            lambda plural=plural: not [name for name in resources.of("v1", plural) if "test" in name], within_s=60
+        )  # type: ignore[misc]
+
+
+def produce_rows(at: str, *cities: str, topic: str = "events") -> None:
     rows = [json.dumps({"id": number, "city": city}).encode() for number, city in enumerate(cities)]
-    rd.produce(at, "events", [Message(None, row, START_MS) for row in rows])
+    rd.produce(at, topic, [Message(None, row, START_MS) for row in rows])
 
 
-def counts(at: str) -> dict[str, int]:
+def counts(at: str, topic: str = "counts", partitions: int = 2) -> dict[str, int]:
     """The newest record of each key."""
-    found = [message for partition in (0, 1) for message in rd.consume(at, "counts", partition=partition)]
+    found = [message for partition in range(partitions) for message in rd.consume(at, topic, partition=partition)]
     return {row["city"]: row["n"] for row in (json.loads(message.value() or b"") for message in found)}
 
 
