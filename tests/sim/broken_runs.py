@@ -24,7 +24,6 @@ SIGNS: Final = {
     "nobody sent": "from nowhere",
     "doubled:": "doubled",
     "out of order:": "out of order",
-    "two leaders:": "two leaders",
     "both lead": "two leaders",
     "unread:": "read and not kept",
     "where it had read": "read two things",
