@@ -1,6 +1,7 @@
 """What tests of mirrors do to two clusters, and what they look at: settings, logs byte for byte, and records as consumers see them."""
 
 import asyncio
+import json
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -19,7 +21,7 @@ from ottla_broker.wire.batch import parse_header
 from ottla_broker.wire.client import RETRY, Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-MIRROR = 101
+MIRROR, MIRRORED_TOPIC = 101, 102
 READS_WITHIN_S = 30.0
 
 
@@ -43,6 +45,27 @@ def try_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) ->
 
     (answer,) = asyncio.run(ask()).responses
     return answer.error_code, answer.error_message
+
+
+def status(bootstrap: str, topic: str, partition: int) -> dict[str, Any]:
+    """What its leader says of a copied partition; empty while nobody does."""
+
+    async def ask() -> dict[str, Any]:
+        async with Client.connect(bootstrap) as client:
+            for broker in (await client.metadata(())).brokers:
+                resource = DescribeConfigsResource(
+                    resource_type=i8(MIRRORED_TOPIC), resource_name=topic, configuration_keys=(str(partition),)
+                )
+                try:
+                    answer = await client.ask(DescribeConfigsRequest(resources=(resource,)), broker=int(broker.node_id))
+                except OSError:
+                    continue
+                for config in answer.results[0].configs:
+                    found: dict[str, Any] = json.loads(config.value)
+                    return found
+        return {}
+
+    return asyncio.run(ask())
 
 
 def log_bytes(log_dir: Path, topic: str, partition: int) -> bytes:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers import BROKERS, Broker, ottla_broker
-from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, watermarks
+from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -233,3 +234,94 @@ def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again:
     pair.mirror(on_source_truncation="Resync")
     pair.assert_same("lost")
     assert len(seen(pair.target.bootstrap, "lost", 0)) == records_again
+
+
+def test_failing_over_in_the_middle_of_it_all() -> None:
+    """Transactions that are open are aborted, producers go on at a known offset, and the source's records come no more."""
+    with BROKERS["kafka"]() as there, ottla_broker() as here:
+        pair = Pair(there, here)
+        pair.create("money", 2)
+        pair.mirror()
+        producer = Producer({"bootstrap.servers": there.bootstrap, "transactional.id": "bank", "linger.ms": 0})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("money", b"committed", partition=0)
+        producer.commit_transaction(30)
+        produce(there.bootstrap, "money", [b"plain"] * 100, partition=1, enable_idempotence=True)
+        producer.begin_transaction()
+        producer.produce("money", b"open at the failover", partition=0)
+        assert producer.flush(30) == 0
+        for partition in (0, 1):
+            pair.caught_up("money", partition)
+        pair.mirror(role="FailedOver")
+        produce(there.bootstrap, "money", [b"too late"] * 5, partition=1)
+        producer.commit_transaction(30)
+        for partition in (0, 1):
+            eventually(partial(takes, here.bootstrap, "money", partition), within_s=20)
+        states = {partition: status(here.bootstrap, "money", partition) for partition in (0, 1)}
+        assert {one["state"] for one in states.values()} == {"FailedOver"}
+        assert (states[1]["end"], states[1]["sourceEnd"], states[1]["lag"]) == (100, 100, 0)
+        # Whoever wrote to the source begins anew here, with an id of this cluster's.
+        produce(here.bootstrap, "money", [b"ours"] * 50, partition=1, enable_idempotence=True)
+        assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
+        committed = [one.value for one in seen(here.bootstrap, "money", 0, isolation="read_committed")]
+        assert committed == [b"committed", b"probe"]
+        assert b"open at the failover" in [one.value for one in seen(here.bootstrap, "money", 0)]
+        here.restart()
+        pair.mirror(role="Replicate")
+        produce(there.bootstrap, "money", [b"much too late"] * 5, partition=1)
+        pair.create("more")
+        pair.assert_same("more")
+        assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
+
+
+def takes(bootstrap: str, topic: str, partition: int) -> bool:
+    """Whether a producer's record is taken, which it is once."""
+    try:
+        produce(bootstrap, topic, [b"probe"], partition=partition)
+    except AssertionError as reason:
+        assert "INVALID_TOPIC" in str(reason) or "Invalid topic" in str(reason), reason
+        return False
+    return True
+
+
+def test_a_group_that_moves_goes_on_at_the_very_next_record(pair: Pair) -> None:
+    pair.create("work", 2)
+    for partition in (0, 1):
+        produce(pair.source.bootstrap, "work", [f"{n}".encode() for n in range(100)], partition=partition)
+    pair.mirror(groups="workers,!other")
+    for partition in (0, 1):
+        pair.caught_up("work", partition)
+    commit(pair.source.bootstrap, "workers", "work", {0: 30, 1: 100})
+    commit(pair.source.bootstrap, "other", "work", {0: 5})
+
+    def here() -> dict[int, int]:
+        return committed(pair.target.bootstrap, "workers", "work", 2)
+
+    eventually(lambda: here() == {0: 30, 1: 100}, within_s=30, what=lambda: f"{here()}\n{pair.target.log_text(3000)}")
+    assert committed(pair.target.bootstrap, "other", "work", 2) == {}
+    commit(pair.target.bootstrap, "workers", "work", {0: 60})
+    commit(pair.source.bootstrap, "workers", "work", {0: 40, 1: 100})
+    produce(pair.source.bootstrap, "work", [b"more"] * 10, partition=1)
+    commit(pair.source.bootstrap, "workers", "work", {1: 110})
+    eventually(lambda: here() == {0: 60, 1: 110}, within_s=30, what="forward only")
+
+
+def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """From outside of the group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(topic, partition, at) for partition, at in offsets.items()], asynchronous=False
+        )
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=20)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+    finally:
+        consumer.close()

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clusters import Cluster, cluster_of
-from tests.e2e.mirroring import log_bytes, seen, set_mirror, watermarks
+from tests.e2e.mirroring import log_bytes, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
 TOPIC = "orders"
@@ -123,3 +123,58 @@ def test_brokers_of_either_side_die_while_records_come(source: Cluster) -> None:
             there = log_bytes(source.brokers[1].log_dir, TOPIC, partition)
             for broker in target.brokers.values():
                 assert log_bytes(broker.log_dir, TOPIC, partition) == there
+
+
+@pytest.mark.parametrize("source", ["ottla"], indirect=True)
+def test_a_broker_dies_while_its_cluster_fails_over(source: Cluster) -> None:
+    """Below the offset that is reported the copy is the source's log, above it are the records that were acknowledged here, each once."""
+    with cluster_of("ottla", 3) as target:
+        admin = AdminClient({"bootstrap.servers": source.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+        set_mirror(target.bootstrap, "west", {"bootstrap.servers": source.bootstrap, "topics": TOPIC})
+        with producing(source) as acknowledged:
+            more(acknowledged)
+            eventually(lambda: watermarks(target.bootstrap, TOPIC, 0)[1] > 100, within_s=30, what="copying has begun")
+            victim = target.partition(TOPIC, 0).leader
+            set_mirror(target.bootstrap, "west", {"role": "FailedOver"})
+            target.brokers[victim].kill()
+            with writing(target) as written:
+                eventually(lambda: len(written) > 500, within_s=60, what="the copy takes records")
+                target.brokers[victim].start()
+        for partition in range(PARTITIONS):
+            told = status(target.bootstrap, TOPIC, partition)
+            assert told["state"] == "FailedOver"
+            records = seen(target.bootstrap, TOPIC, partition)
+            assert records[: told["end"]] == seen(source.bootstrap, TOPIC, partition)[: told["end"]]
+            assert told["end"] > 0
+            ours = [one.value for one in records[told["end"] :]]
+            assert len(set(ours)) == len(ours)
+            assert {value for value, at in written if at == partition} <= set(ours)
+
+
+@contextmanager
+def writing(target: Cluster) -> Iterator[list[tuple[bytes, int]]]:
+    """Records of its own into every partition of a copy, from the moment on when it takes them; gives those that were acknowledged."""
+    acknowledged: list[tuple[bytes, int]] = []
+    over = threading.Event()
+
+    def told(error: object, message: Message) -> None:
+        if error is None:
+            acknowledged.append((message.value() or b"", message.partition() or 0))
+
+    def run() -> None:
+        producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, "linger.ms": 2})
+        number = 0
+        while not over.is_set():
+            producer.produce(TOPIC, f"ours {number}", partition=number % PARTITIONS, on_delivery=told)
+            producer.poll(0.002)
+            number += 1
+        assert producer.flush(60) == 0
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        over.set()
+        thread.join(90)

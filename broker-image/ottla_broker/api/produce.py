@@ -5,7 +5,8 @@
 - acks=1 and 0 answer, or do not, when the leader has them; −1 when the whole ISR has, or says REQUEST_TIMED_OUT
   after the request's timeout (the records stay). With acks=0 an error closes the connection: there is no answer to
   put it in.
-- Copies of another cluster's topics are refused with INVALID_TOPIC_EXCEPTION, which no client tries again, until they fail over.
+- Copies of another cluster's topics are refused with INVALID_TOPIC_EXCEPTION, which no client tries again, until they fail over;
+  while that happens with NOT_ENOUGH_REPLICAS, which clients do.
 - Internal topics are refused with INVALID_TOPIC_EXCEPTION: their records are a coordinator's memory.
 - Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a coordinator that could end them.
 - Versions 0–2 are advertised for librdkafka's sake (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
@@ -22,7 +23,7 @@ from ottla_broker.api.context import Buffers, Context, HangUp, Later, Reply
 from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
 from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.image import INTERNAL_TOPICS
-from ottla_broker.metadata.mirror_plans import closed
+from ottla_broker.metadata.mirror_plans import refusal
 from ottla_broker.replication.successors import JUST_S, PAUSE_S
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
@@ -148,8 +149,9 @@ def find(context: Context, topic: str | UUID, index: int) -> "Partition":
     if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is written by its coordinator only")
     partition = partitions.leader(name, index, topic_id=topic_id)
-    if (mirrored := context.broker.image.closed(partition.topic_id)) is not None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, closed(name, mirrored.mirror))
+    image = context.broker.image
+    if image.mirrored and not image.is_open(partition.topic_id, index):
+        raise refusal(image, partition.topic_id, name)
     return partition
 
 

@@ -32,6 +32,13 @@ MIRROR_TOPICS: Setting[tuple[str, ...]] = _mirrors.mirror(
     (),
     "The source's topics that are mirrored. A pattern chooses no topic whose name begins with `__`.",
 )
+MIRROR_GROUPS: Setting[tuple[str, ...]] = _mirrors.mirror(
+    "groups",
+    list_of(allowed=_PATTERNS),
+    (),
+    "The source's consumer groups whose committed offsets are copied, every `metadata.max.age.ms`: only forward, and only while nobody is in the "
+    "group here.",
+)
 MIRROR_ROLE: Setting[Role] = _mirrors.mirror(
     "role",
     one_of(REPLICATE, PAUSED, FAILED_OVER),

@@ -33,6 +33,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
+CLUSTERS_OWN_IDS = 1 << 40  # so many producer ids has each cluster, and there are some four million such ranges
 T = TypeVar("T")
 
 
@@ -151,10 +152,11 @@ class Controller:
         )
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody else gets, ever."""
+        """A block of ids that nobody else gets, ever: the first one lies at a random place, so that not even another cluster's producers, whose
+        records are copied here, have the ids of ours (Kafka's begin at 0)."""
 
         def plan() -> Decision[range]:
-            first = self._image.next_producer_id
+            first = self._image.next_producer_id or (self._runtime.random.getrandbits(22) + 1) * CLUSTERS_OWN_IDS
             return [ProducerIds(first + PRODUCER_ID_BLOCK)], range(first, first + PRODUCER_ID_BLOCK)
 
         return await self._turn.take(plan)

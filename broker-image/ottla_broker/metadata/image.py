@@ -102,6 +102,13 @@ class Image:
         known = self.mirrored.get(topic_id)
         return None if known is None or known.failed_over else known
 
+    def is_open(self, topic_id: UUID, partition: int) -> bool:
+        """Whether producers may write to it: it is no copy, or has failed over, and is known to end here as its last leader left it."""
+        if topic_id not in self.mirrored:
+            return True
+        known = self.mirrored_partitions.get((topic_id, partition))
+        return self.mirrored[topic_id].failed_over and known is not None and known.end >= 0
+
     def partition(self, topic_id: UUID, partition: int) -> PartitionRecord | None:
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.partitions.get(partition)

@@ -116,3 +116,13 @@ def known_partition(image: Image, topic_id: UUID, partition: int) -> MirroredPar
 def closed(topic: str, mirror: str) -> str:
     """Why a client may not change a copy."""
     return f"topic {topic!r} is a copy that mirror {mirror!r} keeps; it is changed at its source only, until the mirror fails over"
+
+
+def refusal(image: Image, topic_id: UUID, name: str) -> KafkaError:
+    """Why a producer's records are not taken."""
+    if (copy := image.closed(topic_id)) is not None:
+        return KafkaError(ErrorCode.invalid_topic_exception, closed(name, copy.mirror))
+    return KafkaError(
+        ErrorCode.not_enough_replicas,
+        f"{name} is failing over: its in-sync replicas do not have all that was copied yet",
+    )

@@ -113,8 +113,9 @@ class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defa
 
 class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
     """What is known of a mirrored partition's source, whole. `epochs`: leader epoch of the source → offset from which on our records are of it;
-    written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. At a failover, `end`: the
-    offset from which on our own records follow; `source_end`: what the source's high watermark was when last seen; −1: not known."""
+    written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. Of a topic that has failed over:
+    `end`: the offset from which on the records are our own, and below which every one is acknowledged (producers wait for that to be known);
+    `source_end`: what the source's high watermark was when last seen; −1: not known."""
 
     topic: UUID
     partition: int

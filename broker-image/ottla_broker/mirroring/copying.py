@@ -87,6 +87,10 @@ class Copy:
         log = self.partition.log
         return of_last(self.epochs, log.start, log.end)
 
+    def behind_s(self, now_s: float) -> float:
+        """For how long something has been missing here; 0 when nothing was, when the source was last seen."""
+        return 0.0 if not self.lag else max(now_s - self.caught_up_s, 0.0)
+
     @property
     def lag(self) -> int:
         """Offsets by which the source's high watermark is ahead."""
@@ -114,7 +118,7 @@ def take(copy: Copy, got: Got, now_s: float) -> Outcome:
         if (outcome := _append(copy, got.records)) is not None:
             return outcome
     copy.source_end = max(got.high_watermark, 0)
-    if log.end >= copy.source_end:
+    if log.end >= copy.source_end or copy.caught_up_s == UNKNOWN:
         copy.caught_up_s = now_s
     copy.source_start = got.log_start
     follow_start(copy)

@@ -106,6 +106,17 @@ def steps(
                 yield Configure(topic.name, changes)
 
 
+def is_copy(image: Image, link: Link, topic: SourceTopic) -> bool:
+    """Whether the topic of that name here is a copy of this one, and of nothing before it."""
+    here = image.topics.get(topic.name)
+    copy = None if here is None else image.closed(here.id)
+    return (
+        copy is not None
+        and here is not None
+        and ((copy.mirror, copy.source_id) == (link.name, topic.id) and not _is_stopped(image, here))
+    )
+
+
 def synced(configs: Mapping[str, str]) -> dict[str, str]:
     """Those that a copy takes over."""
     return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in OWN}

@@ -8,6 +8,7 @@ from ottla_broker.config import (
     MIRROR_BOOTSTRAP_SERVERS,
     MIRROR_FETCH_MAX_BYTES,
     MIRROR_FETCH_MAX_WAIT_MS,
+    MIRROR_GROUPS,
     MIRROR_MAX_PARTITION_FETCH_BYTES,
     MIRROR_METADATA_MAX_AGE_MS,
     MIRROR_ON_SOURCE_TRUNCATION,
@@ -42,6 +43,7 @@ class Link:
     name: str
     bootstrap: str
     topics: tuple[str, ...]
+    groups: tuple[str, ...]
     role: str
     resyncs: bool
     sync_configs: bool
@@ -75,6 +77,7 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
         name,
         ",".join(of(MIRROR_BOOTSTRAP_SERVERS)),
         of(MIRROR_TOPICS),
+        of(MIRROR_GROUPS),
         of(MIRROR_ROLE),
         of(MIRROR_ON_SOURCE_TRUNCATION) == RESYNC,
         of(MIRROR_SYNC_CONFIGS),

@@ -23,10 +23,12 @@ from ottla_broker.mirroring.discovery import (
     Recreate,
     Refused,
     Step,
+    is_copy,
     steps,
     synced,
     wanted_topics,
 )
+from ottla_broker.mirroring.group_offsets import GroupOffsets
 from ottla_broker.mirroring.links import Link, links
 from ottla_broker.mirroring.source import look
 from ottla_broker.wire.client import Client, parse_bootstrap
@@ -68,11 +70,16 @@ class MirrorOffice:
                 await self._changed.wait()
 
     async def _keep(self, link: Link) -> None:
-        client = Client(parse_bootstrap(link.bootstrap), client_id=f"mirror-{link.name}-controller")
+        name = f"mirror-{link.name}-controller"
+        client, own = Client(parse_bootstrap(link.bootstrap), client_id=name), Client(self._own(), client_id=name)
+        groups = GroupOffsets(link.groups, client, own)
         try:
             while True:
                 try:
-                    await self._bring_in_step(link, client)
+                    copied = await self._bring_in_step(link, client)
+                    if link.groups:
+                        await groups.copy(copied)
+                    self._say(link, "", "")
                     pause_s = link.refresh_s
                 except (KafkaError, OSError, TimeoutError) as reason:
                     self._say(link, "", f"the source at {link.bootstrap}: {reason or 'no answer in time'}")
@@ -80,8 +87,16 @@ class MirrorOffice:
                 await asyncio.sleep(pause_s)
         finally:
             await client.close()
+            await own.close()
 
-    async def _bring_in_step(self, link: Link, client: Client) -> None:
+    def _own(self) -> list[tuple[str, int]]:
+        """This cluster's brokers, at the listener that they use among themselves."""
+        listener = self._config.inter_broker_listener
+        endpoints = [one.endpoints.get(listener) for one in self._image.alive_brokers()]
+        return [(one.host, one.port) for one in endpoints if one is not None]
+
+    async def _bring_in_step(self, link: Link, client: Client) -> list[str]:
+        """The copies that are what the source has now, by their names."""
         view = await look(client, None)
         if view.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "it is this cluster itself")
@@ -101,7 +116,7 @@ class MirrorOffice:
                     self._say(link, made.topic.name, answer.message or answer.code.name)
                 else:
                     logger.info("mirror %s: topic %r is copied from now on", link.name, made.topic.name)
-        self._say(link, "", "")
+        return [topic.name for topic in topics if is_copy(self._image, link, topic)]
 
     async def _take(self, link: Link, step: Step) -> None:
         match step:
