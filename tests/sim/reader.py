@@ -51,7 +51,7 @@ class Reader(SimulatedClient):
         found: dict[int, bytes] = {}
         offset = 0
         while True:
-            fetched = await self.fetch(client, place, offset, max_wait_s=0.0, max_bytes=READ_BYTES)
+            fetched = await self.fetch(client, place, offset, max_bytes=READ_BYTES)
             if not fetched.records:
                 return found
             for header, record in decode_all(fetched.records):
