@@ -30,15 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         pipeline = load(asked.pipeline, asked.name)
     except Trouble as trouble:
-        _tell(str(trouble))
+        _tell_last(str(trouble), asked)
         return 2
     try:
         return int({"validate": _validate, "run": _run, "test": _test}[asked.command](pipeline, asked))
     except NotInstalled as trouble:
-        _tell(str(trouble))
+        _tell_last(str(trouble), asked)
         return 3
     except Trouble as trouble:
-        _tell(f"pipeline {pipeline.name}: {trouble}")
+        _tell_last(f"pipeline {pipeline.name}: {trouble}", asked)
         return 1
 
 
@@ -56,6 +56,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's own log; without it, beside the progress")
     run.add_argument("--master", help="Spark's master; without it, this machine's cores")
     run.add_argument("--kafka", action="append", default=[], metavar="NAME=VALUE", help="a setting of the Kafka client")
+    run.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, over the pipeline's own"
+    )
+    run.add_argument("--http", metavar="HOST:PORT", help="where to serve /livez, /readyz, /status and /metrics")
+    run.add_argument(
+        "--stay", action="store_true", help="when the pipeline has finished, go on serving --http until asked to stop"
+    )
+    run.add_argument("--last-words", type=Path, metavar="FILE", help="file to write to what went wrong, in one line")
     test = commands.add_parser("test", help="runs a pipeline on JSON lines beside it and compares the rows")
     test.add_argument(
         "--cases", type=Path, metavar="FOLDER", help="without it, the pipeline's file name with .test for .yaml"
@@ -72,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(pipeline: Pipeline, asked: argparse.Namespace) -> int:
     from ottla_spark.run import Place, run
+    from ottla_spark.serving import serving
 
     location = asked.checkpoint or (pipeline.spec.checkpoint.path if pipeline.spec.checkpoint else None)
     if location is None:
@@ -79,11 +88,35 @@ def _run(pipeline: Pipeline, asked: argparse.Namespace) -> int:
     if "://" not in location:
         location = str(Path(location).absolute() if asked.checkpoint else (pipeline.folder / location).absolute())
     log = asked.log or (asked.progress.with_suffix(".spark.log") if asked.progress else None)
-    kafka = dict(setting.split("=", 1) if "=" in setting else (setting, "") for setting in asked.kafka)
-    place = Place(asked.bootstrap, location, asked.progress, log.absolute() if log else None, asked.master, kafka)
-    with _quiet(log):
-        run(pipeline, place, _stop_signals())
+    place = Place(
+        bootstrap=asked.bootstrap,
+        checkpoint=location,
+        progress=asked.progress,
+        log=log.absolute() if log else None,
+        master=asked.master,
+        kafka=_settings(asked.kafka),
+        conf=_settings(asked.conf),
+    )
+    asked_to_stop = _stop_signals()
+    with serving(_address(asked.http), place.now):
+        with _quiet(log):
+            run(pipeline, place, asked_to_stop)
+        if asked.stay:
+            asked_to_stop.wait()
     return 0
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (it.partition("=") for it in given)}
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise Trouble(f"--http: {text!r} is no HOST:PORT")
+    return host, int(port)
 
 
 def _stop_signals() -> threading.Event:
@@ -117,6 +150,13 @@ def _test(pipeline: Pipeline, asked: argparse.Namespace) -> int:
 
 
 _own_error = sys.stderr
+
+
+def _tell_last(sentence: str, asked: argparse.Namespace) -> None:
+    """What went wrong, also for whoever started us (Kubernetes shows it as the container's termination message)."""
+    _tell(sentence)
+    if getattr(asked, "last_words", None) is not None:
+        asked.last_words.write_text(f"{sentence}\n")
 
 
 def _tell(sentence: str) -> None:

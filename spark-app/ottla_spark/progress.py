@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla_spark.cluster import Partition
+from ottla_spark.now import Now
 
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 
@@ -127,14 +128,15 @@ def lag(behind: Mapping[Partition, int], written_ms: Mapping[Partition, int], no
 
 
 class Report:
-    """The file of lines.
+    """The file of lines, where one is wanted, and their sum in `now`.
 
-    Another process follows it, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`.
+    Another process follows the file, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`.
     """
 
-    def __init__(self, path: Path | None, pipeline: str) -> None:
+    def __init__(self, path: Path | None, pipeline: str, now: Now | None = None) -> None:
         self._path = path
         self._pipeline = pipeline
+        self._now = now or Now()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -160,14 +162,16 @@ class Report:
             }
         )
 
-    def _write(self, line: Mapping[str, object]) -> None:
+    def _write(self, told: Mapping[str, object]) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"at": at, "pipeline": self._pipeline, **told}
+        self._now.take(line)
         if self._path is None:
             return
         if self._path.exists() and self._path.stat().st_size > _LARGEST_FILE:
             self._path.replace(self._path.with_name(self._path.name + ".1"))
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with self._path.open("a") as file:
-            file.write(json.dumps({"at": at, "pipeline": self._pipeline, **line}) + "\n")
+            file.write(json.dumps(line) + "\n")
 
 
 def read(lines: Iterable[str]) -> list[dict[str, Any]]:

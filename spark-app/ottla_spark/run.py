@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla_spark import checkpoint, dead_letter, jars, progress, session, sink, source, transform
 from ottla_spark.cluster import Cluster
 from ottla_spark.duration import interval, milliseconds
+from ottla_spark.now import Now
 from ottla_spark.set_aside import SetAside
 from ottla_spark.spec import Pipeline, Sink
 from ottla_spark.trouble import NotInstalled, Trouble, in_words
@@ -36,7 +37,8 @@ _IDENTITY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pipeline runs: brokers, its files, and Spark's master (None: this machine)."""
+    """Where a pipeline runs: brokers, its files, and Spark's master (None: this machine). `conf`: Spark's settings over the
+    pipeline's own. `now`: what is told of it, for others to read."""
 
     bootstrap: str
     checkpoint: str
@@ -44,6 +46,8 @@ class Place:
     log: Path | None = None
     master: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    now: Now = field(default_factory=Now)
 
     @property
     def client(self) -> dict[str, str]:
@@ -56,7 +60,7 @@ def run(pipeline: Pipeline, place: Place, asked_to_stop: threading.Event) -> Non
 
     Trouble says why it failed; the report has it too.
     """
-    report = progress.Report(place.progress, pipeline.name)
+    report = progress.Report(place.progress, pipeline.name, place.now)
     if pipeline.spec.state == "suspended":
         report.state("suspended")
         return
@@ -95,7 +99,8 @@ def _run(
     session.check_java()
     fetched = jars.connector(say=lambda what: report.state("starting", doing=what))
     log = place.log or scratch / "spark.log"
-    conf = session.settings(pipeline.spec.spark.conf, master=place.master, jars=fetched, scratch=scratch, log=log)
+    wished = {**pipeline.spec.spark.conf, **place.conf}
+    conf = session.settings(wished, master=place.master, jars=fetched, scratch=scratch, log=log)
     spark = session.start(pipeline.name, conf)
     try:
         with Cluster(spark, place.client) as cluster:

@@ -4,8 +4,22 @@ from typing import Any
 
 import pytest
 
-from ottla_operator.kube.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, NODE, POD, SERVICE, STATEFUL_SET, TOPIC
+from ottla_operator.kube.kinds import (
+    CLAIM,
+    CLUSTER,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    LEASE,
+    NODE,
+    PIPELINE,
+    POD,
+    SERVICE,
+    SPARK_APPLICATION,
+    STATEFUL_SET,
+    TOPIC,
+)
 from ottla_operator.plan.objects.names import OPERATOR
+from ottla_operator.plan.pipeline.access import RULES
 from ottla_operator.resources import crds
 from tests.kube import helm
 
@@ -65,11 +79,13 @@ def test_the_operator_may_what_it_does() -> None:
         for right in rights(it["rules"])
         if "aggregate" not in str(it["metadata"])
     }
-    for kind in (CLUSTER, TOPIC, POD, SERVICE, STATEFUL_SET):
+    for kind in (CLUSTER, TOPIC, PIPELINE, POD, SERVICE, STATEFUL_SET):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "list", "watch")} <= may
-    for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, LEASE):
+    for kind in (CONFIG_MAP, SERVICE, STATEFUL_SET, LEASE, DEPLOYMENT, SPARK_APPLICATION, CLAIM):
         assert {(kind.api.rpartition("/")[0], kind.plural, verb) for verb in ("get", "create", "patch")} <= may
     assert {("", NODE.plural, "get"), ("", CLAIM.plural, "patch"), ("", POD.plural, "delete")} <= may
+    assert rights(list(RULES)) <= may, "who gives drivers their rights has to have them"
+    assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, PIPELINE)} <= may
     assert not any(resource == "secrets" for _, resource, _ in may)
 
 

@@ -1,4 +1,4 @@
-"""`ottla operator`: keeps Clusters and Topics of a Kubernetes cluster as they are wished, until it is stopped."""
+"""`ottla operator`: keeps Clusters, Topics and Pipelines of a Kubernetes cluster as they are wished, until it is stopped."""
 
 import asyncio
 import logging
@@ -16,7 +16,9 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("operator", help="Keep the Clusters and Topics of a Kubernetes cluster as they are wished.")(operator)
+    app.command("operator", help="Keep the Clusters, Topics and Pipelines of a Kubernetes cluster as they are wished.")(
+        operator
+    )
 
 
 def operator(
@@ -42,6 +44,12 @@ def operator(
             help="The version of Clusters that name none; the operator's own when not given.",
         ),
     ] = None,
+    spark_image: Annotated[
+        str, typer.Option(envvar="OTTLA_SPARK_IMAGE", help="The pipelines' image, of Pipelines that name none.")
+    ] = "ottla-spark",
+    pull_policy: Annotated[
+        str, typer.Option(envvar="OTTLA_SPARK_PULL_POLICY", help="When it is pulled: Always, IfNotPresent or Never.")
+    ] = "IfNotPresent",
     home: Annotated[
         str | None,
         typer.Option(
@@ -56,6 +64,7 @@ def operator(
 ) -> None:
     from ottla_operator.kube.operator import LoginError, Operator, Options
     from ottla_operator.plan.objects.pods import Images
+    from ottla_operator.plan.pipeline.pods import Image
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
@@ -63,6 +72,7 @@ def operator(
         namespaces=[part for it in namespace or [] for part in it.split(",") if part],
         home=home or _own_namespace(),
         images=Images(image, version or metadata.version("ottla")),
+        spark=Image(spark_image, pull_policy),
         http=_address(http),
     )
 

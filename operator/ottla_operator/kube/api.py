@@ -132,7 +132,7 @@ class Api:
             async with self._session.request(
                 method, info.server.rstrip("/") + path, params=query, data=data, headers=headers, ssl=trust
             ) as response:
-                answer = await response.json(content_type=None)
+                answer = _read(response.status, await response.text())
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ApiError(0, f"the API server does not answer: {error or type(error).__name__}") from error
         if response.status >= 400:
@@ -149,6 +149,16 @@ class Api:
             trust = self._known[2] if self._known and same else info.as_ssl_context()
             self._known = now, info, trust
         return self._known[1], self._known[2]
+
+
+def _read(status: int, text: str) -> Json:
+    """What it answers is JSON, except that some refusals are plain text: a group that it does not know. ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        if status >= 400:
+            return {"message": text.strip()}
+        raise
 
 
 def _trust_of(info: kopf.ConnectionInfo) -> tuple[object, ...]:

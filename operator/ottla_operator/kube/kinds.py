@@ -29,6 +29,7 @@ class Kind:
 
 CLUSTER: Final = Kind("ottla.dev/v1alpha1", "Cluster", "clusters")
 TOPIC: Final = Kind("ottla.dev/v1alpha1", "Topic", "topics")
+PIPELINE: Final = Kind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
 POD: Final = Kind("v1", "Pod", "pods")
 NODE: Final = Kind("v1", "Node", "nodes")
 SERVICE: Final = Kind("v1", "Service", "services")
@@ -36,10 +37,13 @@ CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
 CLAIM: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENT: Final = Kind("v1", "Event", "events")
 STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
+DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
+SPARK_APPLICATION: Final = Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 _ALL: Final = (
-    *(CLUSTER, TOPIC, POD, NODE, SERVICE, CONFIG_MAP, CLAIM, EVENT, STATEFUL_SET, LEASE),
+    *(CLUSTER, TOPIC, PIPELINE, POD, NODE, SERVICE, CONFIG_MAP, CLAIM, EVENT, STATEFUL_SET, LEASE),
+    *(DEPLOYMENT, SPARK_APPLICATION),
     Kind("v1", "ServiceAccount", "serviceaccounts"),
     Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
     Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),

@@ -8,7 +8,7 @@ from ottla_operator.resources.model import Json
 
 
 class Key(NamedTuple):
-    """Of a Cluster."""
+    """Of a Cluster, or of a Pipeline."""
 
     namespace: str
     name: str
@@ -22,18 +22,14 @@ class Known:
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     """By their Cluster's key and their own name."""
+    pipelines: dict[Key, Json] = field(default_factory=dict)
 
     def see_cluster(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         """Whose loop has to look, if any."""
-        it = slim(body)
-        key = Key(it["metadata"]["namespace"], it["metadata"]["name"])
-        if gone:
-            self.clusters.pop(key, None)
-        elif self.clusters.get(key) == it:
-            return None
-        else:
-            self.clusters[key] = it
-        return key
+        return _see(self.clusters, body, gone)
+
+    def see_pipeline(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
+        return _see(self.pipelines, body, gone)
 
     def see_topic(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         it = slim(body)
@@ -49,6 +45,18 @@ class Known:
         if not of_cluster:
             del self.topics[key]
         return key
+
+
+def _see(known: dict[Key, Json], body: Mapping[str, Json], gone: bool) -> Key | None:
+    it = slim(body)
+    key = Key(it["metadata"]["namespace"], it["metadata"]["name"])
+    if gone:
+        known.pop(key, None)
+    elif known.get(key) == it:
+        return None
+    else:
+        known[key] = it
+    return key
 
 
 def slim(body: Mapping[str, Json]) -> Json:

@@ -26,13 +26,16 @@ from ottla_operator.kube import metrics as figures  # noqa: E402
 from ottla_operator.kube.api import Api, ApiError  # noqa: E402
 from ottla_operator.kube.clusters import Clusters  # noqa: E402
 from ottla_operator.kube.election import Election  # noqa: E402
-from ottla_operator.kube.kinds import CLUSTER, POD, SERVICE, STATEFUL_SET, TOPIC, Kind  # noqa: E402
+from ottla_operator.kube.kinds import CLUSTER, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind  # noqa: E402
 from ottla_operator.kube.known import Key, Known  # noqa: E402
 from ottla_operator.kube.loops import Loops  # noqa: E402
+from ottla_operator.kube.pipelines import Pipelines  # noqa: E402
 from ottla_operator.kube.telling import Telling  # noqa: E402
 from ottla_operator.kube.topics import Topics  # noqa: E402
 from ottla_operator.plan.objects.names import INSTANCE, MANAGER  # noqa: E402
 from ottla_operator.plan.objects.pods import Images  # noqa: E402
+from ottla_operator.plan.pipeline import names as pipeline_names  # noqa: E402
+from ottla_operator.plan.pipeline.pods import Image  # noqa: E402
 
 LoginError = kopf.LoginError
 LEASE: Final = "ottla-operator"
@@ -48,6 +51,7 @@ class Options:
     namespaces: Sequence[str]
     home: str
     images: Images
+    spark: Image
     http: tuple[str, int] | None
 
 
@@ -59,8 +63,10 @@ class Operator:
     api: Api = field(init=False)
     clusters: Clusters = field(init=False)
     topics: Topics = field(init=False)
+    pipelines: Pipelines = field(init=False)
     _cluster_loops: Loops[Key] = field(init=False)
     _topic_loops: Loops[Key] = field(init=False)
+    _pipeline_loops: Loops[Key] = field(init=False)
 
     def __post_init__(self) -> None:
         who = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4().hex[:6]}"
@@ -68,8 +74,17 @@ class Operator:
         telling = Telling(self.api, who)
         self.clusters = Clusters(self.api, telling, self.options.images, self.known.clusters.get, self.wake_topics)
         self.topics = Topics(self.api, telling, lambda key: self.known.topics.get(key, {}), self.known.clusters.get)
+        self.pipelines = Pipelines(
+            self.api,
+            telling,
+            self.options.spark,
+            self.known.pipelines.get,
+            self.known.clusters.get,
+            lambda key: self.known.topics.get(key, {}).values(),
+        )
         self._cluster_loops = Loops(self._timed("Cluster", self.clusters.look), FAILURES, self.clusters.failed)
         self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, self.topics.failed)
+        self._pipeline_loops = Loops(self._timed("Pipeline", self.pipelines.look), FAILURES, self.pipelines.failed)
         self._who = who
 
     _who: str = ""
@@ -101,24 +116,31 @@ class Operator:
         while True:
             async with election.elected() as lost:
                 self.metrics.active = True
-                self._cluster_loops.start()
-                self._topic_loops.start()
+                loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops)
+                for it in loops:
+                    it.start()
                 try:
                     for key in {*self.known.clusters, *self.known.topics}:
                         self.wake(key)
+                    for key in self.known.pipelines:
+                        self.wake_pipeline(key)
                     await lost.wait()
                 finally:
                     self.metrics.active = False
-                    await self._cluster_loops.stop()
-                    await self._topic_loops.stop()
+                    for it in loops:
+                        await it.stop()
 
     def wake(self, key: Key) -> None:
-        self.metrics.resources = {
+        self.metrics.resources |= {
             "Cluster": len(self.known.clusters),
             "Topic": sum(map(len, self.known.topics.values())),
         }
         self._cluster_loops.wake(key)
         self._topic_loops.wake(key)
+
+    def wake_pipeline(self, key: Key) -> None:
+        self.metrics.resources["Pipeline"] = len(self.known.pipelines)
+        self._pipeline_loops.wake(key)
 
     def wake_cluster(self, key: Key) -> None:
         self._served.discard(key)
@@ -172,7 +194,7 @@ class Operator:
         """kopf never looks again for a kind that was not there when it began."""
         while True:
             try:
-                lacking = [it.plural for it in (CLUSTER, TOPIC) if not await self.api.serves(it)]
+                lacking = [it.plural for it in (CLUSTER, TOPIC, PIPELINE) if not await self.api.serves(it)]
                 why = f"the API server does not know {' and '.join(lacking)} yet: their CRDs are to be installed"
             except ApiError as error:
                 lacking, why = ["?"], str(error)
@@ -200,9 +222,17 @@ class Operator:
             if (key := self.known.see_topic(body, gone=type == "DELETED")) is not None:
                 self.wake_own_topics(key)
 
+        @on(PIPELINE)
+        async def pipeline(body: kopf.Body, type: str | None, **_: object) -> None:
+            if (key := self.known.see_pipeline(body, gone=type == "DELETED")) is not None:
+                self.wake_pipeline(key)
+
         async def part(labels: kopf.Labels, namespace: str | None, **_: object) -> None:
             key = Key(namespace or "", labels.get(INSTANCE, ""))
-            if key in self.known.clusters:
+            if labels.get(pipeline_names.COMPONENT) in pipeline_names.PODS:
+                if key in self.known.pipelines:
+                    self.wake_pipeline(key)
+            elif key in self.known.clusters:
                 self.wake_cluster(key)
 
         for kind in (POD, SERVICE, STATEFUL_SET):

@@ -58,24 +58,26 @@ def _broker_pod(broker: int, pod: Json) -> BrokerPod:
         ip=status.get("podIP") or "",
         node=spec.get("nodeName") or "",
         rack=annotations.get(names.RACK, ""),
-        trouble="; ".join(dict.fromkeys(_troubles(status))),
+        trouble="; ".join(dict.fromkeys(troubles(status))),
     )
 
 
-def _troubles(status: Json) -> Iterator[str]:
+def troubles(status: Json) -> Iterator[str]:
+    """What keeps a pod from running, in words, each with Kubernetes' own word for it first."""
     for it in status.get("conditions") or []:
         if it["type"] == "PodScheduled" and it["status"] == "False":
             yield f"{it.get('reason', 'Unscheduled')}: {it.get('message', '')}".rstrip(": ")
     for it in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         state, last = it.get("state") or {}, (it.get("lastState") or {}).get("terminated") or {}
         if (waiting := state.get("waiting")) and waiting.get("reason") not in _PASSING:
-            said = _last_line(last.get("message")) or waiting.get("message") or ""
+            said = last_line(last.get("message")) or waiting.get("message") or ""
             yield f"{waiting.get('reason', 'Waiting')}: {said}".rstrip(": ")
         elif (ended := state.get("terminated")) and ended.get("exitCode"):
-            yield f"ended with {ended['exitCode']}: {_last_line(ended.get('message'))}".rstrip(": ")
+            yield f"ended with {ended['exitCode']}: {last_line(ended.get('message'))}".rstrip(": ")
 
 
-def _last_line(text: str | None) -> str:
+def last_line(text: str | None) -> str:
+    """The last that says something."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
     return lines[-1].strip()[:400] if lines else ""
 

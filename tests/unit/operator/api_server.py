@@ -16,11 +16,12 @@ STARTED = "2026-01-01T00:00:00Z"
 
 @dataclass
 class FakeApi:
-    """`writes`: what was asked to be written, in order: `apply Service demo-brokers`."""
+    """`writes`: what was asked to be written, in order: `apply Service demo-brokers`. `unserved`: kinds whose CRD is not there."""
 
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
     refuse: Callable[[str], ApiError | None] = lambda write: None
+    unserved: set[str] = field(default_factory=set)
     _applied: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -39,6 +40,9 @@ class FakeApi:
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
         return copy.deepcopy(self.objects.get((kind.name, namespace or "", name)))
+
+    async def serves(self, kind: Kind) -> bool:
+        return kind.name not in self.unserved
 
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
         wanted = dict(it.split("=", 1) for it in selector.split(",") if it)

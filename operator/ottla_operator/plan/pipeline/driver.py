@@ -1,0 +1,91 @@
+"""The driver as a Deployment: the runner in Spark's client mode, which makes its executors itself.
+
+One pod at a time (Recreate): two drivers on one checkpoint would undo each other's work. Executors find the driver by the pod's address: they live no longer
+than it, and a name could still lead to the driver before it.
+"""
+
+from typing import Final
+
+from ottla_operator.plan.pipeline import names, pods, settings, spark
+from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
+
+START_WITHIN_S: Final = 300
+
+
+def deployment(pipeline: Pipeline, image: Image, bootstrap: str, config_map: str, *, finished: bool) -> Json:
+    """`finished`: it has ended as it should, and is not to run again."""
+    runs = pipeline.spec.state != "suspended" and not finished
+    annotations = {names.FINISHED: config_map} if finished else {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": names.metadata(
+            pipeline, names.driver(pipeline), component=names.DRIVER, annotations=annotations or None
+        ),
+        "spec": {
+            "replicas": 1 if runs else 0,
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": names.selector(pipeline, names.DRIVER)},
+            "template": {
+                "metadata": {"labels": names.labels(pipeline, names.DRIVER)},
+                "spec": {
+                    "serviceAccountName": names.driver(pipeline),
+                    "terminationGracePeriodSeconds": pods.stop_within_s(pipeline),
+                    "enableServiceLinks": False,
+                    "securityContext": pods.pod_security(),
+                    "containers": [_container(pipeline, image, bootstrap)],
+                    "volumes": pods.driver_volumes(pipeline, config_map),
+                },
+            },
+        },
+    }
+
+
+def _container(pipeline: Pipeline, image: Image, bootstrap: str) -> Json:
+    size = spark.driver_size(pipeline)
+    http = {"port": names.HTTP_PORT}
+    return {
+        **pods.driver_container(pipeline),
+        "image": image.of(pipeline),
+        "imagePullPolicy": image.pull_policy,
+        "args": [*pods.arguments(pipeline, bootstrap, spark.MASTER), "--stay", *_conf(pipeline, image)],
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+            for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP"))
+        ],
+        "startupProbe": {
+            "httpGet": {"path": "/readyz", **http},
+            "periodSeconds": 2,
+            "timeoutSeconds": 5,
+            "failureThreshold": START_WITHIN_S // 2,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": "/livez", **http},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {"httpGet": {"path": "/readyz", **http}, "periodSeconds": 2, "timeoutSeconds": 5},
+        "resources": {
+            "requests": {"cpu": size.cpu, "memory": size.memory},
+            "limits": {"memory": size.memory},
+        },
+    }
+
+
+def _conf(pipeline: Pipeline, image: Image) -> list[str]:
+    """What is known in the driver's pod alone, or is the operator's to say."""
+    told = {
+        "spark.driver.host": "$(POD_IP)",
+        "spark.driver.bindAddress": "$(POD_IP)",
+        "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
+        "spark.kubernetes.namespace": pipeline.metadata.namespace,
+        "spark.kubernetes.container.image": image.of(pipeline),
+        "spark.kubernetes.container.image.pullPolicy": image.pull_policy,
+        "spark.kubernetes.executor.podTemplateFile": f"{settings.AT}/{settings.EXECUTOR}",
+        "spark.kubernetes.executor.podTemplateContainerName": pods.EXECUTOR_CONTAINER,
+    }
+    return [part for key, value in told.items() for part in ("--conf", f"{key}={value}")]

@@ -1,0 +1,262 @@
+"""Pipelines on a real API server without nodes: a broker that is a process, and the test in the place of kubelet, controllers and kubeflow's operator."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from ottla_operator.plan.conditions import kstatus
+from tests.brokers import Broker, ottla_broker
+from tests.clients import librdkafka as rd
+from tests.clients.sample import START_MS, Message
+from tests.kube import spark_application_crd
+from tests.kube.api import Json
+from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.unit.operator.samples import pipeline
+from tests.unit.operator.spark_application_fields import unknown
+from tests.waiting import eventually
+
+SPEC = {**pipeline()["spec"], "checkpoint": {"pvc": {"size": "1Gi"}}, "trigger": {"interval": "1s"}}
+APPLICATIONS = ("sparkoperator.k8s.io/v1beta2", "sparkapplications")
+KINDS = (
+    ("v1", "configmaps"),
+    ("v1", "serviceaccounts"),
+    ("v1", "persistentvolumeclaims"),
+    ("apps/v1", "deployments"),
+    ("rbac.authorization.k8s.io/v1", "roles"),
+    ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    ("ottla.dev/v1alpha1", "pipelines"),
+)
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+        install_crds(plane.admin)
+        yield plane
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """Where a Cluster's brokers speak to each other, and the operator to them."""
+    with ottla_broker(start=False) as made:
+        made.host, made.port = "127.9.1.1", 9091
+        made.start()
+        yield made
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
+    made = OperatorProcess(tmp_path, plane.kubeconfig(), environment={"OTTLA_SPARK_IMAGE": "registry/ottla-spark:test"})
+    made.start()
+    try:
+        yield made
+    finally:
+        made.daemon.stop()
+
+
+@pytest.fixture
+def resources(plane: ControlPlane, broker: Broker, operator: OperatorProcess) -> Resources:
+    """A namespace with a Cluster whose one broker is the process."""
+    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
+    made.make_namespace()
+    made.api.ask("POST", f"/api/v1/namespaces/{made.namespace}/serviceaccounts", {"metadata": {"name": "default"}})
+    made.make("Cluster", "demo", {"replicas": 1, "storage": {"size": "1Gi"}})
+    found = eventually(lambda: made.of("apps/v1", "statefulsets").get("demo"), what=lambda: operator.daemon.said())
+    assert found is not None
+    template = found["spec"]["template"]
+    template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
+    make_pod(made, "demo-1", template, broker.host)
+    return made
+
+
+class Driver:
+    """What a runner answers, on an address of this machine."""
+
+    def __init__(self, address: str) -> None:
+        self.told: Json = {}
+        told = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(told.told).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer((address, 8080), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def runs(self, **more: Any) -> None:
+        self.told = {"state": "running", "lastProgress": "2026-01-01T00:00:00Z", "inputRowsPerSecond": 2.5, **more}
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver("127.9.1.2")
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
+    """A pod of a node that nobody runs, in the state that a kubelet would have brought it to."""
+    spec = template["spec"]
+    path = f"/api/v1/namespaces/{resources.namespace}/pods"
+    spec = {**spec, "nodeName": "nowhere", "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False}
+    spec.pop("serviceAccountName", None)  # nobody makes tokens for it here
+    metadata = {key: template["metadata"][key] for key in ("labels", "annotations") if key in template["metadata"]}
+    resources.api.ask("POST", path, {"metadata": {**metadata, "name": name}, "spec": spec})
+    status = {
+        "phase": "Running",
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    resources.api.ask("PATCH", f"{path}/{name}/status", {"status": status})
+
+
+def tell(resources: Resources, name: str, state: str, error: str = "", **more: Any) -> None:
+    """As kubeflow's operator writes it."""
+    root = f"/apis/{APPLICATIONS[0]}/namespaces/{resources.namespace}/{APPLICATIONS[1]}/{name}/status"
+    told = {"state": state, **({"errorMessage": error} if error else {})}
+    resources.api.ask("PATCH", root, {"status": {"applicationState": told, "driverInfo": {}, **more}})
+
+
+def state(resources: Resources) -> str:
+    return str((resources.get("Pipeline", "hourly").get("status") or {}).get("state"))
+
+
+def told(resources: Resources, operator: OperatorProcess) -> str:
+    return f"{resources.get('Pipeline', 'hourly').get('status')}\n{operator.daemon.said()}"
+
+
+def versions(resources: Resources) -> dict[str, str]:
+    return {
+        f"{plural}/{name}": it["metadata"]["resourceVersion"]
+        for group, plural in KINDS
+        for name, it in resources.of(group, plural).items()
+    }
+
+
+def test_it_waits_for_its_topics_by_name_and_is_launched_when_they_are_there(
+    resources: Resources, operator: OperatorProcess, driver: Driver, broker: Broker
+) -> None:
+    resources.make("Pipeline", "hourly", SPEC)
+    eventually(
+        lambda: resources.condition("Pipeline", "hourly").get("reason") == "WaitingForTopics",
+        what=lambda: told(resources, operator),
+    )
+    assert "topic flights: it does not exist" in resources.condition("Pipeline", "hourly")["message"]
+    assert "hourly-driver" not in resources.of("apps/v1", "deployments")
+    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2})
+    eventually(
+        lambda: "hourly-driver" in resources.of("apps/v1", "deployments"), what=lambda: told(resources, operator)
+    )
+    eventually(lambda: resources.condition("Pipeline", "hourly", "TopicsReady")["status"] == "True")
+    assert kstatus(resources.get("Pipeline", "hourly")) == "InProgress"
+
+    made = resources.of("apps/v1", "deployments")["hourly-driver"]
+    template = made["spec"]["template"]
+    driver.runs()
+    make_pod(resources, "hourly-driver-x", template, "127.9.1.2")
+    rd.produce(broker.bootstrap, "flights", [Message(None, b"{}", START_MS)] * 3)
+    with rd.consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
+        member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
+    resources.wait("Pipeline", "hourly")
+    eventually(lambda: resources.get("Pipeline", "hourly")["status"].get("lagRecords") == 2, within_s=25)
+    status = resources.get("Pipeline", "hourly")["status"]
+    assert (status["state"], status["inputRowsPerSecond"]) == ("Running", 2.5)
+    assert status["application"] == "Deployment/hourly-driver"
+
+    before, writes, looks = versions(resources), operator.writes(), operator.looks("Pipeline")
+    eventually(lambda: operator.looks("Pipeline") >= looks + 2, within_s=40)
+    assert versions(resources) == before, "what is as wished is not written again"
+    pipelines_own = {kind: count for kind, count in operator.writes().items() if kind in ("Pipeline", "Deployment")}
+    assert pipelines_own == {kind: writes[kind] for kind in pipelines_own}, "not even a write that changes nothing"
+    metadata = resources.get("Pipeline", "hourly")["metadata"]
+    assert "finalizers" not in metadata and "annotations" not in metadata
+
+
+def test_suspend_resume_and_the_end(resources: Resources, operator: OperatorProcess, driver: Driver) -> None:
+    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    resources.make("Pipeline", "hourly", {**SPEC, "trigger": {"availableNow": True}, "state": "suspended"})
+    resources.wait("Pipeline", "hourly")
+    assert state(resources) == "Suspended"
+
+    def replicas() -> int:
+        return int(resources.of("apps/v1", "deployments")["hourly-driver"]["spec"]["replicas"])
+
+    assert replicas() == 0
+    resources.edit("Pipeline", "hourly", {"state": None})
+    eventually(lambda: replicas() == 1, what=lambda: told(resources, operator))
+    template = resources.of("apps/v1", "deployments")["hourly-driver"]["spec"]["template"]
+    driver.runs(state="finished")
+    make_pod(resources, "hourly-driver-x", template, "127.9.1.2")
+    eventually(lambda: replicas() == 0, what=lambda: told(resources, operator))
+    resources.api.ask("DELETE", f"/api/v1/namespaces/{resources.namespace}/pods/hourly-driver-x?gracePeriodSeconds=0")
+    resources.wait("Pipeline", "hourly")
+    assert (state(resources), resources.condition("Pipeline", "hourly")["reason"]) == ("Finished", "Completed")
+
+
+def test_a_spark_application_is_as_documented_and_its_status_comes_back(
+    plane: ControlPlane, resources: Resources, operator: OperatorProcess, driver: Driver
+) -> None:
+    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    resources.make("Pipeline", "hourly", {**SPEC, "launcher": "SparkOperator"})
+    eventually(
+        lambda: resources.condition("Pipeline", "hourly").get("reason") == "NoSparkOperator",
+        what=lambda: told(resources, operator),
+    )
+    spark_application_crd.install(plane.admin)
+    try:
+        made = eventually(
+            lambda: resources.of(*APPLICATIONS).get("hourly"), within_s=40, what=lambda: told(resources, operator)
+        )
+        assert made is not None and unknown(made) == []
+        written = operator.writes()["SparkApplication"]
+        driver.runs(error=None)
+        tell(resources, "hourly", "RUNNING", executionAttempts=1)
+        template = made["spec"]["driver"]["template"]
+        template["spec"]["containers"][0]["image"] = made["spec"]["image"]
+        make_pod(resources, "hourly-driver", template, "127.9.1.2")
+        resources.wait("Pipeline", "hourly")
+        assert state(resources) == "Running"
+        tell(resources, "hourly", "FAILED", "driver container failed with ExitCode: 1, Reason: Error")
+        resources.wait("Pipeline", "hourly", "Failed")
+        status = resources.get("Pipeline", "hourly")["status"]
+        assert status["lastError"] == "driver container failed with ExitCode: 1, Reason: Error"
+        assert any(it["reason"] == "Failed" and it["type"] == "Warning" for it in resources.of("v1", "events").values())
+        assert operator.writes()["SparkApplication"] == written, (
+            "nothing was pruned that we emit, so nothing is written again"
+        )
+        resources.edit("Pipeline", "hourly", {"state": "suspended"})
+        eventually(
+            lambda: resources.of(*APPLICATIONS)["hourly"]["spec"]["suspend"], what=lambda: told(resources, operator)
+        )
+    finally:
+        plane.admin.ask("DELETE", spark_application_crd.PATH)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"trigger": {"interval": "1s", "availableNow": True}}, "exactly one of them"),
+        ({"sinks": [{"from": "nobody", "topic": "late"}]}, "must name a source or a transform"),
+        ({"checkpoint": {"path": "a", "pvc": {"size": "1Gi"}}}, "a checkpoint is in exactly one place"),
+        ({"launcher": "Somebody"}, "spec.launcher"),
+    ],
+)
+def test_the_api_server_itself_refuses_what_is_wrong(plane: ControlPlane, spec: Json, said: str) -> None:
+    made = Resources(plane.admin, "default")
+    with pytest.raises(Exception, match=said):
+        made.make("Pipeline", "wrong", {**SPEC, **spec})

@@ -1,0 +1,218 @@
+"""Golden tests: a Pipeline as people write it, and the objects that Kubernetes gets. `GOLDEN=write` writes what is missing or changed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla_operator.plan.objects.differences import differs, marked
+from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.whole import Given, Objects, bootstrap, desired, launcher, unfit
+from ottla_operator.resources.check import problems
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.pipeline import Pipeline
+from ottla_spark import spec as runner
+from tests.unit.operator import samples
+from tests.unit.operator.spark_application_fields import unknown
+from tests.unit.operator.test_objects import Plain
+
+GOLDEN = Path(__file__).parent / "golden" / "pipelines"
+CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
+IMAGE = Image("registry.example/ottla-spark:0.1.0")
+GIVEN = Given("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
+ON_DRIVER = Given("Driver", GIVEN.bootstrap)
+CHECKPOINT = {"pvc": {"size": "1Gi"}}
+
+
+class Lines(Plain):
+    """Writes text of several lines as such."""
+
+
+Lines.add_representer(
+    str,
+    lambda dumper, it: dumper.represent_scalar("tag:yaml.org,2002:str", it, style="|" if "\n" in it else None),
+)
+
+
+def parsed(data: dict[str, Any], **spec: Any) -> Pipeline:
+    metadata = {"namespace": "events", "uid": "p1", **data["metadata"]}
+    whole = {**data, "metadata": metadata, "spec": {**data["spec"], **spec}}
+    assert not problems(whole)
+    return Pipeline.model_validate(whole)
+
+
+def plain(**spec: Any) -> Pipeline:
+    return parsed(samples.pipeline(), **{"checkpoint": CHECKPOINT, **spec})
+
+
+def driver(it: Pipeline, **given: Any) -> dict[str, Any]:
+    application: dict[str, Any] = desired(it, IMAGE, Given("Driver", GIVEN.bootstrap, **given)).application
+    return application
+
+
+def application(it: Pipeline) -> dict[str, Any]:
+    found: dict[str, Any] = desired(it, IMAGE, GIVEN).application
+    return found
+
+
+def told_to_the_driver(found: Objects) -> Any:
+    (config_map,) = (it for it in found.first if it["kind"] == "ConfigMap")
+    return json.loads(config_map["data"]["pipeline.json"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pipeline_becomes_these_objects(case: str) -> None:
+    it = parsed(yaml.safe_load((GOLDEN / f"{case}.in.yaml").read_text()))
+    assert it.spec.launcher
+    there = Given(it.spec.launcher, GIVEN.bootstrap, GIVEN.claim_modes if case == "spark-operator" else ())
+    found = desired(it, IMAGE, there)
+    text = yaml.dump_all(found.every, Dumper=Lines, sort_keys=False, width=140)
+    out = GOLDEN / f"{case}.out.yaml"
+    if os.environ.get("GOLDEN") == "write":
+        out.write_text(text)
+    assert text == out.read_text()
+    assert desired(it, IMAGE, there) == found
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"state": "suspended"},
+        {"trigger": {"availableNow": True}},
+        {"checkpoint": {"path": "s3a://bucket/folder"}},
+        {"spark": {"driver": {"cores": 2}, "executor": {"cores": "1500m"}, "conf": {"spark.executor.instances": "3"}}},
+    ],
+)
+def test_every_field_of_a_spark_application_is_one_that_is_documented(spec: dict[str, Any]) -> None:
+    assert unknown(application(plain(**spec))) == []
+
+
+def test_a_field_that_is_not_documented_would_be_found() -> None:
+    it = application(plain())
+    it["spec"]["driver"]["core"] = 1
+    it["spec"]["restartPolicy"]["type"] = "Sometimes"
+    it["spec"]["executor"]["cores"] = "1"
+    assert [path for path, _ in unknown(it)] == ["spec.driver.core", "spec.executor.cores", "spec.restartPolicy.type"]
+
+
+def test_what_reads_what_is_there_and_ends_is_not_started_again_and_a_stream_always_is() -> None:
+    assert application(plain())["spec"]["restartPolicy"]["type"] == "Always"
+    ends = plain(trigger={"availableNow": True})
+    assert application(ends)["spec"]["restartPolicy"]["type"] == "OnFailure"
+    name = desired(ends, IMAGE, ON_DRIVER).settings
+    assert driver(ends)["spec"]["replicas"] == 1
+    assert driver(ends, finished=name)["spec"]["replicas"] == 0
+    assert driver(ends, finished="another")["spec"]["replicas"] == 1, "it was another pipeline that ended"
+
+
+def test_suspending_changes_nothing_but_whether_it_runs() -> None:
+    running, suspended = (application(plain(state=it)) for it in ("running", "suspended"))
+    assert not running["spec"]["suspend"] and suspended["spec"]["suspend"]
+    suspended["spec"]["suspend"] = False
+    assert running == suspended
+    running, suspended = (driver(plain(state=it)) for it in ("running", "suspended"))
+    assert suspended["spec"]["replicas"] == 0
+    assert running["spec"]["template"] == suspended["spec"]["template"]
+
+
+def test_the_runner_takes_what_it_is_given_and_a_change_of_it_starts_another_driver() -> None:
+    it = desired(plain(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
+    taken = runner.of(told_to_the_driver(it), Path("/etc/ottla"))
+    assert (taken.name, taken.spec.state, taken.spec.stop.graceful) == ("hourly", "running", "1m")
+    other = desired(plain(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
+    assert it.settings != other.settings and other.settings in str(other.application)
+
+
+def test_executors_are_beside_the_driver_where_one_node_alone_can_write_the_checkpoint() -> None:
+    def beside(**checkpoint: Any) -> bool:
+        modes = checkpoint.pop("modes", ())
+        return "podAffinity" in str(desired(plain(checkpoint=checkpoint), IMAGE, Given("Driver", "b:1", modes)).first)
+
+    assert beside(pvc={"size": "1Gi"})
+    assert beside(pvc={"claimName": "mine"}, modes=("ReadWriteOnce",))
+    assert not beside(pvc={"claimName": "mine"}, modes=("ReadWriteMany",))
+    assert not beside(path="s3a://bucket/folder")
+
+
+def test_the_checkpoint_stays_when_the_pipeline_goes() -> None:
+    kept = [it for it in desired(plain(), IMAGE, ON_DRIVER).every if "ownerReferences" not in it["metadata"]]
+    assert [it["kind"] for it in kept] == ["PersistentVolumeClaim"]
+
+
+def test_sizes_are_the_same_whoever_launches_it() -> None:
+    it = plain(
+        spark={"driver": {"cores": "250m"}, "conf": {"spark.driver.memory": "2g", "spark.executor.memory": "1g"}}
+    )
+    (container,) = driver(it)["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "250m", "memory": "2867Mi"}, "limits": {"memory": "2867Mi"}}
+    spec = application(it)["spec"]
+    assert {key: spec["driver"][key] for key in ("cores", "coreRequest", "memory")} == {
+        "cores": 1,
+        "coreRequest": "250m",
+        "memory": "2048m",
+    }
+    assert spec["executor"]["memory"] == "1024m"
+    assert told_to_the_driver(desired(it, IMAGE, ON_DRIVER))["spec"]["spark"]["conf"]["spark.driver.memory"] == "2048m"
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"checkpoint": None}, "spec.checkpoint is missing"),
+        ({"checkpoint": {"path": "here"}}, "spec.checkpoint.path: 'here' would be gone with the pod"),
+        ({"checkpoint": {"s3": {"bucket": "abc"}}}, "spec.checkpoint.s3 is not built yet"),
+        ({"transforms": [{"name": "late", "python": "late.py:late"}]}, r"spec.transforms\[0\].python: 'late.py:late'"),
+        (
+            {"sinks": [{"from": "late", "parquet": {"path": "out"}}]},
+            r"spec.sinks\[0\].parquet.path: 'out' would be gone",
+        ),
+        ({"spark": {"conf": {"spark.jars.packages": "a:b:1"}}}, "spec.spark.conf: spark.jars.packages: on Kubernetes"),
+        ({"spark": {"conf": {"spark.driver.memory": "much"}}}, "'much' is no size of memory"),
+    ],
+)
+def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> None:
+    whole = {**samples.pipeline()["spec"], "checkpoint": CHECKPOINT, **spec}
+    it = parsed({**samples.pipeline(), "spec": {key: value for key, value in whole.items() if value is not None}})
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(unfit(it))
+    assert not unfit(plain())
+
+
+def test_who_launches_it() -> None:
+    for served in (True, False):
+        assert launcher(plain(launcher="Driver"), ["SparkOperator"], served=served) == "Driver"
+        assert launcher(plain(launcher="SparkOperator"), (), served=served) == "SparkOperator"
+        assert launcher(plain(), ["Driver"], served=served) == "Driver", "it does not change under a running pipeline"
+    assert launcher(plain(), (), served=True) == "SparkOperator"
+    assert launcher(plain(), (), served=False) == "Driver"
+
+
+def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
+    listeners = [{"name": "out", "port": 9094, "type": "NodePort"}, {"name": "plain", "port": 9092}]
+    data = samples.cluster(listeners=listeners)
+    it = Cluster.model_validate({**data, "metadata": {**data["metadata"], "namespace": "events"}})
+    assert bootstrap(it) == "demo-plain-bootstrap.events.svc:9092"
+
+
+@given(
+    conf=st.dictionaries(
+        st.sampled_from(["spark.executor.memory", "spark.driver.extraClassPath", "spark.a", "spark.b"]),
+        st.sampled_from(["1g", "2g"]),
+    ),
+    state=st.sampled_from(["running", "suspended"]),
+    launched=st.sampled_from([GIVEN, ON_DRIVER]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_same_pipeline_is_the_same_objects_whatever_the_order_of_its_settings(
+    conf: dict[str, str], state: str, launched: Given
+) -> None:
+    one = desired(plain(state=state, spark={"conf": conf}), IMAGE, launched)
+    other = desired(plain(state=state, spark={"conf": dict(reversed(conf.items()))}), IMAGE, launched)
+    assert json.dumps(one.every) == json.dumps(other.every)
+    assert all(differs(marked(it), json.loads(json.dumps(marked(it)))) is None for it in one.every)
