@@ -80,6 +80,11 @@ class Kube:
         self._join(node, [self._pause, *images] if images else self._images)
         return node
 
+    def power_off(self, node: Node) -> None:
+        """First its cable is cut, so that no connection says good-bye."""
+        self.premises.run("ip", "link", "delete", node.name)
+        node.power_off()
+
     def power_on(self, node: Node, images: Sequence[Path] = ()) -> None:
         """One that was powered off. Returns when it is ready again; volumes are as they were. `images`: as `add_node`."""
         before = self._heartbeat(node)

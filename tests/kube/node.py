@@ -54,8 +54,7 @@ class Node:
         self._ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Everything on it ends at once, and no connection says good-bye. What containers have written beside volumes is lost: it lay in memory."""
-        self.machine.run("ip", "link", "set", "eth0", "down")
+        """Everything on it ends at once. What containers have written beside volumes is lost: it lay in memory."""
         self.machine.off()
 
     def power_on(self) -> None:

@@ -20,10 +20,14 @@ TOPIC = "power-lost"
 @pytest.fixture
 def others(kube: Kube, images: dict[str, Path]) -> Iterator[list[Node]]:
     """Two nodes more. They are gone afterwards: other tests know of one alone."""
-    added = [kube.add_node([images["broker"]]) for _ in range(2)]
-    yield added
-    for node in reversed(added):
-        kube.remove(node)
+    added: list[Node] = []
+    try:
+        for _ in range(2):
+            added.append(kube.add_node([images["broker"]]))
+        yield added
+    finally:
+        for node in reversed(added):
+            kube.remove(node)
 
 
 def test_a_node_loses_its_power_and_comes_back(
@@ -35,7 +39,7 @@ def test_a_node_loses_its_power_and_comes_back(
     assert len(where) == 3, f"one broker on each node: {where}"
     lost = others[-1]
     with spread.under_load(TOPIC) as load:
-        lost.power_off()
+        kube.power_off(lost)
         name = where[lost.name]
         eventually(lambda: others_lead(spread, int(name.rpartition("-")[2])), within_s=60, what=spread.said)
         go_on(load)
