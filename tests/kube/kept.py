@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from tests.waiting import eventually
 DEMO = "demo"
 NAMESPACE = "events"
 PARTITIONS = 6
-SPEC = {
+SPEC: Json = {
     "replicas": 3,
     "storage": {"size": "1Gi"},
     "resources": {"requests": {"cpu": "100m"}},
@@ -40,10 +40,12 @@ class Kept:
     moments: Moments
     name: str = DEMO
 
-    def make(self) -> None:
-        """In a namespace that takes only pods of the restricted profile. Returns when it is Ready."""
+    def make(self, more: Json | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """In a namespace that takes only pods of the restricted profile. Returns when it is Ready. `more`: fields of its spec beside; `meanwhile`: what
+        others do for it."""
         began = time.monotonic()
-        self.resources.make("Cluster", self.name, SPEC)
+        self.resources.make("Cluster", self.name, {**SPEC, **(more or {})})
+        meanwhile()
         self.wait()
         print(f"apply to Ready: {time.monotonic() - began:.1f} s")
 
