@@ -9,7 +9,7 @@ FIRST ?= 1
 ROUNDS ?= 50
 SEED ?= 1
 
-.PHONY: up test check unit clients sim spark bench bench-cluster rounds kcat kube-programs control-plane kube clean
+.PHONY: up test check unit clients sim spark bench bench-cluster bench-kube rounds kcat kube-programs control-plane kube clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -68,6 +68,9 @@ kube-programs: $(VENV)/.installed-test ## Kubernetes' own programs from their Go
 bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
 	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
+
+bench-kube: kube-programs ## the operator: LINES as above; those with nodes take root
+	$(BIN)/python -m bench.kube $(LINES)
 
 rounds: $(VENV)/.installed-test ## ROUNDS of faults against real brokers under load, the first of them SEED-FIRST; only root may
 	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
