@@ -25,6 +25,9 @@ VALUES = {
     "image.tag": "test",
     "broker.repository": f"{build.REGISTRY}/ottla-broker",
     "broker.version": "test",
+    "pipelines.repository": f"{build.REGISTRY}/ottla-spark",
+    "pipelines.tag": "test",
+    "pipelines.pullPolicy": "Never",
     "replicas": PODS,
     "resources.requests.cpu": "300m",  # else it starves on a machine that does other things
 }

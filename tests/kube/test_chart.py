@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from ottla_operator.kube.kinds import (
     CLAIM,
@@ -21,6 +22,7 @@ from ottla_operator.kube.kinds import (
 from ottla_operator.plan.objects.names import OPERATOR
 from ottla_operator.plan.pipeline.access import RULES
 from ottla_operator.resources import crds
+from ottla_operator.resources.check import problems
 from tests.kube import helm
 
 
@@ -120,3 +122,14 @@ def test_what_watches_is_behind_switches() -> None:
 def test_values_that_are_wrong_are_refused(value: str) -> None:
     done = helm.run("template", "demo", helm.CHART, "--set", value)
     assert done.returncode != 0 and value.partition("=")[0].split(".")[0] in done.stderr
+
+
+def test_helm_test_is_in_a_namespace_that_the_operator_keeps_and_leaves_nothing() -> None:
+    for options, namespace in (((), "ottla"), (("--set", "namespaces={a,b}"), "a")):
+        done = helm.run("template", "demo", helm.CHART, "--namespace", "ottla", "--kube-version", "1.36.0", *options)
+        hooks = [it for it in yaml.safe_load_all(done.stdout) if it and "helm.sh/hook" in str(it["metadata"])]
+        assert [it["kind"] for it in hooks] == ["Cluster", "Topic", "Pod"]
+        assert {it["metadata"]["namespace"] for it in hooks} == {namespace}
+        for it in hooks:
+            assert it["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+            assert it["kind"] == "Pod" or not problems({**it, "metadata": {"name": it["metadata"]["name"]}})

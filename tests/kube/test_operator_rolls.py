@@ -43,7 +43,7 @@ def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_he
         try:
             with demo.installed.killed_meanwhile("image-broken"):
                 said = eventually(lambda: stalled_by_the_image(demo), within_s=90, what=demo.said)
-            assert said["reason"] == "BrokerDoesNotStart"
+            assert said and said["reason"] == "BrokerDoesNotStart"
             assert demo.resources.condition("Cluster", NAME, "Serving")["status"] == "True"
             after = demo.uids()
             (changed,) = (name for name, uid in before.items() if after.get(name) != uid)

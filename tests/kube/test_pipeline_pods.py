@@ -1,140 +1,168 @@
-"""A pipeline in pods: the image's driver, the executor that Spark makes of the same image, and brokers beside them."""
+"""A Pipeline from `kubectl apply` to right output, on a real kubelet: the installed operator starts the driver, the driver its executor."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
-from tests.kube.api import Api, Json
-from tests.kube.broker_pods import RESTRICTED, BrokerPods
+from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kube
-from tests.kube.images import build
+from tests.kube.installed import HOME, Installed, told
+from tests.kube.operators import Resources
+from tests.kube.spark_operator import SparkOperator
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.timeout(1500)  # the images may have to be built
 NAMESPACE = "pipes"
-FINISHES_WITHIN_S = 300.0
-PIPELINE = {
-    "apiVersion": "ottla.dev/v1alpha1",
-    "kind": "Pipeline",
-    "metadata": {"name": "sums"},
-    "spec": {
-        "clusterRef": {"name": "demo"},
-        "sources": {
-            "events": {"topic": "events", "format": {"type": "json", "schema": "id INT NOT NULL, city STRING"}}
-        },
-        "transforms": [{"name": "counts", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"}],
-        "sinks": [{"from": "counts", "topic": "counts", "key": ["city"], "outputMode": "update"}],
-        "trigger": {"availableNow": True},
-        "spark": {
-            "conf": {
-                "spark.sql.shuffle.partitions": "2",
-                "spark.driver.host": f"driver.pipeline.{NAMESPACE}.svc.cluster.local",
-                "spark.driver.port": "7078",
-                "spark.driver.bindAddress": "0.0.0.0",
-                "spark.driver.blockManager.port": "7079",
-                "spark.driver.memory": "600m",
-                "spark.executor.instances": "1",
-                "spark.executor.memory": "512m",
-                "spark.kubernetes.namespace": NAMESPACE,
-                "spark.kubernetes.driver.pod.name": "driver",
-                "spark.kubernetes.container.image": build.reference("spark"),
-                "spark.kubernetes.container.image.pullPolicy": "Never",
-                "spark.kubernetes.executor.request.cores": "100m",
-                "spark.kubernetes.executor.volumes.persistentVolumeClaim.checkpoint.options.claimName": "checkpoint",
-                "spark.kubernetes.executor.volumes.persistentVolumeClaim.checkpoint.mount.path": "/checkpoint",
-            }
-        },
+STARTS_WITHIN_S = 300.0
+CLUSTER = {
+    "replicas": 1,
+    "storage": {"size": "1Gi"},
+    "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
+}
+SPEC: dict[str, Any] = {
+    "clusterRef": {"name": "demo"},
+    "launcher": "Driver",
+    "sources": {"events": {"topic": "events", "format": {"type": "json", "schema": "id INT NOT NULL, city STRING"}}},
+    "transforms": [{"name": "counts", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"}],
+    "sinks": [{"from": "counts", "topic": "counts", "key": ["city"], "outputMode": "update"}],
+    "trigger": {"interval": "1s"},
+    "checkpoint": {"pvc": {"size": "1Gi"}},
+    "stop": {"graceful": "60s"},
+    "spark": {
+        "driver": {"cores": "100m", "memory": "600Mi"},
+        "executor": {"instances": 1, "cores": "100m", "memory": "512Mi"},
+        "conf": {"spark.sql.shuffle.partitions": "2"},
     },
 }
-# What Spark's driver does in client mode.
-RULES = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "patch", "delete", "deletecollection"]},
-    {"apiGroups": [""], "resources": ["services", "configmaps", "persistentvolumeclaims"], "verbs": ["create", "get", "list", "delete", "deletecollection"]},
-]  # fmt: skip
 
 
-@pytest.mark.timeout(1500)  # the images may have to be built
-def test_a_pipeline_runs_in_a_driver_and_an_executor(kube: Kube, spark_image: None) -> None:
-    api = kube.plane.admin
-    brokers = BrokerPods(api, NAMESPACE)
-    brokers.make(1, {"offsets.topic.replication.factor": "1"}, enforce="baseline")
-    brokers.wait_ready(0)
-    bootstrap = brokers.bootstrap(0)
+@pytest.fixture(scope="module")
+def resources(installed: Installed, kube: Kube, spark_image: None) -> Resources:
+    """A Cluster of one and its Topics, in a namespace that takes only pods of the restricted profile."""
+    made = Resources(kube.plane.admin, NAMESPACE)
+    restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    made.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
+    made.make("Cluster", "demo", CLUSTER)
     for topic in ("events", "counts"):
-        rd.create(bootstrap, topic, 2)
-    cities = ["Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau"]
+        made.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
+    return made
+
+
+def bootstrap(kube: Kube, resources: Resources) -> str:
+    """For clients outside of the cluster."""
+    port = resources.of("v1", "services")["demo-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
+    return f"{kube.nodes[0].address}:{port}"
+
+
+def test_a_pipeline_runs_is_suspended_and_ends(kube: Kube, resources: Resources) -> None:
+    def what() -> str:
+        status = resources.get("Pipeline", "sums").get("status")
+        return "\n".join([str(status), told(kube, HOME, ""), told(kube, NAMESPACE, "")])
+
+    def status() -> dict[str, Any]:
+        return dict(resources.get("Pipeline", "sums")["status"])
+
+    def is_(state: str, ready: str = "True") -> bool:
+        generation = resources.get("Pipeline", "sums")["metadata"]["generation"]
+        found = resources.condition("Pipeline", "sums")
+        return (status().get("state"), found["status"], found.get("observedGeneration")) == (state, ready, generation)
+
+    resources.make("Pipeline", "sums", SPEC)
+    eventually(lambda: is_("Running"), within_s=STARTS_WITHIN_S, what=what)
+    at = bootstrap(kube, resources)
+    produce_rows(at, "Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau")
+    eventually(lambda: counts(at) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, what=what)
+    assert executors(resources), "no executor was made: the driver did it all"
+    eventually(lambda: status().get("lagRecords") == 0 and status().get("lastProgress"), within_s=30, what=what)
+
+    resources.edit("Pipeline", "sums", {"state": "suspended"})
+    eventually(lambda: is_("Suspended"), within_s=120, what=what)
+    assert not [name for name in resources.of("v1", "pods") if "driver" in name]
+    produce_rows(at, "Prague", "Vienna")
+    eventually(lambda: status().get("lagRecords") == 2, within_s=30, what=what)
+
+    resources.edit("Pipeline", "sums", {"state": None, "trigger": {"interval": None, "availableNow": True}})
+    eventually(lambda: is_("Finished"), within_s=STARTS_WITHIN_S, what=what)
+    assert counts(at) == {"Berlin": 1, "Prague": 4, "Zurau": 2, "Vienna": 1}, what()
+    assert resources.condition("Pipeline", "sums")["reason"] == "Completed"
+    assert status()["lagRecords"] == 0 and status()["restarts"] == 0, what()
+    eventually(lambda: not [name for name in resources.of("v1", "pods") if "driver" in name], within_s=60, what=what)
+
+
+def test_a_pipeline_that_cannot_run_says_why(kube: Kube, resources: Resources) -> None:
+    resources.make("Pipeline", "wrong", {**SPEC, "transforms": [{"name": "counts", "sql": "SELECT town FROM events"}]})
+
+    def said_why() -> bool:
+        return "town" in str(resources.get("Pipeline", "wrong").get("status", {}).get("lastError"))
+
+    eventually(said_why, within_s=STARTS_WITHIN_S, what=lambda: told(kube, NAMESPACE, ""))
+    assert resources.condition("Pipeline", "wrong")["status"] == "False"
+    resources.delete("Pipeline", "wrong")
+
+
+def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
+    kube: Kube, resources: Resources, tmp_path: Path
+) -> None:
+    """With everything that kubeflow's operator does to pods, which is: to hand it all to spark-submit."""
+    spark_application_crd.install(kube.plane.admin)
+    spark = SparkOperator(tmp_path, kube.plane, resources)
+    for topic in ("votes", "sums"):
+        resources.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})
+    source = {"votes": {**SPEC["sources"]["events"], "topic": "votes"}}
+    step = {"name": "sums", "sql": "SELECT city, count(*) AS n FROM votes GROUP BY city"}
+    sink = {**SPEC["sinks"][0], "from": "sums", "topic": "sums"}
+    wish = {**SPEC, "launcher": "SparkOperator", "sources": source, "transforms": [step], "sinks": [sink]}
+    resources.wait("Topic", "votes")
+    at = bootstrap(kube, resources)
+    produce_rows(at, "Prague", "Prague", "Zurau", topic="votes")
+
+    def what() -> str:
+        return "\n".join([str(resources.get("Pipeline", "votes").get("status")), told(kube, NAMESPACE, "")])
+
+    resources.make("Pipeline", "votes", {**wish, "trigger": {"availableNow": True}})
+    eventually(lambda: spark.application("votes"), within_s=60, what=what)
+    spark.submit("votes")
+    state = eventually(
+        lambda: found if (found := spark.follow("votes")) in ("COMPLETED", "FAILED") else "", within_s=300, what=what
+    )
+    assert state == "COMPLETED", what()
+    resources.wait("Pipeline", "votes")
+    assert resources.get("Pipeline", "votes")["status"]["state"] == "Finished"
+    assert counts(at, "sums", 1) == {"Prague": 2, "Zurau": 1}, what()
+    assert [name for name in executors(resources) if "votes" in name], "no executor was made: the driver did it all"
+
+
+def test_the_charts_own_test_passes_and_leaves_nothing(kube: Kube, resources: Resources) -> None:
+    where = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", HOME)
+    done = helm.run("test", "ottla", *where, "--logs", "--timeout", "110s")
+    assert done.returncode == 0, done.stdout + done.stderr + told(kube, HOME, "") + told(kube, NAMESPACE, "")
+    assert "a hundred records written and read" in done.stdout
+    eventually(lambda: not of_the_test(resources), within_s=60)
+
+
+def of_the_test(resources: Resources) -> list[str]:
+    plurals = ("pods", "persistentvolumeclaims")
+    return [name for plural in plurals for name in resources.of("v1", plural) if "test" in name]
+
+
+def produce_rows(at: str, *cities: str, topic: str = "events") -> None:
     rows = [json.dumps({"id": number, "city": city}).encode() for number, city in enumerate(cities)]
-    rd.produce(bootstrap, "events", [Message(None, row, START_MS) for row in rows])
-
-    start(api)
-    phase = eventually(lambda: ended(api), within_s=FINISHES_WITHIN_S, what=lambda: log(api))
-    assert phase == "Succeeded", log(api)
-    found = [message for partition in (0, 1) for message in rd.consume(bootstrap, "counts", partition=partition)]
-    counts = [json.loads(message.value()) for message in found]
-    assert sorted((row["city"], row["n"]) for row in counts) == [("Berlin", 1), ("Prague", 3), ("Zurau", 2)]
-    assert executors(api), "no executor was made: the driver did it all"
+    rd.produce(at, topic, [Message(None, row, START_MS) for row in rows])
 
 
-def start(api: Api) -> None:
-    core, rights = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
-    metadata = {"metadata": {"name": "pipeline"}}
-    api.ask("POST", f"{core}/serviceaccounts", metadata)
-    api.ask("POST", f"{rights}/roles", metadata | {"rules": RULES})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "pipeline"}
-    account = {"kind": "ServiceAccount", "name": "pipeline", "namespace": NAMESPACE}
-    api.ask("POST", f"{rights}/rolebindings", metadata | {"roleRef": role, "subjects": [account]})
-    api.ask("POST", f"{core}/configmaps", metadata | {"data": {"pipeline.yaml": json.dumps(PIPELINE)}})
-    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-    api.ask("POST", f"{core}/persistentvolumeclaims", {"metadata": {"name": "checkpoint"}, "spec": claim})
-    named = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"pipeline": "sums"}}
-    api.ask("POST", f"{core}/services", metadata | {"spec": named | {"ports": [{"port": 7078}]}})
-    api.ask("POST", f"{core}/pods", {"metadata": {"name": "driver", "labels": {"pipeline": "sums"}}, "spec": driver()})
+def counts(at: str, topic: str = "counts", partitions: int = 2) -> dict[str, int]:
+    """The newest record of each key."""
+    found = [message for partition in range(partitions) for message in rd.consume(at, topic, partition=partition)]
+    return {row["city"]: row["n"] for row in (json.loads(message.value() or b"") for message in found)}
 
 
-def driver() -> Json:
-    arguments = ["run", "--pipeline", "/pipeline/pipeline.yaml", "--checkpoint", "/checkpoint"]
-    arguments += ["--bootstrap", f"demo-0.demo.{NAMESPACE}.svc.cluster.local:9091"]
-    arguments += ["--master", "k8s://https://kubernetes.default.svc", "--log", "/dev/stderr"]
-    mounts = {"pipeline": "/pipeline", "checkpoint": "/checkpoint", "tmp": "/tmp"}
-    container = {
-        "name": "driver",
-        "image": build.reference("spark"),
-        "imagePullPolicy": "Never",
-        "args": arguments,
-        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True},
-        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
-    }
-    return {
-        "serviceAccountName": "pipeline",
-        "hostname": "driver",
-        "subdomain": "pipeline",
-        "restartPolicy": "Never",
-        "securityContext": RESTRICTED,
-        "containers": [container],
-        "volumes": [
-            {"name": "pipeline", "configMap": {"name": "pipeline"}},
-            {"name": "checkpoint", "persistentVolumeClaim": {"claimName": "checkpoint"}},
-            {"name": "tmp", "emptyDir": {}},
-        ],
-    }
-
-
-def ended(api: Api) -> str:
-    """The driver's phase once it is a last one; empty before."""
-    pod = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/driver") or {}
-    phase = str(pod.get("status", {}).get("phase", ""))
-    return phase if phase in ("Succeeded", "Failed") else ""
-
-
-def executors(api: Api) -> list[str]:
+def executors(resources: Resources) -> list[str]:
     """The names of pods that were made beside the driver, as the events tell."""
-    events = api.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
-    started = {event["involvedObject"]["name"] for event in events if event["reason"] == "Started"}
+    started = {
+        it["involvedObject"]["name"] for it in resources.of("v1", "events").values() if it["reason"] == "Started"
+    }
     return sorted(name for name in started if "exec" in name)
-
-
-def log(api: Api) -> str:
-    pods = api.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
-    said = [f"{pod['metadata']['name']}: {pod['status']}" for pod in pods]
-    return "\n".join([*said, api.ask_text("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/driver/log?tailLines=80")])

@@ -1,0 +1,85 @@
+"""In the place of kubeflow's Spark operator: what it makes of a SparkApplication, in our words, with Spark's own spark-submit.
+
+Of the fields that we emit (see tests/unit/operator/spark_application_fields.py), as its version 2.5 hands them to spark-submit in cluster mode: one `--conf` for each, pod templates as
+files. Where a driver has a template, its webhook leaves the pod alone, so nothing else is done to pods.
+"""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.kube.api import Json
+from tests.kube.control_plane import ControlPlane
+from tests.kube.operators import Resources
+
+ROOT = "sparkoperator.k8s.io/v1beta2"
+SUBMITS_WITHIN_S = 240
+
+
+@dataclass
+class SparkOperator:
+    folder: Path
+    plane: ControlPlane
+    resources: Resources
+
+    def application(self, name: str) -> Json:
+        found = self.resources.of(ROOT, "sparkapplications").get(name)
+        return found or {}
+
+    def submit(self, name: str) -> None:
+        """Returns when the driver's pod is made."""
+        application = self.application(name)
+        spark = find_spec("pyspark")
+        assert spark is not None and spark.origin is not None
+        home = Path(spark.origin).parent
+        environment = {**os.environ, "SPARK_HOME": str(home), "KUBECONFIG": str(self.plane.kubeconfig())}
+        command = [str(home / "bin" / "spark-submit"), *map(str, self.arguments(application))]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=SUBMITS_WITHIN_S
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        self.tell(name, "SUBMITTED", executionAttempts=1, submissionAttempts=1)
+
+    def follow(self, name: str) -> str:
+        """Tells what has become of the driver's pod, once; the state that it told."""
+        pod = self.resources.of("v1", "pods").get(f"{name}-driver")
+        phase = (pod or {}).get("status", {}).get("phase")
+        state = {"Running": "RUNNING", "Succeeded": "COMPLETED", "Failed": "FAILED"}.get(str(phase), "SUBMITTED")
+        if (self.application(name).get("status") or {}).get("applicationState", {}).get("state") != state:
+            self.tell(name, state, executionAttempts=1, submissionAttempts=1)
+        return state
+
+    def tell(self, name: str, state: str, **more: object) -> None:
+        path = f"/apis/{ROOT}/namespaces/{self.resources.namespace}/sparkapplications/{name}/status"
+        status = {"applicationState": {"state": state}, "driverInfo": {"podName": f"{name}-driver"}, **more}
+        self.resources.api.ask("PATCH", path, {"status": status})
+
+    def arguments(self, application: Json) -> list[str]:
+        name, spec = application["metadata"]["name"], application["spec"]
+        conf = {
+            "spark.kubernetes.namespace": self.resources.namespace,
+            "spark.kubernetes.container.image": spec["image"],
+            "spark.kubernetes.container.image.pullPolicy": spec["imagePullPolicy"],
+            "spark.kubernetes.submission.waitAppCompletion": "false",
+            "spark.kubernetes.driver.pod.name": f"{name}-driver",
+            "spark.kubernetes.authenticate.driver.serviceAccountName": spec["driver"]["serviceAccount"],
+            **spec["sparkConf"],
+        }
+        for role in ("driver", "executor"):
+            it = spec[role]
+            conf[f"spark.{role}.cores"] = str(it["cores"])
+            conf[f"spark.kubernetes.{role}.request.cores"] = it["coreRequest"]
+            conf[f"spark.{role}.memory"] = it["memory"]
+            for key, value in {**application["metadata"]["labels"], **it["labels"]}.items():
+                conf[f"spark.kubernetes.{role}.label.{key}"] = value
+            template = self.folder / f"{role}.json"
+            template.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **it["template"]}))
+            conf[f"spark.kubernetes.{role}.podTemplateFile"] = str(template)
+            conf[f"spark.kubernetes.{role}.podTemplateContainerName"] = f"spark-kubernetes-{role}"
+        conf["spark.executor.instances"] = str(spec["executor"]["instances"])
+        settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+        begin = ["--master", f"k8s://{self.plane.admin.url}", "--deploy-mode", spec["mode"], "--name", name]
+        return [*begin, *settings, spec["mainApplicationFile"], *spec["arguments"]]

@@ -1,0 +1,90 @@
+"""What is applied again changes nothing: the chart by a real helm, and resources as GitOps tools apply them, with an operator that keeps them meanwhile."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube import helm
+from tests.kube.api import Json
+from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.unit.operator import samples
+from tests.waiting import eventually
+
+MANIFESTS = (
+    samples.cluster(storage={"size": "1Gi"}, config={"log.retention.ms": 3_600_000}, replicas=3),
+    samples.topic(partitions=3, config={"retention.ms": 1000, "min.insync.replicas": "2"}),
+    samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}}, trigger={"interval": "1s"}),
+)
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+        yield plane
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
+    install_crds(plane.admin)
+    made = OperatorProcess(tmp_path, plane.kubeconfig())
+    made.start()
+    try:
+        yield made
+    finally:
+        made.daemon.stop()
+
+
+def test_the_chart_again(plane: ControlPlane) -> None:
+    where = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla", "--create-namespace")
+    versions = []
+    for command in ("install", "upgrade"):
+        done = helm.run(command, "ottla", helm.CHART, *where)
+        assert done.returncode == 0, done.stderr
+        versions.append([version_of(plane, it) for it in helm.rendered(release="ottla")])
+    assert versions[0] == versions[1]
+    done = helm.run("uninstall", "ottla", *where[:-1])
+    assert done.returncode == 0, done.stderr
+    kept = [it for it in helm.rendered(release="ottla") if version_of(plane, it)]
+    assert {it["kind"] for it in kept} == {"CustomResourceDefinition"}, "resources, topics and records stay"
+
+
+def version_of(plane: ControlPlane, it: Json) -> str:
+    """Empty when it is not there."""
+    group, plural = it["apiVersion"], f"{it['kind'].lower()}s"
+    root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
+    namespace = it["metadata"].get("namespace")
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    found = plane.admin.get(f"{root}{inside}/{plural}/{it['metadata']['name']}")
+    return found["metadata"]["resourceVersion"] if found else ""
+
+
+def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None:
+    resources = Resources(plane.admin, "events")
+    resources.make_namespace()
+
+    def applied() -> dict[str, str]:
+        """Resource → what the API server has of it beside its status."""
+        found = {}
+        for it in MANIFESTS:
+            path = resources.path(f"{it['kind'].lower()}s", it["metadata"]["name"])
+            told = plane.admin.ask("APPLY", f"{path}?fieldManager=gitops&force=true", it)
+            metadata = {key: told["metadata"].get(key) for key in ("generation", "annotations", "labels", "finalizers")}
+            assert told["spec"] == it["spec"], "nothing was added to what is wished"
+            found[it["kind"]] = f"{metadata} {told['spec']}"
+        return found
+
+    first = applied()
+    eventually(lambda: all(seen(resources, it) for it in MANIFESTS), what=operator.daemon.said)
+    eventually(lambda: operator.looks() >= 2 and operator.looks("Pipeline") >= 2, within_s=30)
+    looks, writes = operator.looks(), operator.writes()
+    assert applied() == first
+    eventually(lambda: operator.looks() >= looks + 2, within_s=40)
+    assert operator.writes() == writes
+    assert applied() == first
+
+
+def seen(resources: Resources, it: Json) -> bool:
+    """By the operator."""
+    return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))
