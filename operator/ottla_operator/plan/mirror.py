@@ -127,13 +127,13 @@ def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
 
 
 def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen]) -> dict[str, Json]:
-    """The Mirror's status, but for its conditions."""
+    """The Mirror's status, but for its conditions. What is not known of a topic is left out of it."""
     by_topic: dict[str, list[PartitionSeen]] = {}
     for it in seen:
         by_topic.setdefault(it.topic, []).append(it)
     topics = [_topic(name, parts) for name, parts in sorted(by_topic.items())]
-    lags = [it["lagRecords"] for it in topics if it["lagRecords"] is not None]
-    seconds = [it["lagSeconds"] for it in topics if it["lagSeconds"] is not None]
+    lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
+    seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
     return {
         "role": wanted[ROLE],
         "topics": topics,
@@ -151,13 +151,13 @@ def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
     known = [it for it in parts if it.lag != UNKNOWN]
     timed = [it.lag_seconds for it in parts if it.lag_seconds != UNKNOWN]
     epochs = [it.source_epoch for it in parts if it.source_epoch != UNKNOWN]
-    return {
-        "topic": name,
-        "state": STATES.get(worst, worst),
+    found: dict[str, Json] = {
         "lagRecords": sum(it.lag for it in known) if known else None,
         "lagSeconds": max(timed, default=None),
         "sourceEpoch": max(epochs, default=None),
     }
+    told = {key: value for key, value in found.items() if value is not None}
+    return {"topic": name, "state": STATES.get(worst, worst), **told}
 
 
 def _failed_over(seen: Sequence[PartitionSeen]) -> str:
