@@ -6,21 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.kube.cluster import Kube, cluster
-from tests.kube.flow import Flow
 from tests.kube.images import build
-from tests.kube.installed import installed, said
+from tests.kube.installed import Installed
+from tests.kube.kept import NAMESPACE, SPEC, Kept
+from tests.kube.moments import Moments
 from tests.kube.operators import Resources
-from tests.waiting import eventually
+from tests.kube.under_load import longest_stall_s
 
-BROKERS = 3
-CONFIG = {"offsets.topic.num.partitions": 5}
-SPEC = {
-    "replicas": BROKERS,
-    "storage": {"size": "1Gi"},
-    "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
-    "config": CONFIG,
-}
-TOPIC = {"clusterRef": {"name": "demo"}, "partitions": 6, "replicas": BROKERS, "config": {"min.insync.replicas": 2}}
+# A setting that brokers do not change while they run.
+OTHER = {"config": {**SPEC["config"], "num.partitions": 7}}
 
 
 def measure() -> Iterator[tuple[str, float]]:
@@ -28,34 +22,24 @@ def measure() -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder) / "kube", nodes=1) as kube:
         for archive in archives:
             kube.has(archive)
-        with installed(kube):
-            yield from _measured(kube)
+        installed = Installed(kube)
+        installed.install()
+        yield from _measured(kube, installed)
 
 
-def _measured(kube: Kube) -> Iterator[tuple[str, float]]:
-    resources = Resources(kube.plane.admin, "events")
-    resources.make_namespace()
-    began = time.monotonic()
-    resources.make("Cluster", "demo", SPEC)
-    resources.wait("Cluster", "demo", within_s=240)
-    yield "ready", time.monotonic() - began
-    resources.make("Topic", "flights", TOPIC)
-    resources.wait("Topic", "flights")
-    port = resources.of("v1", "services")["demo-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
-    with Flow(f"{kube.nodes[0].address}:{port}", "flights") as flow:
-        eventually(lambda: flow.acknowledged > 0, within_s=30, what="records are acknowledged")
-        flow.longest_s = 0.0
-        before = {name: it["metadata"]["uid"] for name, it in resources.of("v1", "pods").items()}
+def _measured(kube: Kube, installed: Installed) -> Iterator[tuple[str, float]]:
+    api = kube.plane.admin
+    api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    with Moments(api, NAMESPACE) as moments:
+        demo = Kept(installed, Resources(api, NAMESPACE), moments)
         began = time.monotonic()
-        # A setting that brokers do not change while they run.
-        resources.edit("Cluster", "demo", {"config": {**CONFIG, "num.partitions": 7}})
-
-        def rolled() -> bool:
-            seen = resources.of("v1", "pods")
-            return len(seen) == BROKERS and all(it["metadata"]["uid"] != before[name] for name, it in seen.items())
-
-        eventually(rolled, within_s=300, what=lambda: said(kube))
-        resources.wait("Cluster", "demo", within_s=240)
-        yield "roll", (time.monotonic() - began) / BROKERS
-    flow.check()
-    yield "stall", flow.longest_s
+        demo.make()
+        yield "ready", time.monotonic() - began
+        with demo.under_load("flights") as load:
+            before = demo.uids()
+            began = time.monotonic()
+            demo.edit(OTHER)
+            demo.one_after_the_other(before)
+            demo.wait()
+            yield "roll", (time.monotonic() - began) / len(before)
+        yield "stall", longest_stall_s(load.producers[0])

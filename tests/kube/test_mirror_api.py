@@ -11,8 +11,8 @@ from ottla_operator.plan.conditions import kstatus
 from tests.brokers import Broker, ottla_broker
 from tests.e2e.mirroring import produce, seen, watermarks
 from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.nobodys_node import make_pod
 from tests.kube.operators import OperatorProcess, Resources, install_crds
-from tests.kube.test_pipeline_api import make_pod
 from tests.waiting import eventually
 
 
