@@ -36,6 +36,8 @@ from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.snapshotting import Intervals
+from ottla_broker.mirroring.mirrors import Mirrors
+from ottla_broker.mirroring.office import MirrorOffice
 from ottla_broker.replication.acks import HANDOVER_S
 from ottla_broker.replication.care import LogCare
 from ottla_broker.replication.fetchers import Fetchers
@@ -46,6 +48,7 @@ from ottla_broker.replication.lag import watch_lag
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.peers import BrokersAround
+from ottla_broker.replication.successors import Successors
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -78,7 +81,8 @@ class Broker:
         self.image_watch = ImageWatch()
         self._auto_topics = AutoTopics(config, self.image, self.image_watch, self.to_controller)
         self.pulses = Pulses(self.node_id, self.image, config.inter_broker_listener)
-        self._controlling: asyncio.Task[None] | None = None
+        self._controlling: list[asyncio.Task[None]] = []
+        self._mirror_office: MirrorOffice | None = None
         self.ready = False
         self.when_ready: list[Callable[[], None]] = []
         self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
@@ -87,7 +91,9 @@ class Broker:
         self._register = register
         self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self.fetchers = Fetchers(self.node_id, self.image, self.config, self._epoch)
+        self.successors = Successors(self.image, config.inter_broker_listener, f"broker-{self.node_id}")
         self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
+        self.mirrors = Mirrors(self.node_id, self.image, self.partitions, self.to_controller.ask, self.runtime.now_ms)
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -198,8 +204,10 @@ class Broker:
         if hasattr(self, "quorum"):
             await self.quorum.resign()
         self.groups.close()
+        self.successors.close()
         self._hosting.close()
         self._proposals.close()
+        await self.mirrors.close()
         await self.fetchers.close()
         for task in tuple(self._background):
             task.cancel()
@@ -216,6 +224,7 @@ class Broker:
             await self.lifecycle.leave()
             if waiting := [told for partition in self.partitions if (told := partition.unacknowledged) is not None]:
                 await asyncio.wait(waiting, timeout=HANDOVER_S)  # those who lead now tell what becomes of them
+            await self.successors.stay()
             await self.quorum.resign()
 
     async def auto_create(self, name: str, *, allowed: bool = True) -> None:
@@ -235,9 +244,13 @@ class Broker:
     def _load_directories(self, *, first_start: bool) -> None:
         """After the metadata are known: a log's recovery depends on its topic's settings. What a first start finds was written by somebody
         else, and may have the holes that compaction leaves."""
-        foreign = {"cleanup.policy": "compact"} if first_start else {}
+        with_holes = {"cleanup.policy": "compact"}
+        foreign = with_holes if first_start else {}
+        copied = {self.image.topic_names[topic]: with_holes for topic in self.image.mirrored}  # their sources' holes
         for directory in self.directories:
-            directory.load(lambda topic: self.config.log_config(foreign | self.image.topic_config(topic)))
+            directory.load(
+                lambda topic: self.config.log_config(foreign | self.image.topic_config(topic) | copied.get(topic, {}))
+            )
 
     async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Until the metadata are as the cluster's leader knows them, or this broker leads."""
@@ -286,23 +299,27 @@ class Broker:
 
     def _elected(self) -> None:
         self.controller = Controller(self.image, self.quorum, self.runtime, self.config, self.node_id, self.pulses)
-        self._controlling = self._spawn(self.controller.run())
+        self._mirror_office = MirrorOffice(self.controller, self.image, self.config, self.quorum.cluster_id)
+        self._controlling = [self._spawn(self.controller.run()), self._spawn(self._mirror_office.run())]
 
     def _deposed(self) -> None:
-        self.controller = None
-        if self._controlling is not None:
-            self._controlling.cancel()
-            self._controlling = None
+        self.controller = self._mirror_office = None
+        for task in self._controlling:
+            task.cancel()
+        self._controlling = []
 
     def _follow(self, changes: Changes) -> None:
         if changes.brokers:
             self.pulses.follow()
         if self._hosts:  # a start that is under way looks at everything when it comes there
             self._follow_closely(changes)
+        if self._mirror_office is not None:
+            self._mirror_office.follow(changes)
         self.image_watch.changed()
 
     def _follow_closely(self, changes: Changes) -> None:
         self._hosting.follow(changes)
+        self.mirrors.follow(changes)
         if changes.removed:
             self._spawn(self.groups.topics_deleted({topic.name: topic.id for topic in changes.removed}))
         if any(resource_type == BROKER_RESOURCE for resource_type, _ in changes.configs):
@@ -325,10 +342,12 @@ class Broker:
         )
 
     def _led(self, partition: Partition) -> None:
+        self.mirrors.led(partition)
         if partition.topic == OFFSETS_TOPIC:
             self._spawn(self.groups.load(partition.partition, PartitionJournal(partition)))
 
     def _lost(self, partition: Partition) -> None:
+        self.mirrors.lost(partition)
         if partition.topic == OFFSETS_TOPIC:
             self.groups.unload(partition.partition)
 

@@ -117,6 +117,24 @@ MAX_LAG = _gauge(
     "kafka_server_replicafetchermanager_maxlag",
     "Records by which the replica here that is furthest behind lacks what its leader has committed.",
 )
+MIRROR_LAG = _gauge(
+    "ottla_mirror_lag_records",
+    "Offsets by which the source's high watermark is ahead of a copy that this broker fills, as last seen.",
+    "mirror",
+    "topic",
+    "partition",
+)
+MIRROR_LAG_SECONDS = _gauge(
+    "ottla_mirror_lag_seconds",
+    "For how long something has been missing in a copy that this broker fills; 0 when nothing is.",
+    "mirror",
+    "topic",
+    "partition",
+)
+MIRROR_STOPPED = _gauge(
+    "ottla_mirror_stopped_partitions",
+    "Copied partitions that this broker leads and that stand still because their source is not what was copied.",
+)
 OFFLINE_REPLICAS = _gauge(
     "kafka_server_replicamanager_offlinereplicacount",
     "Replicas here whose log cannot be used: a disk or a segment failed.",

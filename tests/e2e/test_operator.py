@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ottla_broker.wire.records import Record
 from ottla_operator.brokers import cluster_settings, topics
 from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.producing import Producer
 from tests.e2e.kubelet import KEY, World
 
 STORAGE = {"size": "1Gi"}
@@ -182,3 +184,35 @@ def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path
             assert all(set(it.isr) == {1, 2} for it in found.partitions)
 
     run(tmp_path, 2, story)
+
+
+def test_the_status_tells_how_many_partitions_of_a_move_have_arrived(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=6, replicas=1)
+        await world.current("Topic", "flights")
+        async with brokers(world) as link:
+            writer = Producer(link)
+            await writer.open()
+            await writer.partitions("flights")
+            for number in range(6):  # each arrives at a time of its own
+                for _ in range(number + 1):
+                    await writer.add(("flights", number), Record(0, b"", bytes(200_000)))
+            await writer.flush()
+        told: list[tuple[int, int]] = []
+
+        def over() -> bool:
+            now = world.status("Cluster", "demo").get("reassignment")
+            if now and (it := (now["moved"], now["total"])) not in told[-1:]:
+                told.append(it)
+            generation = world.api.objects["Cluster", "events", "demo"]["metadata"]["generation"]
+            ready = world.condition("Cluster", "demo")
+            return bool(ready["status"] == "True" and ready["observedGeneration"] == generation)
+
+        world.edit("Cluster", "demo", replicas=2)
+        await world.until(over)
+        total = told[-1][1]
+        moved = [moved for moved, of in told if of == total]
+        assert moved == sorted(moved) and 0 < moved[-1] < total
+        assert "reassignment" not in world.status("Cluster", "demo")
+
+    run(tmp_path, 1, story, rebalance={"throttle": "400Ki"})

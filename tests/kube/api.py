@@ -6,6 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,17 @@ class Api:
             if reason.status == 404:
                 return None
             raise
+
+    def watch(self, path: str, version: str, within_s: int = 5) -> Iterator[Json]:
+        """What happens to a collection after a version of it: events of `type` and `object`. Ends after `within_s`; OSError, Refused."""
+        asked = f"{self.url}{path}?watch=1&resourceVersion={version}&timeoutSeconds={within_s}"
+        request = urllib.request.Request(asked, headers={"Authorization": f"Bearer {self.token}"})
+        try:
+            with urllib.request.urlopen(request, context=self._trust, timeout=ASK_WITHIN_S) as answer:
+                for line in answer:
+                    yield json.loads(line)
+        except urllib.error.HTTPError as error:
+            raise Refused(error.code, error.read().decode(errors="replace")) from error
 
     def ready(self) -> bool:
         try:

@@ -65,6 +65,11 @@ class Kube:
         for node in self.nodes:
             node.has(image)
 
+    def call(self, image: str, name: str) -> None:
+        """Gives an image another name beside, on every node that there is."""
+        for node in self.nodes:
+            node.call(image, name)
+
     def add_node(self) -> Node:
         """Returns when it is ready."""
         number = len(self.nodes) + 1

@@ -1,4 +1,4 @@
-"""One cluster for all tests that need nodes; it is made when the first one asks for it."""
+"""One cluster for all tests that need nodes, and one operator and one Cluster in it; each is made when the first test asks for it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,14 +8,20 @@ import pytest
 from tests.jars import unavailable
 from tests.kube.cluster import Kube, cluster, missing
 from tests.kube.images import build
+from tests.kube.installed import Installed
+from tests.kube.kept import NAMESPACE, Kept
+from tests.kube.moments import Moments
+from tests.kube.operators import Resources
 
 
 @pytest.fixture(scope="package")
-def images() -> dict[str, Path]:
-    """Archives of them. Built before anything enters a cluster's network, on which nothing can be fetched."""
+def images(request: pytest.FixtureRequest) -> dict[str, Path]:
+    """Archives of those that the tests need. Built before anything enters a cluster's network, on which nothing can be fetched."""
     if lacking := missing() or build.missing():
         unavailable(lacking)
-    return {name: build.archived(name) for name in ("broker", "operator", "spark")}
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    needed = ("broker", "operator", *(["spark"] if "spark_image" in asked else []))
+    return {name: build.archived(name) for name in needed}
 
 
 @pytest.fixture(scope="package")
@@ -30,3 +36,34 @@ def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> I
 def spark_image(kube: Kube, images: dict[str, Path]) -> None:
     """Every node has the pipelines' image: large, so only for who asks for it."""
     kube.has(images["spark"])
+
+
+@pytest.fixture(scope="package")
+def installed(images: dict[str, Path], kube: Kube) -> Iterator[Installed]:
+    """The chart, by helm."""
+    kube.has(images["operator"])
+    made = Installed(kube)
+    made.install()
+    yield made
+    made.uninstall()
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/topics.ottla.dev"
+    assert kube.plane.admin.get(path), "CRDs stay"
+
+
+@pytest.fixture(scope="package")
+def kept(installed: Installed) -> Iterator[Kept]:
+    """A Cluster of three."""
+    api = installed.kube.plane.admin
+    restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
+    with Moments(api, NAMESPACE) as moments:
+        made = Kept(installed, Resources(api, NAMESPACE), moments)
+        made.make()
+        yield made
+
+
+@pytest.fixture
+def demo(kept: Kept) -> Iterator[Kept]:
+    """The Cluster of three, whose conditions have to be in order at every moment of the test."""
+    yield kept
+    assert kept.moments.troubles() == []

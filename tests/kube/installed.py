@@ -1,13 +1,25 @@
-"""The operator as people install it: the chart, by a real helm, with the images that the tests have built."""
+"""The operator as people install it: the chart by a real helm, two pods of which one is active."""
 
+import os
+import random
+import signal
+import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from tests.kube import helm
+from tests.kube.api import Json
 from tests.kube.cluster import Kube
 from tests.kube.images import build
+from tests.waiting import eventually
 
 HOME = "ottla"
+PODS = 2
+LATEST_KILL_S = 6.0
 VALUES = {
     "image.repository": f"{build.REGISTRY}/ottla-operator",
     "image.tag": "test",
@@ -16,35 +28,120 @@ VALUES = {
     "pipelines.repository": f"{build.REGISTRY}/ottla-spark",
     "pipelines.tag": "test",
     "pipelines.pullPolicy": "Never",
+    "replicas": PODS,
+    "resources.requests.cpu": "300m",  # else it starves on a machine that does other things
 }
 
 
-@contextmanager
-def installed(kube: Kube, **values: str) -> Iterator[None]:
-    """`values`: over ours, with `_` for `.`. The CRDs stay afterwards."""
-    given = VALUES | {key.replace("_", "."): value for key, value in values.items()}
-    options = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
-    where = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", HOME)
-    done = helm.run(
-        "install", "ottla", helm.CHART, *where, "--create-namespace", "--wait", "--timeout", "110s", *options
-    )
-    assert done.returncode == 0, done.stderr + said(kube)
-    try:
-        yield
-    finally:
-        done = helm.run("uninstall", "ottla", *where, "--wait", "--timeout", "110s")
+@dataclass
+class Installed:
+    kube: Kube
+
+    def install(self) -> None:
+        options = [part for key, value in VALUES.items() for part in ("--set", f"{key}={value}")]
+        waits = ("--create-namespace", "--wait", "--timeout", "240s")
+        done = helm.run("install", "ottla", helm.CHART, *self._where, *waits, *options)
+        assert done.returncode == 0, done.stderr + self.said()
+
+    def uninstall(self) -> None:
+        done = helm.run("uninstall", "ottla", *self._where, "--wait")
         assert done.returncode == 0, done.stderr
 
+    def pods(self) -> dict[str, Json]:
+        found = self.kube.plane.admin.ask("GET", f"/api/v1/namespaces/{HOME}/pods")["items"]
+        return {it["metadata"]["name"]: it for it in found}
 
-def said(kube: Kube, namespace: str = HOME, lines: int = 40) -> str:
-    """What the pods of a namespace have logged, and how they are."""
-    root = f"/api/v1/namespaces/{namespace}/pods"
-    found = []
-    for pod in kube.plane.admin.ask("GET", root)["items"]:
-        name = pod["metadata"]["name"]
+    def active(self) -> str:
+        """Name of the pod that holds the Lease; empty when none does."""
+        lease = self.kube.plane.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/ottla-operator")
+        holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+        return str(holder).rpartition("-")[0]
+
+    def kill(self) -> str:
+        """kill -9 of the active one's process, in a container that stays. The pod's name."""
+        name = eventually(self.active)
+        os.kill(process_of(self.kube, name), signal.SIGKILL)
+        return name
+
+    def delete(self) -> None:
+        """The active pod, without any time to end by itself."""
+        name = eventually(self.active)
+        self.kube.plane.admin.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/{name}?gracePeriodSeconds=0")
+
+    @contextmanager
+    def killed_meanwhile(self, seed: str) -> Iterator[None]:
+        """The active pod is killed at some moment, which the seed decides, while the block runs or just after it."""
+        moment_s = random.Random(seed).uniform(0, LATEST_KILL_S)
+
+        def kill() -> None:
+            time.sleep(moment_s)
+            self.delete()
+
+        thread = threading.Thread(target=kill, daemon=True)
+        thread.start()
         try:
-            log = kube.plane.admin.ask_text("GET", f"{root}/{name}/log?tailLines={lines}")
+            yield
+        finally:
+            thread.join(LATEST_KILL_S + 30)
+
+    def scale(self, replicas: int) -> None:
+        deployment = f"/apis/apps/v1/namespaces/{HOME}/deployments/ottla"
+        self.kube.plane.admin.ask("PATCH", deployment, {"spec": {"replicas": replicas}})
+        eventually(lambda: len(self.pods()) == replicas, within_s=60, what=self.said)
+
+    def figures(self) -> dict[str, float]:
+        """Of the active one."""
+        pod = self.pods()[eventually(self.active)]
+        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8080/metrics", timeout=5) as answer:
+            lines = [it for it in answer.read().decode().splitlines() if not it.startswith("#")]
+        return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines)}
+
+    def writes(self) -> dict[str, float]:
+        """By kind, without the renewals of its own Lease."""
+        begin = "ottla_operator_writes_total{"
+        return {it: value for it, value in self.figures().items() if it.startswith(begin) and '"Lease"' not in it}
+
+    def looks(self, kind: str) -> float:
+        return self.figures().get(f'ottla_operator_reconciles_total{{kind="{kind}",result="done"}}', 0)
+
+    def resident_kib(self) -> int:
+        """Of the active one."""
+        status = Path(f"/proc/{process_of(self.kube, eventually(self.active))}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+    def said(self) -> str:
+        """What the pods are, and what they have logged."""
+        return told(self.kube, HOME, "")
+
+    @property
+    def _where(self) -> tuple[str | Path, ...]:
+        return ("--kubeconfig", self.kube.plane.kubeconfig(), "--namespace", HOME)
+
+
+def told(kube: Kube, namespace: str, prefix: str) -> str:
+    """States and logs of the pods whose names begin so, for a message about something else."""
+    api, found = kube.plane.admin, []
+    for pod in api.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]:
+        name = pod["metadata"]["name"]
+        if not name.startswith(prefix):
+            continue
+        try:
+            log = api.ask_text("GET", f"/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines=30")
         except Exception as error:  # noqa: BLE001 - it is for a message about something worse
             log = f"(no log: {error})"
-        found.append(f"--- {namespace}/{name}: {pod.get('status')}\n{log}")
+        found.append(f"{name}: {pod['status'].get('containerStatuses')}\n{log}")
     return "\n".join(found)
+
+
+def process_of(kube: Kube, pod: str) -> int:
+    """The process of a pod whose container is told its name in POD_NAME."""
+    mark = f"POD_NAME={pod}".encode()
+    for node in kube.nodes:
+        for pid in node.machine.processes():
+            try:
+                environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if mark in environment:
+                return pid
+    raise AssertionError(f"no process of pod {pod} runs")

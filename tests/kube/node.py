@@ -49,6 +49,10 @@ class Node:
         """Takes the images of an OCI archive."""
         self._ctr("images", "import", "--digests=false", str(archive))
 
+    def call(self, image: str, name: str) -> None:
+        """Gives an image that it has another name beside."""
+        self._ctr("images", "tag", "--force", image, name)
+
     def power_off(self) -> None:
         """Everything on it ends at once; its disk stays."""
         self.machine.off()

@@ -1,7 +1,6 @@
 """A Pipeline from `kubectl apply` to right output, on a real kubelet: the installed operator starts the driver, the driver its executor."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
 from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kube
-from tests.kube.installed import HOME, installed, said
+from tests.kube.installed import HOME, Installed, told
 from tests.kube.operators import Resources
 from tests.kube.spark_operator import SparkOperator
 from tests.waiting import eventually
@@ -42,17 +41,15 @@ SPEC: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def resources(images: dict[str, Path], kube: Kube, spark_image: None) -> Iterator[Resources]:
-    """A Cluster of one and its Topics, in a namespace that takes only pods of the restricted profile, and an operator that keeps this namespace alone."""
-    kube.has(images["operator"])
+def resources(installed: Installed, kube: Kube, spark_image: None) -> Resources:
+    """A Cluster of one and its Topics, in a namespace that takes only pods of the restricted profile."""
     made = Resources(kube.plane.admin, NAMESPACE)
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     made.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
-    with installed(kube, namespaces=f"{{{NAMESPACE}}}"):
-        made.make("Cluster", "demo", CLUSTER)
-        for topic in ("events", "counts"):
-            made.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
-        yield made
+    made.make("Cluster", "demo", CLUSTER)
+    for topic in ("events", "counts"):
+        made.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
+    return made
 
 
 def bootstrap(kube: Kube, resources: Resources) -> str:
@@ -64,7 +61,7 @@ def bootstrap(kube: Kube, resources: Resources) -> str:
 def test_a_pipeline_runs_is_suspended_and_ends(kube: Kube, resources: Resources) -> None:
     def what() -> str:
         status = resources.get("Pipeline", "sums").get("status")
-        return "\n".join([str(status), said(kube), said(kube, NAMESPACE, 60)])
+        return "\n".join([str(status), told(kube, HOME, ""), told(kube, NAMESPACE, "")])
 
     def status() -> dict[str, Any]:
         return dict(resources.get("Pipeline", "sums")["status"])
@@ -102,7 +99,7 @@ def test_a_pipeline_that_cannot_run_says_why(kube: Kube, resources: Resources) -
     def said_why() -> bool:
         return "town" in str(resources.get("Pipeline", "wrong").get("status", {}).get("lastError"))
 
-    eventually(said_why, within_s=STARTS_WITHIN_S, what=lambda: said(kube, NAMESPACE, 60))
+    eventually(said_why, within_s=STARTS_WITHIN_S, what=lambda: told(kube, NAMESPACE, ""))
     assert resources.condition("Pipeline", "wrong")["status"] == "False"
     resources.delete("Pipeline", "wrong")
 
@@ -124,7 +121,7 @@ def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
     produce_rows(at, "Prague", "Prague", "Zurau", topic="votes")
 
     def what() -> str:
-        return "\n".join([str(resources.get("Pipeline", "votes").get("status")), said(kube, NAMESPACE, 80)])
+        return "\n".join([str(resources.get("Pipeline", "votes").get("status")), told(kube, NAMESPACE, "")])
 
     resources.make("Pipeline", "votes", {**wish, "trigger": {"availableNow": True}})
     eventually(lambda: spark.application("votes"), within_s=60, what=what)
@@ -139,16 +136,17 @@ def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
     assert [name for name in executors(resources) if "votes" in name], "no executor was made: the driver did it all"
 
 
-def test_the_charts_own_test_passes_and_leaves_nothing(kube: Kube, resources: Resources) -> None:
+def test_the_charts_own_test_passes_and_leaves_nothing(installed: Installed, kube: Kube) -> None:
     where = ("--kubeconfig", kube.plane.kubeconfig(), "--namespace", HOME)
     done = helm.run("test", "ottla", *where, "--timeout", "110s")
-    assert done.returncode == 0, done.stdout + done.stderr + said(kube) + said(kube, NAMESPACE)
-    assert "Succeeded" in done.stdout, done.stdout
-    eventually(lambda: not left(resources), within_s=60, what=lambda: str(left(resources)))
+    assert done.returncode == 0, done.stdout + done.stderr + installed.said()
+    assert done.stdout.count("Succeeded") == 3, done.stdout
+    eventually(lambda: not left(kube), within_s=60, what=lambda: str(left(kube)))
 
 
-def left(resources: Resources) -> list[str]:
+def left(kube: Kube) -> list[str]:
     """What there is of the chart's own test."""
+    resources = Resources(kube.plane.admin, HOME)
     return [
         name
         for plural in ("pods", "persistentvolumeclaims")

@@ -7,15 +7,15 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from tests.clients import librdkafka as rd
-from tests.e2e.rounds import checks
-from tests.e2e.rounds.load import Load, Member, Producer, committed_offsets, kept
+from tests.e2e.rounds.load import Load
+from tests.kube import under_load as loaded
 from tests.kube.broker_pods import BrokerPods
 from tests.kube.cluster import Kube
+from tests.kube.under_load import HEALS_WITHIN_S, go_on
 from tests.waiting import eventually
 
 BROKERS = (0, 1, 2)
 PARTITIONS = 3
-HEALS_WITHIN_S = 90.0
 SETTINGS = {"default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.num.partitions": "3"}
 
 pytestmark = pytest.mark.timeout(900)  # the image may have to be built
@@ -31,44 +31,16 @@ def pods(kube: Kube) -> BrokerPods:
 
 @contextmanager
 def under_load(pods: BrokerPods, topic: str) -> Iterator[Load]:
-    """An idempotent producer and a group go on while the block runs; afterwards every promise is checked."""
-    eventually(lambda: pods.whole(3, pods.bootstrap(*BROKERS)), within_s=HEALS_WITHIN_S, what="the cluster is whole")
-    bootstrap = pods.bootstrap(*BROKERS)
-    admin = rd.admin(bootstrap)
+    """While the block runs, an idempotent producer and a group go on."""
+
+    def whole() -> bool:
+        return pods.whole(3, pods.bootstrap(*BROKERS))
+
+    eventually(whole, within_s=HEALS_WITHIN_S, what="the cluster is whole")
+    admin = rd.admin(pods.bootstrap(*BROKERS))
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
-    producer = Producer("once", bootstrap, topic, PARTITIONS, {"enable.idempotence": True})
-    load = Load([producer], [Member(f"member-{n}", bootstrap, topic, f"readers-of-{topic}") for n in (1, 2)])
-    load.start()
-    try:
-        eventually(lambda: load.acked() > 300 and load.seen(), within_s=60, what="acknowledged and consumed records")
+    with loaded.under_load(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), whole) as load:
         yield load
-        eventually(
-            lambda: pods.whole(3, pods.bootstrap(*BROKERS)), within_s=HEALS_WITHIN_S, what="the cluster is whole"
-        )
-        load.stop_producers()
-        places = [(topic, partition) for partition in range(PARTITIONS)]
-        bootstrap = pods.bootstrap(*BROKERS)
-        contents = kept(bootstrap, topic, PARTITIONS)
-        eventually(
-            lambda: all(contents[place].keys() <= load.seen().get(place, {}).keys() for place in places),
-            within_s=60,
-            what="the group has read everything",
-        )
-    finally:
-        load.stop_producers()
-        load.stop_members()
-        print(
-            f"{topic}: {load.acked()} records, longest time without an acknowledgement {producer.longest_gap_s():.2f} s"
-        )
-    committed = committed_offsets(bootstrap, load.members[0].group, places)
-    assert checks.broken_promises(load, contents, committed) == []
-    assert load.acked() == producer.sent
-
-
-def go_on(load: Load, records: int = 300) -> None:
-    """Returns when so many more were acknowledged."""
-    before = load.acked()
-    eventually(lambda: load.acked() >= before + records, within_s=60, what="more acknowledged records")
 
 
 def test_every_pod_is_deleted_one_after_the_other(pods: BrokerPods) -> None:

@@ -8,13 +8,16 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
-from ottla_broker.metadata import broker_plans, election, isr_changes
+from ottla_broker.metadata import broker_plans, election, isr_changes, replica_control
 from ottla_broker.metadata.log import MetadataLog
 from ottla_broker.metadata.quorum_leader import Leadership
 from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication import following
 from ottla_broker.replication.fetchers import Fetchers
 from ottla_broker.replication.partition import Partition
@@ -41,7 +44,13 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
         finally:
             partition.pending = pending
 
-    with patch.object(Partition, "_members_changed", members_changed):
+    def not_held(_: Partition, watermark: int) -> int:
+        return watermark
+
+    with (
+        patch.object(Partition, "_members_changed", members_changed),
+        patch.object(Partition, "_held_by_joiners", not_held),  # which would hide it
+    ):
         yield
 
 
@@ -67,12 +76,37 @@ def truncation_by_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def followers_keep_what_their_leader_never_had() -> Iterator[None]:
-    """Where the logs part only the leader's new records are taken, and the old ones stay (rule 2)."""
+    """They do not say what their last record is, so that nobody can tell them where the logs part (rule 2)."""
 
-    def parts_nowhere(log: PartitionLog, epoch: int, end: int) -> None:
-        log.epochs.assign(max(epoch, log.epochs.latest()), log.end)
+    with patch.object(following, "last_epoch", lambda _: following.NO_EPOCH):
+        yield
 
-    with patch.object(following, "truncate", parts_nowhere):
+
+@contextmanager
+def new_leaders_in_old_epochs() -> Iterator[None]:
+    """A leader epoch stays what it is when somebody else leads (rule 1)."""
+    properly = election.next_state
+
+    def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
+        made = properly(old, new)
+        return None if made is None else msgspec.structs.replace(made, leader_epoch=old.leader_epoch)
+
+    with patch.object(election, "next_state", next_state):
+        yield
+
+
+@contextmanager
+def isrs_of_leaders_that_were() -> Iterator[None]:
+    """An ISR is taken from whoever led once, whatever has happened since it was proposed (rule 1)."""
+    properly = isr_changes.proposed
+
+    def proposed(old: PartitionRecord, proposal: isr_changes.Proposal, _: int, *others: Any) -> PartitionRecord:
+        return properly(old, proposal, old.leader, *others)
+
+    with (
+        patch.object(isr_changes, "check_epochs", lambda *_: None),
+        patch.object(replica_control, "proposed", proposed),
+    ):
         yield
 
 
@@ -185,6 +219,8 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
         acks_by_an_isr_that_is_too_small,
         truncation_by_high_watermark,
         followers_keep_what_their_leader_never_had,
+        new_leaders_in_old_epochs,
+        isrs_of_leaders_that_were,
         any_life_of_a_broker_may_join,
         unclean_elections,
         who_lost_power_is_trusted,

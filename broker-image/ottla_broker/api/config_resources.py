@@ -5,22 +5,29 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from ottla_broker.api.context import Context
 from ottla_broker.config import loggers
 from ottla_broker.metadata.controller_link import RELAYED_BY
+from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE
+from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.metadata.topic_names import check_topic_name
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ConfigResource(IntEnum):
-    """Kafka's codes (`org.apache.kafka.common.config.ConfigResource.Type`)."""
+    """Kafka's codes (`org.apache.kafka.common.config.ConfigResource.Type`), which are powers of two, and ours: a mirror, and a topic that is its
+    copy, of which the brokers tell each other."""
 
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+    MIRROR = MIRROR_RESOURCE
+    MIRRORED_TOPIC = MIRRORED_TOPIC_RESOURCE
 
 
 def must_may(ctx: Context, operation: Operation, kind: int, name: str) -> None:
@@ -30,8 +37,15 @@ def must_may(ctx: Context, operation: Operation, kind: int, name: str) -> None:
             allowed, code = ctx.may(operation, Resource.topic(name)), ErrorCode.topic_authorization_failed
         case ConfigResource.GROUP:
             allowed, code = ctx.may(operation, Resource.group(name)), ErrorCode.group_authorization_failed
-        case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER | ConfigResource.CLIENT_METRICS:
+        case (
+            ConfigResource.BROKER | ConfigResource.BROKER_LOGGER | ConfigResource.CLIENT_METRICS | ConfigResource.MIRROR
+        ):
             allowed, code = ctx.may(operation, CLUSTER), ErrorCode.cluster_authorization_failed
+        case ConfigResource.MIRRORED_TOPIC if operation is Operation.describe_configs:
+            allowed, code = ctx.may(operation, Resource.topic(name)), ErrorCode.topic_authorization_failed
+        case ConfigResource.MIRRORED_TOPIC:
+            allowed = ctx.may(Operation.cluster_action, CLUSTER)
+            code = ErrorCode.cluster_authorization_failed
         case _:
             kinds = ", ".join(f"{kind.value} ({kind.name.lower()})" for kind in ConfigResource)
             raise KafkaError(
@@ -97,6 +111,15 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
             if not validate_only:
                 loggers.apply(changes)
             return
+        case ConfigResource.MIRROR:
+            if not name:
+                raise KafkaError(
+                    ErrorCode.invalid_request, "a mirror's name is needed: mirrors have no common settings"
+                )
+            config.check_mirror(changes, current(ctx, kind, name))
+        case ConfigResource.MIRRORED_TOPIC:
+            await reported(ctx, name, changes, validate_only=validate_only)
+            return
         case ConfigResource.GROUP if changes:
             raise KafkaError(
                 ErrorCode.invalid_config,
@@ -106,6 +129,21 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
             raise KafkaError(ErrorCode.invalid_config, "clients' own metrics are not collected yet")
     if ctx.broker.controller is not None:
         await ctx.broker.controller.alter_configs(kind, name, changes, validate_only=validate_only)
+
+
+async def reported(ctx: Context, name: str, told: Mapping[str, str | None], *, validate_only: bool) -> None:
+    """What the leaders of a copy say, by partition; see `metadata.mirror_plans.Report`. NOT_CONTROLLER, INVALID_REQUEST."""
+    controller = ctx.broker.active_controller()
+    for partition, text in told.items():
+        try:
+            report = msgspec.json.decode(text or "", type=Report)
+        except msgspec.MsgspecError as reason:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"{partition} of {name!r}: only brokers say this, of the copies that they lead: {reason}",
+            ) from reason
+        if not validate_only:
+            await controller.mirrors.report(report)
 
 
 def is_relayed(ctx: Context) -> bool:

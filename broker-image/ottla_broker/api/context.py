@@ -4,6 +4,7 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource
@@ -30,6 +31,7 @@ class Peer:
     software_name: str = "unknown"
     software_version: str = "unknown"
     follower: bool = False  # a broker that fetches as a replica
+    refused_s: float = -inf  # when it last heard, by the loop's clock, that a leader has just stepped down
 
 
 @dataclass(slots=True)

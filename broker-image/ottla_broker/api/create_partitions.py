@@ -1,6 +1,7 @@
 """CreatePartitions (37), versions 0–3.
 
 - Grows each topic to a count of partitions, placed by the controller or as the request says; never shrinks.
+- A copy of another cluster's topic has as many as its source: POLICY_VIOLATION.
 - Each topic on its own (one that is named twice: INVALID_REQUEST, answered once); answered when the metadata log has it on disk.
 """
 
@@ -13,6 +14,7 @@ from kio.schema.types import TopicName
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.mirror_plans import closed
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -42,6 +44,9 @@ async def grow(ctx: Context, topic: CreatePartitionsTopic, *, validate_only: boo
     try:
         if not ctx.may(Operation.alter, Resource.topic(topic.name)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
+        known = ctx.broker.image.topics.get(topic.name)
+        if known is not None and (mirrored := ctx.broker.image.closed(known.id)) is not None:
+            raise KafkaError(ErrorCode.policy_violation, closed(topic.name, mirrored.mirror))
         assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
         await ctx.broker.active_controller().create_partitions(
             topic.name, topic.count, assignment, validate_only=validate_only

@@ -3,7 +3,7 @@
 - Raises a partition's log start to an offset, or with −1 to the high watermark; answers the new log start, the low
   watermark.
 - Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start nothing changes. Partitions of compacted-only
-  and internal topics refuse with POLICY_VIOLATION and INVALID_TOPIC_EXCEPTION.
+  and internal topics refuse with POLICY_VIOLATION and INVALID_TOPIC_EXCEPTION, copies of another cluster's topics with POLICY_VIOLATION.
 - v1 differs in throttling only, v2 is flexible.
 """
 
@@ -20,6 +20,7 @@ from kio.static.primitive import i64
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.mirror_plans import closed
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -55,12 +56,17 @@ def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int
     known = ctx.broker.image.topics.get(topic)
     if known is not None and known.internal:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
-    log = ctx.broker.partitions.leader(topic, wanted.partition_index).log
+    if known is not None and (mirrored := ctx.broker.image.closed(known.id)) is not None:
+        raise KafkaError(ErrorCode.policy_violation, closed(topic, mirrored.mirror))
+    partition = ctx.broker.partitions.leader(topic, wanted.partition_index)
+    log = partition.log
     if not log.config.cleanup_delete:
         raise KafkaError(ErrorCode.policy_violation, f"{topic} is compacted; records are deleted by tombstones there")
     if wanted.offset < TO_HIGH_WATERMARK:
         raise KafkaError(ErrorCode.offset_out_of_range, f"offset {wanted.offset}")
-    return log.delete_records_before(log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset)
+    start = log.delete_records_before(log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset)
+    partition.tell_start()
+    return start
 
 
 FORMS = (Form(0, 2, DeleteRecordsRequest, DeleteRecordsResponse, delete_records),)

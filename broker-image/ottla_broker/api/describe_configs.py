@@ -4,9 +4,11 @@
 - Each setting tells where its value comes from and, when asked, every other place it is found in, in the order in which they count.
 - Another broker's settings are only known to that broker: naming it here is INVALID_REQUEST, as in Kafka.
 - Groups and client metrics have no settings here: an empty list, as for a resource for which nothing was set.
+- A mirror (type 101) has its settings; a topic that is a copy (102) tells how it is, each broker of the partitions that it leads.
 - No keys named means all. v3 adds types and documentation; v4 is flexible.
 """
 
+import asyncio
 from collections.abc import Iterable
 from typing import cast
 
@@ -19,7 +21,8 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.api.config_resources import ConfigResource, must_be_this_broker, must_be_topic, must_may
+from ottla_broker.api import mirror_status
+from ottla_broker.api.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
@@ -67,6 +70,10 @@ def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
         case ConfigResource.BROKER_LOGGER:
             must_be_this_broker(ctx, name)
             return loggers.describe()
+        case ConfigResource.MIRROR:
+            return config.describe_mirror(current(ctx, kind, name)) if current(ctx, kind, name) else []
+        case ConfigResource.MIRRORED_TOPIC:
+            return mirror_status.entries(ctx.broker, name, asyncio.get_running_loop().time())
         case ConfigResource.GROUP if name == "":
             raise KafkaError(ErrorCode.invalid_request, "a group's name is needed")
         case _:

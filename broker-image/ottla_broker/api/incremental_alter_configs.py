@@ -9,7 +9,7 @@
 - v1 is flexible.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -26,10 +26,16 @@ from ottla_broker.api.config_resources import ConfigResource, change, current, e
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.kinds import ConfigType, split_list
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+SETTINGS: Mapping[int, Mapping[str, Setting[object]]] = {
+    ConfigResource.TOPIC: TOPIC_SETTINGS,
+    ConfigResource.BROKER: BROKER_SETTINGS,
+    ConfigResource.MIRROR: MIRROR_SETTINGS,
+}
 
 
 class Change(IntEnum):
@@ -71,8 +77,7 @@ async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: 
         if config.name in changes:
             raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
         changes[config.name] = value(ctx, kind, name, config)
-    if kind in (ConfigResource.TOPIC, ConfigResource.BROKER):
-        settings = TOPIC_SETTINGS if kind == ConfigResource.TOPIC else BROKER_SETTINGS
+    if (settings := SETTINGS.get(kind)) is not None:
         changes = {key: text for key, text in changes.items() if text is not None or key in settings}
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
@@ -104,6 +109,8 @@ def entries(ctx: Context, kind: int, name: str, setting_name: str) -> tuple[str,
             setting = TOPIC_SETTINGS.get(setting_name)
         case ConfigResource.BROKER:
             setting = BROKER_SETTINGS.get(setting_name)
+        case ConfigResource.MIRROR:
+            setting = MIRROR_SETTINGS.get(setting_name)
         case _:
             raise KafkaError(ErrorCode.invalid_request, f"{setting_name} can only be set or deleted")
     if setting is not None and setting.kind.code is not ConfigType.LIST:
@@ -111,7 +118,13 @@ def entries(ctx: Context, kind: int, name: str, setting_name: str) -> tuple[str,
     text = current(ctx, kind, name).get(setting_name)
     if text is None and setting is not None:
         config = ctx.broker.config
-        counts = config.topic(setting, {}) if kind == ConfigResource.TOPIC else config(setting)
+        match kind:
+            case ConfigResource.TOPIC:
+                counts = config.topic(setting, {})
+            case ConfigResource.MIRROR:
+                counts = setting.default
+            case _:
+                counts = config(setting)
         text = setting.kind.text(counts)
     return split_list(text or "")
 

@@ -1,6 +1,7 @@
 """ListConfigResources (74), versions 0–1.
 
 - Names what can be described by DescribeConfigs: topics, brokers, brokers' loggers (KIP-1142). No types named means all of them.
+- Mirrors (type 101, ours) are named when they are asked for: Kafka's tools would not know what they are.
 - Groups and client metrics are known types without members here: nothing can be set for them yet.
 - v0 was called ListClientMetricsResources and knows only those: its answer is empty. A type that is not known is UNSUPPORTED_VERSION.
 """
@@ -21,6 +22,7 @@ from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ONLY_CLIENT_METRICS = 0
+OURS = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
 
 
 async def list_config_resources(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
@@ -43,15 +45,17 @@ def kinds(ctx: Context, request: ListConfigResourcesRequest) -> list[ConfigResou
     unknown = set(request.resource_types) - set(ConfigResource)
     if unknown:
         raise KafkaError(ErrorCode.unsupported_version, f"there is no config resource type {min(unknown)}")
-    return sorted({ConfigResource(kind) for kind in request.resource_types} or set(ConfigResource))
+    return sorted({ConfigResource(kind) for kind in request.resource_types} or set(ConfigResource) - OURS)
 
 
-def names(ctx: Context, kind: ConfigResource) -> Iterator[str]:
-    match kind:
+def names(ctx: Context, listed: ConfigResource) -> Iterator[str]:
+    match listed:
         case ConfigResource.TOPIC:
             yield from sorted(ctx.broker.image.topics)
         case ConfigResource.BROKER | ConfigResource.BROKER_LOGGER:
             yield from (str(broker) for broker in sorted(ctx.broker.image.brokers))
+        case ConfigResource.MIRROR:
+            yield from sorted(name for kind, name in ctx.broker.image.configs if kind == ConfigResource.MIRROR)
 
 
 FORMS = (Form(0, 1, ListConfigResourcesRequest, ListConfigResourcesResponse, list_config_resources),)

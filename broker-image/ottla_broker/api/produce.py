@@ -5,9 +5,12 @@
 - acks=1 and 0 answer, or do not, when the leader has them; −1 when the whole ISR has, or says REQUEST_TIMED_OUT
   after the request's timeout (the records stay). With acks=0 an error closes the connection: there is no answer to
   put it in.
+- Copies of another cluster's topics are refused with INVALID_TOPIC_EXCEPTION, which no client tries again, until they fail over;
+  while that happens with NOT_ENOUGH_REPLICAS, which clients do.
 - Internal topics are refused with INVALID_TOPIC_EXCEPTION: their records are a coordinator's memory.
 - Transactional batches are TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a coordinator that could end them.
 - Versions 0–2 are advertised for librdkafka's sake (rule 16) and answered with UNSUPPORTED_VERSION, as Kafka 4 does.
+- A leader that has just stepped down says so, and then passes on for a while what comes all the same.
 - v10 tells who leads instead (KIP-951), v13 names topics by id.
 """
 
@@ -16,10 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla_broker.api.context import Context, HangUp, Later, Reply
+from ottla_broker.api.context import Buffers, Context, HangUp, Later, Reply
 from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
 from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.image import INTERNAL_TOPICS
+from ottla_broker.metadata.mirror_plans import refusal
+from ottla_broker.replication.successors import JUST_S, PAUSE_S
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
 from ottla_broker.wire.codec import RequestHeader
@@ -58,7 +63,9 @@ def produce(context: Context, frame: bytearray, header: RequestHeader, room: int
         return None
     if waiting:
         return settle(context, header, topics, waiting, request.timeout_ms)
-    return [answer(context, header, topics)]
+    reply = [answer(context, header, topics)]
+    successor = only_successor(context, topics)
+    return reply if successor is None else pass_on(context, successor, bytes(frame), reply, request.timeout_ms)
 
 
 def wrong(request: ProduceRequest, version: int) -> KafkaError | None:
@@ -89,6 +96,39 @@ def append(
     return produced
 
 
+def only_successor(context: Context, topics: Topics) -> int | None:
+    """The broker that leads now what was asked for here, if this one has just stepped down from all of it."""
+    leaders = set()
+    for topic, partitions in topics:
+        for produced in partitions:
+            if produced.error is not ErrorCode.not_leader_or_follower:
+                return None
+            name = topic if isinstance(topic, str) else context.broker.partitions.name_of(topic)
+            partition = context.broker.partitions.get(name, produced.partition)
+            if partition is None or not partition.just_stepped_down:
+                return None
+            leaders.add(partition.state.leader)
+    return leaders.pop() if len(leaders) == 1 else None
+
+
+def pass_on(context: Context, successor: int, frame: bytes, refused: Buffers, timeout_ms: int) -> Reply:
+    """Refuses, or brings the request to where it belongs: `replication.successors` says when and why."""
+    loop, successors = asyncio.get_running_loop(), context.broker.successors
+    if not PAUSE_S <= loop.time() - context.peer.refused_s < JUST_S:
+        context.peer.refused_s = loop.time()
+        successors.told(successor)
+        return refused
+
+    async def passed() -> Buffers:
+        try:
+            answer = await successors.pass_on(successor, frame, timeout_ms)
+        except OSError as reason:
+            raise HangUp(f"broker {successor} was asked in its place, and its answer is lost: {reason}") from reason
+        return refused if answer is None else [answer]
+
+    return loop.create_task(passed())
+
+
 def check_attributes(attributes: int, version: int) -> None:
     """What a batch may not be, by the low byte of its attributes. An open transaction would hide all that follows it
     from committed readers, and nobody is there yet who could end it."""
@@ -108,7 +148,11 @@ def find(context: Context, topic: str | UUID, index: int) -> "Partition":
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is written by its coordinator only")
-    return partitions.leader(name, index, topic_id=topic_id)
+    partition = partitions.leader(name, index, topic_id=topic_id)
+    image = context.broker.image
+    if image.mirrored and not image.is_open(partition.topic_id, index):
+        raise refusal(image, partition.topic_id, name)
+    return partition
 
 
 def denied(index: int, reason: KafkaError) -> Produced:

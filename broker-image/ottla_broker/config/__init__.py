@@ -4,7 +4,7 @@
     config(NUM_PARTITIONS)        # int: the value that counts now
     config.log_config(overrides)  # LogConfig of a topic with these overrides
 
-The settings are declared by theme: identity, network, replication, logs, topics (names start with TOPIC_) and groups.
+The settings are declared by theme: identity, network, replication, logs, topics (names start with TOPIC_), mirrors (MIRROR_) and groups.
 """
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
@@ -16,10 +16,12 @@ from ottla_broker.config.entries import Synonym as Synonym
 from ottla_broker.config.groups import *  # noqa: F403 (the constants of a theme are this package's face)
 from ottla_broker.config.identity import *  # noqa: F403
 from ottla_broker.config.logs import *  # noqa: F403
+from ottla_broker.config.mirrors import *  # noqa: F403
 from ottla_broker.config.network import *  # noqa: F403
 from ottla_broker.config.problems import SettingError as SettingError
 from ottla_broker.config.replication import *  # noqa: F403
 from ottla_broker.config.setting import BROKER_SETTINGS as BROKER_SETTINGS
+from ottla_broker.config.setting import MIRROR_SETTINGS as MIRROR_SETTINGS
 from ottla_broker.config.setting import TOPIC_SETTINGS as TOPIC_SETTINGS
 from ottla_broker.config.setting import Scope as Scope
 from ottla_broker.config.setting import Setting as Setting

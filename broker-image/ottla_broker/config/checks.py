@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla_broker.config import groups, identity, network, replication, topics
+from ottla_broker.config import groups, identity, mirrors, network, replication, topics
 from ottla_broker.config.addresses import EVERY_INTERFACE
 from ottla_broker.config.foreign import why_ignored
 from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
-from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
+from ottla_broker.config.setting import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from ottla_broker.config.static import ALIASES, Static
 
 if TYPE_CHECKING:
@@ -119,6 +119,22 @@ def broker_changes(changes: Mapping[str, str | None], *, everywhere: bool) -> li
             problems.append(f"{name} can only be set for all brokers: use the default (empty) broker name")
         else:
             problems += _problems(setting, text)
+    return problems
+
+
+def mirror_changes(changes: Mapping[str, str | None], current: Mapping[str, str]) -> list[str]:
+    """What speaks against giving a mirror these settings (None removes one), over those it has."""
+    problems: list[str] = []
+    for name, text in changes.items():
+        if (setting := MIRROR_SETTINGS.get(name)) is None:
+            problems.append(unknown_name(name, MIRROR_SETTINGS, "setting of a mirror"))
+        else:
+            problems += _problems(setting, text)
+    after = {name: text for name, text in {**current, **changes}.items() if text is not None}
+    if after and not after.get(mirrors.MIRROR_BOOTSTRAP_SERVERS.name):
+        problems.append(
+            f"{mirrors.MIRROR_BOOTSTRAP_SERVERS.name} is not given; allowed: {mirrors.MIRROR_BOOTSTRAP_SERVERS.kind.allowed}"
+        )
     return problems
 
 

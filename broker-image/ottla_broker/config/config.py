@@ -15,6 +15,7 @@ from ottla_broker.config.entries import Entry, Source, Synonym, entry
 from ottla_broker.config.problems import SettingError, parse_value
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
+    MIRROR_SETTINGS,
     TOPIC_SETTINGS,
     Scope,
     Setting,
@@ -231,6 +232,10 @@ class Config:
         """Whether a topic may have these configs (None removes one) over its current ones. INVALID_CONFIG says why not."""
         _refuse(checks.topic_changes(changes, current or {}))
 
+    def check_mirror(self, changes: Mapping[str, str | None], current: Mapping[str, str]) -> None:
+        """Whether a mirror may have these settings (None removes one) over its current ones. INVALID_CONFIG says why not."""
+        _refuse(checks.mirror_changes(changes, current))
+
     def check_broker(self, changes: Mapping[str, str | None], *, everywhere: bool) -> None:
         """Whether these may change while brokers run, for all of them (`everywhere`) or for one. INVALID_CONFIG says why not."""
         _refuse(checks.broker_changes(changes, everywhere=everywhere))
@@ -242,6 +247,18 @@ class Config:
         return [
             self._entry(setting, overrides, Source.DYNAMIC_TOPIC_CONFIG)
             for _, setting in sorted(TOPIC_SETTINGS.items())
+        ]
+
+    def describe_mirror(self, settings: Mapping[str, str]) -> list[Entry]:
+        """All settings of a mirror in the order of their names."""
+        return [
+            entry(
+                setting,
+                [Synonym(name, settings[name], Source.DYNAMIC_MIRROR_CONFIG)] if name in settings else [],
+                read_only=False,
+                default=setting.default_text,
+            )
+            for name, setting in sorted(MIRROR_SETTINGS.items())
         ]
 
     def describe_broker(self) -> list[Entry]:

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from ottla_broker.config import Setting, groups, identity, logs, network, replication, topics
+from ottla_broker.config import Setting, groups, identity, logs, mirrors, network, replication, topics
 from ottla_broker.config.foreign import NOTED, REFUSED
 
 _OPENING = """\
@@ -41,7 +41,7 @@ What would leave someone believing in a protection or a feature that is not ther
 
 def page() -> str:
     parts = [_OPENING]
-    modules = (identity, network, topics, logs, replication, groups)
+    modules = (identity, network, topics, logs, replication, groups, mirrors)
     settings = [value for module in modules for value in vars(module).values() if isinstance(value, Setting)]
     for theme, members in groupby(settings, key=lambda setting: setting.theme):
         parts.append(

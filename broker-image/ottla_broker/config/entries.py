@@ -18,6 +18,7 @@ class Source(IntEnum):
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
     CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
+    DYNAMIC_MIRROR_CONFIG = 101  # ours, as the resource is
 
 
 class Synonym(NamedTuple):

@@ -145,7 +145,7 @@ BROKER_HEARTBEAT_INTERVAL_MS = _cluster.broker(
 BROKER_SESSION_TIMEOUT_MS = _cluster.broker(
     "broker.session.timeout.ms",
     integer(at_least=1),
-    3000,
+    2500,
     "A broker that the controller has not heard of for so many milliseconds is fenced: others take over what it led.",
     differs="there is no garbage collector whose pauses a session must outlive",
 )

@@ -23,6 +23,7 @@ class Scope(Enum):
     CLUSTER = "while running, per broker or for all"
     CLUSTER_ONLY = "while running, for all brokers"
     TOPIC = "while running, per topic"
+    MIRROR = "while running, per mirror"
 
 
 class Setting(Generic[T_co]):
@@ -92,6 +93,7 @@ class Default(NamedTuple):
 
 BROKER_SETTINGS: dict[str, Setting[object]] = {}
 TOPIC_SETTINGS: dict[str, Setting[object]] = {}
+MIRROR_SETTINGS: dict[str, Setting[object]] = {}
 
 
 class Theme(NamedTuple):
@@ -150,6 +152,11 @@ class Theme(NamedTuple):
             from_broker=_defaults(from_broker),
         )
         TOPIC_SETTINGS[name] = made
+        return made
+
+    def mirror(self, name: str, kind: Kind[T], default: T, doc: str) -> Setting[T]:
+        made = Setting(name, kind, default, doc, scope=Scope.MIRROR, theme=self.title, ours=True)
+        MIRROR_SETTINGS[name] = made
         return made
 
 

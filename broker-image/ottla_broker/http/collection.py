@@ -1,5 +1,6 @@
 """What a broker looks like at the moment it is scraped. Only reads; nothing of it is kept."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
@@ -46,7 +47,7 @@ Family = tuple[Metric, list[Sample]]
 
 def families(broker: Broker, sockets: Sockets) -> Iterator[Family]:
     """Family after family: whoever asks may let others work between two of them."""
-    for collect in (_topics, _replicas, _controller, _logs, _groups):
+    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups):
         yield from collect(broker)
     yield from _sockets(sockets)
 
@@ -83,6 +84,20 @@ def _replicas(broker: Broker) -> Iterator[Family]:
     yield single(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
     yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failed is not None for p in broker.partitions))
     yield single(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
+
+
+def _mirrors(broker: Broker) -> Iterator[Family]:
+    now_s = asyncio.get_running_loop().time()
+    copies = [
+        ((link.name, copy.partition.topic, str(copy.partition.partition)), copy)
+        for link, copy in broker.mirrors.copies()
+        if copy.source_end >= 0
+    ]
+    yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]
+    yield metrics.MIRROR_LAG_SECONDS, [Sample(labels, copy.behind_s(now_s)) for labels, copy in copies]
+    stopped = [key for key, known in broker.image.mirrored_partitions.items() if known.stopped]
+    led = (broker.image.partition(*key) for key in stopped)
+    yield single(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
 
 
 def _controller(broker: Broker) -> Iterator[Family]:

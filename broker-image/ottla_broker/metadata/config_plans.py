@@ -1,16 +1,24 @@
 """What a change of configs means in records: the configs themselves, and what elections make of them at once. Pure.
 
 Whoever is eligible to lead without being in sync is so because the high watermark stands still while the ISR is below min.insync.replicas. When
-that setting falls, leaders let the high watermark go on; so in the same commit the eligible are forgotten where it may.
+that setting falls, leaders let the high watermark go on; so in the same commit the eligible are forgotten where it may. A mirror that fails over
+opens its copies in the same commit.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla_broker.config import TOPIC_MIN_INSYNC_REPLICAS, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+from ottla_broker.config import (
+    FAILED_OVER,
+    MIRROR_ROLE,
+    TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+)
+from ottla_broker.metadata import mirror_plans
 from ottla_broker.metadata.broker_plans import electorate
 from ottla_broker.metadata.election import TopicRules, after_unfencing, without_eligible
-from ottla_broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, TopicImage
+from ottla_broker.metadata.image import BROKER_RESOURCE, MIRROR_RESOURCE, TOPIC_RESOURCE, Image, TopicImage
 from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 MIN_INSYNC, UNCLEAN = TOPIC_MIN_INSYNC_REPLICAS.name, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE.name
 
@@ -30,7 +38,23 @@ def alteration(
         records += _under(image, [image.topics[name]], rules_with(after))
     if (resource_type, name) == (BROKER_RESOURCE, "") and MIN_INSYNC in different:
         records += _under_default(image, different[MIN_INSYNC], rules_with)
+    if resource_type == MIRROR_RESOURCE:
+        if different.get(MIRROR_ROLE.name) == FAILED_OVER:
+            records += mirror_plans.failover(image, name)
+        if different and not {**current, **different}.keys() - {
+            key for key, value in different.items() if value is None
+        }:
+            _must_be_unused(image, name)
     return records
+
+
+def _must_be_unused(image: Image, mirror: str) -> None:
+    if copies := [image.topic_names[topic.topic] for topic in mirror_plans.copies(image, mirror)]:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"mirror {mirror!r} cannot be removed while {sorted(copies)[0]!r} and {len(copies) - 1} other topics are its copies: delete them, or "
+            f"open them for writing with {MIRROR_ROLE.name}={FAILED_OVER}",
+        )
 
 
 def _under(image: Image, topics: Iterable[TopicImage], rules: TopicRules) -> list[PartitionRecord]:

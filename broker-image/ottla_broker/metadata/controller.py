@@ -1,7 +1,7 @@
 """The active controller: every change of the cluster's metadata is decided and committed here, one at a time.
 
 A command looks at the image, asks a pure plan for records, commits them and returns when they are committed (`Turn`). Brokers are
-`brokers`' to deal with, replicas `replicas`'; topics, configs and producer ids are dealt with here.
+`brokers`' to deal with, replicas `replicas`', copies of other clusters' topics `mirrors`'; topics, configs and producer ids are dealt with here.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from ottla_broker.metadata.broker_control import BrokerControl
 from ottla_broker.metadata.config_plans import alteration
 from ottla_broker.metadata.election import TopicRules
 from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.pulses import Pulses
 from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIds, TopicRecord
 from ottla_broker.metadata.replica_control import ReplicaControl
@@ -32,6 +33,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
+CLUSTERS_OWN_IDS = 1 << 40  # so many producer ids has each cluster, and there are some four million such ranges
 T = TypeVar("T")
 
 
@@ -49,6 +51,7 @@ class Controller:
         self._turn = Turn(image, log, config)
         self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000)
         self.replicas = ReplicaControl(self._turn)
+        self.mirrors = MirrorControl(self._turn, runtime)
         self._pulses = pulses or Pulses(me, image, config.inter_broker_listener)
         self._gone: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
@@ -149,10 +152,11 @@ class Controller:
         )
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody else gets, ever."""
+        """A block of ids that nobody else gets, ever: the first one lies at a random place, so that not even another cluster's producers, whose
+        records are copied here, have the ids of ours (Kafka's begin at 0)."""
 
         def plan() -> Decision[range]:
-            first = self._image.next_producer_id
+            first = self._image.next_producer_id or (self._runtime.random.getrandbits(22) + 1) * CLUSTERS_OWN_IDS
             return [ProducerIds(first + PRODUCER_ID_BLOCK)], range(first, first + PRODUCER_ID_BLOCK)
 
         return await self._turn.take(plan)

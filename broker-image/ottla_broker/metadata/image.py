@@ -14,6 +14,8 @@ from ottla_broker.metadata.records import (
     ControllerChange,
     Endpoint,
     MetadataRecord,
+    MirroredPartition,
+    MirroredTopic,
     PartitionRecord,
     ProducerIds,
     RegisterBroker,
@@ -24,6 +26,8 @@ from ottla_broker.metadata.records import (
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+MIRROR_RESOURCE = 101  # Kafka's own kinds are powers of two
+MIRRORED_TOPIC_RESOURCE = 102
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -61,6 +65,7 @@ class Changes:
     partitions: set[tuple[str, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     brokers: set[int] = field(default_factory=set)
+    mirrored: set[str] = field(default_factory=set)  # topics of which something is said as copies of another cluster's
 
 
 @dataclass(slots=True)
@@ -69,6 +74,8 @@ class Image:
     topic_names: dict[UUID, str] = field(default_factory=dict)
     brokers: dict[int, BrokerImage] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    mirrored: dict[UUID, MirroredTopic] = field(default_factory=dict)
+    mirrored_partitions: dict[tuple[UUID, int], MirroredPartition] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # who had the office before, perhaps the same
@@ -89,6 +96,18 @@ class Image:
 
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
+
+    def closed(self, topic_id: UUID) -> MirroredTopic | None:
+        """What is said of a topic that takes no other records than its source's."""
+        known = self.mirrored.get(topic_id)
+        return None if known is None or known.failed_over else known
+
+    def is_open(self, topic_id: UUID, partition: int) -> bool:
+        """Whether producers may write to it: it is no copy, or has failed over, and is known to end here as its last leader left it."""
+        if topic_id not in self.mirrored:
+            return True
+        known = self.mirrored_partitions.get((topic_id, partition))
+        return self.mirrored[topic_id].failed_over and known is not None and known.end >= 0
 
     def partition(self, topic_id: UUID, partition: int) -> PartitionRecord | None:
         topic = self.topic_by_id(topic_id)
@@ -133,11 +152,20 @@ class Image:
                         self._placed.replace(state, None)
                 changes.removed.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
+                self.mirrored.pop(record.id, None)
+                for partition in removed.partitions:
+                    self.mirrored_partitions.pop((record.id, partition), None)
             case ConfigRecord():
                 self._configure(record)
                 changes.configs.add((record.resource_type, record.name))
             case ProducerIds():
                 self.next_producer_id = record.next
+            case MirroredTopic():
+                self.mirrored[record.topic] = record
+                changes.mirrored.add(self.topic_names[record.topic])
+            case MirroredPartition():
+                self.mirrored_partitions[record.topic, record.partition] = record
+                changes.mirrored.add(self.topic_names[record.topic])
             case RegisterBroker():
                 self.brokers[record.broker] = BrokerImage(
                     record.broker,

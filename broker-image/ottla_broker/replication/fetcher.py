@@ -78,7 +78,8 @@ class Fetcher:
         self._channel: Channel | None = None
         self._lost: asyncio.Future[Exception] | None = None
         self._soon: asyncio.Handle | None = None
-        self._later: asyncio.TimerHandle | None = None
+        self._later: asyncio.Handle | None = None
+        self._later_s = 0.0  # of its time it cannot always be asked: uvloop has no timer for a time that has passed
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._syncs = 0  # answers whose records are being synced
         self._wanted = asyncio.Event()
@@ -219,10 +220,10 @@ class Fetcher:
 
     def _look_later(self) -> None:
         at_s = self.session.rests_until_s
-        if at_s and (self._later is None or self._later.when() > at_s):
+        if at_s and (self._later is None or self._later_s > at_s):
             if self._later is not None:
                 self._later.cancel()
-            self._later = self._loop.call_at(at_s, self._look_again)
+            self._later, self._later_s = self._loop.call_at(at_s, self._look_again), at_s
 
     def _look_again(self) -> None:
         self._later = None

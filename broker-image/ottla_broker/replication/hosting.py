@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from ottla_broker.config import TOPIC_RETENTION_BYTES, TOPIC_RETENTION_MS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 MADE_AT_ONCE: Final = 64
 AGAIN_S: Final = 5.0
+NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name: "-1"}
 """New logs that are made before anybody else gets a turn; of a topic of thousands of partitions the others follow in slices."""
 MADE_PER_TURN: Final = 16
 
@@ -91,6 +93,7 @@ class Hosting:
         for resource_type, name in changes.configs:
             if resource_type == TOPIC_RESOURCE:
                 self.reconfigure([name])
+        self.reconfigure(sorted(changes.mirrored))
         if changes.brokers:
             for hosted in self._partitions:
                 hosted.brokers_changed()
@@ -101,7 +104,7 @@ class Hosting:
     def reconfigure(self, topics: Iterable[str]) -> None:
         """Gives the logs of these topics their settings as they are now."""
         for name in topics:
-            config = self._log_config_of(self._image.topic_config(name))
+            config = self._config_of(name)
             for partition in self._image.topics[name].partitions if name in self._image.topics else ():
                 if hosted := self._partitions.get(name, partition):
                     hosted.log.set_config(config)
@@ -206,7 +209,7 @@ class Hosting:
 
     def _open(self, topic: TopicImage, state: PartitionRecord) -> PartitionLog:
         """Where its folder is; else where the metadata want it; else in the directory with the fewest."""
-        config = self._log_config_of(self._image.topic_config(topic.name))
+        config = self._config_of(topic.name)
         for directory in self._directories:
             if (topic.name, state.partition) in directory.logs:
                 return directory.create(topic.name, state.partition, topic.id, config)
@@ -219,6 +222,14 @@ class Hosting:
             chosen = min(working, key=lambda one: len(one.logs))
         self._made += 1
         return chosen.create(topic.name, state.partition, topic.id, config)
+
+    def _config_of(self, topic: str) -> LogConfig:
+        """A copy of another cluster's topic lets go what its source lets go, and when; not what is old or large here."""
+        known = self._image.topics.get(topic)
+        overrides = self._image.topic_config(topic)
+        return self._log_config_of(
+            {**overrides, **NO_RETENTION} if known is not None and self._image.closed(known.id) else overrides
+        )
 
     def _remove(self, topic: TopicImage) -> None:
         for partition in topic.partitions:

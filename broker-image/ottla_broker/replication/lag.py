@@ -1,4 +1,5 @@
-"""Followers that have stopped following, or cannot keep up, leave their ISRs: one look at all partitions now and then."""
+"""Followers that have stopped following, or cannot keep up, leave their ISRs, and those that fetch hear what retention has let go: one look at all
+partitions now and then."""
 
 import asyncio
 from typing import Final
@@ -17,5 +18,6 @@ async def watch_lag(partitions: Partitions, config: Config) -> None:
         await asyncio.sleep(lag_max_s / LOOKS)
         for number, partition in enumerate(list(partitions)):
             partition.consider_shrinking(lag_max_s)
+            partition.tell_start()
             if number % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)

@@ -12,6 +12,7 @@ Invariants as a leader:
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
@@ -23,6 +24,7 @@ from ottla_broker.replication.acks import Acks, Told
 from ottla_broker.replication.followers import Follower, Followers
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.replication.refusals import Refusals
+from ottla_broker.replication.successors import JUST_S
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -73,9 +75,11 @@ class Partition:
         self._peers = peers or Alone()
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
         self._turned_away = False  # somebody who had caught up while a proposal was on its way
+        self._stepped_down_s = -inf
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
         self._end_watchers: dict[Watcher, None] = {}
+        self._told_start = log.start
         self._acks = Acks()
         self._holding: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
@@ -99,6 +103,10 @@ class Partition:
         return self.state.leader not in (self._me, NO_LEADER)
 
     @property
+    def just_stepped_down(self) -> bool:
+        return self.follows and self._peers.now_s() - self._stepped_down_s < JUST_S
+
+    @property
     def settled(self) -> bool:
         """Whether everything that an earlier leader may have acknowledged is below our high watermark."""
         return self.log.high_watermark >= self.epoch_start
@@ -119,6 +127,8 @@ class Partition:
         if state.partition_epoch < self.state.partition_epoch:
             return
         before = len(self.state.isr)
+        if self.state.leader == self._me != state.leader:
+            self._stepped_down_s = self._peers.now_s()
         self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
         if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
@@ -196,6 +206,17 @@ class Partition:
             raise
         if self._refusals:
             self._refusals.accepted(records)
+        self._has_grown(appended)
+        return appended
+
+    def append_copied(self, records: Buffer) -> Appended:
+        """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
+        KafkaError: as `PartitionLog.append_as_follower`."""
+        appended = self.log.append_as_follower(records, leader_epoch=self.state.leader_epoch)
+        self._has_grown(appended)
+        return appended
+
+    def _has_grown(self, appended: Appended) -> None:
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
         if self._end_watchers:
@@ -204,7 +225,6 @@ class Partition:
             self._advance()
         if self.log.sync_due:
             self._sync()
-        return appended
 
     def acknowledged(self, appended: Appended, acks: int, *, across_leaders: bool = False) -> Awaitable[None] | None:
         """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter what `when_acknowledged` tells."""
@@ -393,6 +413,12 @@ class Partition:
     def unwatch(self, callback: Watcher) -> None:
         self._watchers.pop(callback, None)
         self._end_watchers.pop(callback, None)
+
+    def tell_start(self) -> None:
+        """Where nothing else happens, those that fetch are told that the log's start has risen."""
+        if self.log.start != self._told_start:
+            self._told_start = self.log.start
+            self._wake()
 
     def _wake(self) -> None:
         _call(self._watchers)

@@ -22,18 +22,22 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What brokers and Services tell."""
+    """What brokers and Services tell. `moving`: partitions that move now, None when nobody could be asked; `begun`: how many have been set going by this
+    look."""
 
     cluster_id: str | None
     controller: int | None
-    moving: int
+    moving: int | None
+    begun: int
     bootstrap: Mapping[str, str]
     version: str
     brokers: Sequence[Broker]
 
 
-def status_of(cluster: Cluster, facts: Facts, told: Told, rolled: Rolled) -> dict[str, Json]:
-    """None: not known now, and left out."""
+def status_of(
+    cluster: Cluster, facts: Facts, told: Told, rolled: Rolled, before: Mapping[str, Json]
+) -> dict[str, Json]:
+    """`before`: the status as it was. None: not known now, and left out."""
     versions = {it.version for it in told.brokers}
     found: dict[str, Json] = {
         "replicas": len(told.brokers),
@@ -58,9 +62,19 @@ def status_of(cluster: Cluster, facts: Facts, told: Told, rolled: Rolled) -> dic
                 for it in rolled.blocked_by
             ],
         }
-    if told.moving:
-        found["reassignment"] = {"moved": 0, "total": told.moving}
+    found["reassignment"] = reassignment(told.moving, told.begun, before.get("reassignment"))
     return found
+
+
+def reassignment(moving: int | None, begun: int, before: Mapping[str, Json] | None) -> dict[str, Json] | None:
+    """How many partitions have arrived of those that were set going. How many these were, the status itself remembers, so that an operator that comes
+    later knows it, too."""
+    if moving is None:
+        return dict(before) if before else None
+    if not moving:
+        return None
+    total = max(moving, begun or int((before or {}).get("total", 0)))
+    return {"moved": total - moving, "total": total}
 
 
 def _away(facts: Facts, rolled: Rolled) -> int | None:

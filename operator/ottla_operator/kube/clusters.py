@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.brokers import cluster as asking
-from ottla_operator.brokers import topics
+from ottla_operator.brokers import reassignments, topics
 from ottla_operator.brokers.link import Link, Unreachable, connected
 from ottla_operator.kube import rolling, scaling
 from ottla_operator.kube.api import Api, ApiError
@@ -181,7 +181,8 @@ class Clusters:
             for broker in await scaling.forget_gone(link, seen, scaled.brokers):
                 await self.telling.event(body, "BrokerForgotten", f"broker {broker} is stopped and forgotten")
         await self._upkeep.take_away(cluster, seen, wanted)
-        ailing = asking.ailments(await topics.all_topics(link)) if link else None
+        moving = await reassignments.ongoing(link) if link else None
+        ailing = asking.ailments(await topics.all_topics(link), moving) if link else None
         facts = Facts(
             wanted=cluster.spec.replicas,
             pods=seen.pods,
@@ -194,13 +195,15 @@ class Clusters:
             cannot_scale=scaled.refused,
             leaderless=None if ailing is None else sum(it.what == asking.OFFLINE for it in ailing),
             under_replicated=None if ailing is None else len(ailing),
+            moving=len(moving or ()),
             unreached=look.unreached,
         )
         judged = verdict(facts)
         told = Told(
             cluster_id=described.id if described else None,
             controller=controller,
-            moving=scaled.moving,
+            moving=None if moving is None else len(moving),
+            begun=scaled.begun,
             bootstrap=look.wanted_bootstrap(cluster),
             version=self.images.of(cluster).rpartition(":")[2],
             brokers=tuple(
@@ -210,7 +213,7 @@ class Clusters:
                 for it in sorted(seen.pods.values(), key=lambda it: it.broker)
             ),
         )
-        await self._tell(body, memory, judged, facts, status_of(cluster, facts, told, rolled))
+        await self._tell(body, memory, judged, facts, status_of(cluster, facts, told, rolled, body.get("status") or {}))
         if facts.serving:
             self.topics_may_go_on(key)
         if isinstance(judged, Current):

@@ -25,14 +25,14 @@ OWN_TOPICS = {"__consumer_offsets": OFFSETS_FACTOR}
 @dataclass(slots=True)
 class Scaled:
     """`brokers`: pods that there shall be now. `notes`: what is to be noted down. `doing`: in words; `refused`: why it cannot be done. `said`: what was
-    begun or ended now. `moving`: partitions that move."""
+    begun or ended now. `begun`: how many partitions were set going now."""
 
     brokers: int
     notes: dict[str, str]
     doing: str = ""
     refused: str = ""
     said: list[str] = field(default_factory=list)
-    moving: int = 0
+    begun: int = 0
 
 
 def settled(cluster: Cluster, brokers: int, notes: Mapping[str, str]) -> bool:
@@ -44,7 +44,7 @@ def settled(cluster: Cluster, brokers: int, notes: Mapping[str, str]) -> bool:
 async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: Settings) -> Scaled:
     """Does what can be done now towards the number of brokers that is wished. `brokers`: pods that there shall be so far."""
     found = await placing.observe(link)
-    done = Scaled(brokers, dict(seen.notes), moving=len(found.ongoing))
+    done = Scaled(brokers, dict(seen.notes))
     rebalance = cluster.spec.rebalance
     match scale.next_step(
         scale.Scale(
@@ -92,7 +92,7 @@ async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move,
             return False
         await throttle.put(link, moves, int(quantity(rebalance.throttle)), found.ids)
     await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
-    done.moving = len(moves)
+    done.begun = len(moves)
     return True
 
 

@@ -17,7 +17,7 @@ class Facts:
     """`wanted`: brokers that should be there. `up`: brokers that the cluster counts on. `late`: brokers that take longer to come back than they may.
     `outdated`: broker → why it has to be restarted. `blocked_by`: what the roll waits for. `refused`: setting → why the brokers do not take it.
     `scaling`: what is being moved or let go, in words; `cannot_scale`: why that is refused. `leaderless`, `under_replicated`: partitions; None when no
-    broker could be asked. `unreached`: why none could."""
+    broker could be asked. `moving`: partitions that are getting other replicas. `unreached`: why none could be asked."""
 
     wanted: int
     pods: Mapping[int, BrokerPod]
@@ -30,6 +30,7 @@ class Facts:
     cannot_scale: str = ""
     leaderless: int | None = None
     under_replicated: int | None = None
+    moving: int = 0
     unreached: str = ""
 
     @property
@@ -66,6 +67,8 @@ def _work(facts: Facts) -> Working | None:
         return Working("Unreachable", facts.unreached)
     if facts.leaderless:
         return Working("PartitionsOffline", f"{counted(facts.leaderless, 'partition')} without a leader")
+    if facts.moving:
+        return Working("Moving", f"{counted(facts.moving, 'partition')} to get other replicas")
     if facts.under_replicated:
         return Working("CatchingUp", f"{counted(facts.under_replicated, 'partition')} short of replicas in sync")
     return None

@@ -16,7 +16,7 @@ from tests.disks import fill
 from tests.e2e.rounds.diary import Diary
 from tests.networks import OUTSIDE
 
-SESSION_S = 3.0  # broker.session.timeout.ms: a pause is taken from both sides of it
+SESSION_S = 2.5  # broker.session.timeout.ms: a pause is taken from both sides of it
 
 
 @dataclass(frozen=True)

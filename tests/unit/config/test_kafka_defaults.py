@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ottla_broker.config
-from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Config, Scope, Setting
+from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Config, Scope, Setting
 from ottla_broker.config.foreign import NOTED, REFUSED, why_ignored
 from ottla_broker.config.static import ALIASES
 from ottla_broker.log.config import LogConfig
@@ -92,7 +92,7 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none_yet() -> None:
     }
     behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.from_broker}
     settings = {name: value for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
-    assert len(settings) == len(BROKER_SETTINGS) + len(TOPIC_SETTINGS)
+    assert len(settings) == len(BROKER_SETTINGS) + len(TOPIC_SETTINGS) + len(MIRROR_SETTINGS)
     for name, setting in settings.items():
         fixed = setting.kind.allowed.endswith(" only")
         assert fixed or (name in named or setting in behind) is not bool(setting.not_yet), name

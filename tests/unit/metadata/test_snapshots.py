@@ -16,6 +16,8 @@ from ottla_broker.metadata.records import (
     ControllerChange,
     Endpoint,
     MetadataRecord,
+    MirroredPartition,
+    MirroredTopic,
     PartitionRecord,
     ProducerIds,
     RegisterBroker,
@@ -37,7 +39,7 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
     for offset in range(length):
         name = f"topic-{random.randrange(4)}"
         broker = random.randrange(3)
-        match random.randrange(8):
+        match random.randrange(10):
             case 0 if name not in topics:
                 topics[name] = UUID(int=offset + 1)
                 said.append(TopicRecord(name, topics[name]))
@@ -49,6 +51,11 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
                         topics[name], random.randrange(3), (1, 2), (1,), 1, leader_epoch=offset, eligible=(2,)
                     )
                 )
+            case 8 if name in topics:
+                said.append(MirroredTopic(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
+            case 9 if name in topics:
+                said.append(PartitionRecord(topics[name], 0, (1, 2), (1,), 1, leader_epoch=offset))
+                said.append(MirroredPartition(topics[name], 0, ((offset, offset),)))
             case 4:
                 value = random.choice(("1", "2", None))
                 said.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))

@@ -37,6 +37,7 @@ def test_all_is_well() -> None:
         (replace(WELL, outdated={2: "image i:2"}), Working, "Rolling", "image i:2"),
         (replace(WELL, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]), Working, "Rolling", "flights-0 has 2 in sync"),
         (replace(WELL, pods={**PODS, 3: pod(3, ready=False)}), Working, "Starting", "waiting for broker 3"),
+        (replace(WELL, moving=2), Working, "Moving", "2 partitions"),
         (replace(WELL, up=frozenset({1, 2})), Working, "Starting", "2 of 3 brokers serve"),
         (replace(WELL, scaling="4 partitions to move"), Working, "Scaling", "4 partitions"),
         (replace(WELL, leaderless=2), Working, "PartitionsOffline", "2 partitions"),

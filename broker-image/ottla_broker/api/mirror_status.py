@@ -1,0 +1,92 @@
+"""How a copy of another cluster's topic is, as entries of DescribeConfigs for resource type 102: who asks all brokers knows all.
+
+`mirror`, `source.topic` and `state` tell of the topic what the metadata say; `<partition>` is JSON (`PartitionStatus`) and is given by the broker that
+leads the partition, because only it knows how far the source is.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import PAUSED, Entry, Source
+from ottla_broker.config.kinds import ConfigType
+from ottla_broker.metadata.image import TopicImage
+from ottla_broker.metadata.mirror_plans import known_partition
+from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
+from ottla_broker.mirroring.copying import Copy
+from ottla_broker.mirroring.links import link
+from ottla_broker.mirroring.source_epochs import NO_EPOCH
+from ottla_broker.replication.partition import Partition
+
+State = Literal["Replicating", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
+UNKNOWN = -1
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """`end`: of the log here, or after a failover the offset from which on our own records follow; `source_end`: the source's high watermark when
+    last seen, −1: not known, as is `lag_seconds`: for how long something has been missing here. `why`: of a state that is not as it should be."""
+
+    state: State
+    end: int
+    source_end: int = UNKNOWN
+    lag: int = UNKNOWN
+    lag_seconds: float = UNKNOWN
+    source_epoch: int = NO_EPOCH
+    why: str = ""
+
+
+def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
+    """Nothing for a topic that is no copy."""
+    topic = broker.image.topics.get(name)
+    copy = None if topic is None else broker.image.mirrored.get(topic.id)
+    if topic is None or copy is None:
+        return []
+    of_topic = {"mirror": copy.mirror, "source.topic": copy.source_topic, "failed.over": str(copy.failed_over).lower()}
+    return [_entry(key, value) for key, value in sorted(of_topic.items())] + [
+        _entry(str(index), msgspec.json.encode(status(broker, topic, copy, partition, now_s)).decode())
+        for index in sorted(topic.partitions)
+        if (partition := broker.partitions.get(name, index)) is not None and partition.leads
+    ]
+
+
+def status(
+    broker: Broker, topic: TopicImage, copied: MirroredTopic, partition: Partition, now_s: float
+) -> PartitionStatus:
+    """As the partition's leader knows it."""
+    known = known_partition(broker.image, topic.id, partition.partition)
+    end = partition.log.end
+    if copied.failed_over:
+        if known.end < 0:
+            return PartitionStatus("FailingOver", end)
+        missing = max(known.source_end - known.end, 0) if known.source_end >= 0 else UNKNOWN
+        return PartitionStatus("FailedOver", known.end, known.source_end, missing, source_epoch=_newest(known))
+    if known.stopped:
+        return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
+    settings = link(broker.image, copied.mirror)
+    copy = broker.mirrors.copy_of(partition)
+    if settings is None or settings.role == PAUSED or copy is None:
+        return PartitionStatus("Paused", end, source_epoch=_newest(known))
+    trouble = copy.why or broker.mirrors.trouble(copied.mirror)
+    return _live(copy, end, trouble, now_s)
+
+
+def _live(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
+    seen = copy.source_end != UNKNOWN
+    return PartitionStatus(
+        "Unreachable" if trouble else "Replicating",
+        end,
+        copy.source_end,
+        copy.lag if seen else UNKNOWN,
+        round(copy.behind_s(now_s), 3) if seen else UNKNOWN,
+        copy.last_epoch,
+        trouble,
+    )
+
+
+def _newest(known: MirroredPartition) -> int:
+    return known.epochs[-1][0] if known.epochs else NO_EPOCH
+
+
+def _entry(name: str, value: str) -> Entry:
+    return Entry(name, value, Source.DYNAMIC_MIRROR_CONFIG, (), True, False, ConfigType.STRING, "")

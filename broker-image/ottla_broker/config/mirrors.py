@@ -1,0 +1,85 @@
+"""What a mirror is: settings of the config resource `mirror` (`api.config_resources`), one resource for each link to another cluster.
+
+Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling. docs/mirroring.md tells how they are used.
+"""
+
+from ottla_broker.config.kinds import boolean, integer, list_of, long, one_of
+from ottla_broker.config.setting import Setting, Theme
+
+Role = str
+REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
+STOP, RESYNC = "Stop", "Resync"
+
+
+def _is_address(entry: str) -> bool:
+    host, colon, port = entry.rpartition(":")
+    return bool(colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+
+
+_PATTERNS = "names, or patterns with * for any letters, separated by commas; a leading ! takes out again"
+
+_mirrors = Theme("Mirrors of other clusters")
+
+MIRROR_BOOTSTRAP_SERVERS: Setting[tuple[str, ...]] = _mirrors.mirror(
+    "bootstrap.servers",
+    list_of(allowed="host:port pairs separated by commas", check=_is_address),
+    (),
+    "Brokers of the source by which the others are found. A mirror needs this; it must not be one of this cluster's own.",
+)
+MIRROR_TOPICS: Setting[tuple[str, ...]] = _mirrors.mirror(
+    "topics",
+    list_of(allowed=_PATTERNS),
+    (),
+    "The source's topics that are mirrored. A pattern chooses no topic whose name begins with `__`.",
+)
+MIRROR_GROUPS: Setting[tuple[str, ...]] = _mirrors.mirror(
+    "groups",
+    list_of(allowed=_PATTERNS),
+    (),
+    "The source's consumer groups whose committed offsets are copied, every `metadata.max.age.ms`: only forward, and only while nobody is in the "
+    "group here.",
+)
+MIRROR_ROLE: Setting[Role] = _mirrors.mirror(
+    "role",
+    one_of(REPLICATE, PAUSED, FAILED_OVER),
+    REPLICATE,
+    "`Replicate`: topics are copied and take no other records. `Paused`: nothing is copied, and topics stay closed. `FailedOver`: copying has "
+    "ended for good, and topics are open for writing.",
+)
+MIRROR_ON_SOURCE_TRUNCATION = _mirrors.mirror(
+    "on.source.truncation",
+    one_of(STOP, RESYNC),
+    STOP,
+    "When the source has lost records that were copied, or its topic was made anew. `Stop`: the copy stands still as it is, and says why. "
+    "`Resync`: the copy is deleted, and made anew from what the source has.",
+)
+MIRROR_SYNC_CONFIGS = _mirrors.mirror(
+    "sync.configs",
+    boolean(),
+    True,
+    "Whether the source's topic settings are kept in step; those of replication (`min.insync.replicas`, throttles, elections) are never copied.",
+)
+MIRROR_METADATA_MAX_AGE_MS = _mirrors.mirror(
+    "metadata.max.age.ms",
+    long(at_least=100),
+    30_000,
+    "How often the source is asked for new topics, partitions and settings, in milliseconds.",
+)
+MIRROR_FETCH_MAX_WAIT_MS = _mirrors.mirror(
+    "fetch.max.wait.ms",
+    integer(at_least=0),
+    500,
+    "The longest that a fetch waits at the source for records, in milliseconds.",
+)
+MIRROR_FETCH_MAX_BYTES = _mirrors.mirror(
+    "fetch.max.bytes",
+    integer(at_least=1),
+    10 << 20,
+    "Bytes of all partitions that are asked of one broker of the source at a time.",
+)
+MIRROR_MAX_PARTITION_FETCH_BYTES = _mirrors.mirror(
+    "max.partition.fetch.bytes",
+    integer(at_least=1),
+    1 << 20,
+    "Bytes of one partition that are asked for at a time. A first batch that is larger comes all the same.",
+)

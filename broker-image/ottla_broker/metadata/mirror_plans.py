@@ -1,0 +1,128 @@
+"""What mirrors mean in records: pure functions from the image and a wish to records, or a refusal.
+
+Invariants:
+- A topic is a copy from its first moment: what makes it says so in the same commit. So nobody can write to it before its source's records come.
+- A source's leader epoch is in the metadata before a record of it is in a log. So whoever leads can tell the source of which epoch its last
+  record is, and the source can tell whether it still has that record.
+- A failover is one record in the one log that also says who leads. So a leader that takes producers' records has no successor that would still
+  copy the source's.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.records import (
+    MetadataRecord,
+    MirroredPartition,
+    MirroredTopic,
+    RemoveTopic,
+)
+from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewMirror:
+    """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`."""
+
+    mirror: str
+    name: str
+    source_topic: str
+    source_id: UUID
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `broker` says, who leads a copied partition in `leader_epoch`. As for the others, see MirroredPartition; `epochs` None: as known.
+    It comes to the controller as a value of the config resource `mirrored topic`, in JSON."""
+
+    broker: int
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    epochs: tuple[tuple[int, int], ...] | None = None
+    stopped: str = ""
+    end: int = NO_OFFSET
+    source_end: int = NO_OFFSET
+
+
+def creation(made: NewTopics, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
+    """The errors of `NewTopics.creation`."""
+    topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
+    return [
+        *made.creation(topic, topic_id),
+        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id),
+    ]
+
+
+def recreation(image: Image, wish: NewMirror, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
+    """The copy `old_id` is thrown away for a new one of the same name. UNKNOWN_TOPIC_ID when it is there no more, or no copy any more."""
+    name = image.topic_names.get(old_id)
+    if name != wish.name or image.closed(old_id) is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the copy that was to be made anew")
+    without = Image(
+        topics={other: topic for other, topic in image.topics.items() if other != name},
+        brokers=image.brokers,
+    )
+    return [RemoveTopic(old_id), *creation(NewTopics(without), wish, topic_id)]
+
+
+def report(image: Image, told: Report) -> list[MetadataRecord]:
+    """UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH when somebody else leads, or leads anew; INVALID_TOPIC_EXCEPTION when
+    the topic is no copy."""
+    state = image.partition(told.topic_id, told.partition)
+    if state is None:
+        code = ErrorCode.unknown_topic_or_partition if image.topic_by_id(told.topic_id) else ErrorCode.unknown_topic_id
+        raise KafkaError(code)
+    if (state.leader, state.leader_epoch) != (told.broker, told.leader_epoch):
+        raise KafkaError(ErrorCode.fenced_leader_epoch, f"broker {state.leader} leads in epoch {state.leader_epoch}")
+    topic = image.mirrored.get(told.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is no copy")
+    before = known_partition(image, told.topic_id, told.partition)
+    after = replace(
+        before,
+        epochs=before.epochs if told.epochs is None else told.epochs,
+        stopped=told.stopped or before.stopped,
+        end=before.end if told.end == NO_OFFSET else told.end,
+        source_end=before.source_end if told.source_end == NO_OFFSET else told.source_end,
+    )
+    return [] if after == before else [after]
+
+
+def failover(image: Image, mirror: str) -> list[MetadataRecord]:
+    """Opens every copy of this mirror for writing."""
+    return [replace(topic, failed_over=True) for topic in copies(image, mirror)]
+
+
+def copies(image: Image, mirror: str) -> Iterable[MirroredTopic]:
+    """Those that have not failed over."""
+    return [topic for topic in image.mirrored.values() if topic.mirror == mirror and not topic.failed_over]
+
+
+def known_partition(image: Image, topic_id: UUID, partition: int) -> MirroredPartition:
+    return image.mirrored_partitions.get((topic_id, partition)) or MirroredPartition(topic_id, partition)
+
+
+def closed(topic: str, mirror: str) -> str:
+    """Why a client may not change a copy."""
+    return f"topic {topic!r} is a copy that mirror {mirror!r} keeps; it is changed at its source only, until the mirror fails over"
+
+
+def refusal(image: Image, topic_id: UUID, name: str) -> KafkaError:
+    """Why a producer's records are not taken."""
+    if (copy := image.closed(topic_id)) is not None:
+        return KafkaError(ErrorCode.invalid_topic_exception, closed(name, copy.mirror))
+    return KafkaError(
+        ErrorCode.not_enough_replicas,
+        f"{name} is failing over: its in-sync replicas do not have all that was copied yet",
+    )

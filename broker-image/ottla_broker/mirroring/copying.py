@@ -1,0 +1,180 @@
+"""What the leader of a copied partition does with what the source answered for it.
+
+- Batches are appended as they are, at the offsets that they have; only the leader epoch in their headers, which no CRC covers, becomes ours.
+- A leader epoch of the source that is new is written down in the metadata first (`source_epochs`).
+- The log starts where the source's starts. What the source has lost of what we hold is never mixed with what it has instead.
+"""
+
+import logging
+import struct
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from uuid import UUID
+
+from ottla_broker.log.validation import Fields, whole_batches
+from ottla_broker.mirroring.source_epochs import Epochs, WentBack, learned, of_last
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.batch import HEADER_SIZE
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.replica_fetch import Got
+
+logger = logging.getLogger(__name__)
+
+_EPOCH = struct.Struct(">i")
+_EPOCH_AT = 12  # in a batch's header
+UNKNOWN = -1
+
+
+class Outcome(Enum):
+    same = auto()  # nothing has changed of what we want next
+    moved = auto()  # the log ends elsewhere now
+    learned = auto()  # `Copy.to_learn` is to be written down first
+    out_of_range = auto()  # the source has no such offset
+    elsewhere = auto()  # that broker does not lead it, or not this topic
+    parted = auto()  # the source's log is not the one that was copied: `Copy.why`
+    failed = auto()  # an error of the source's that may pass
+
+
+ELSEWHERE = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.leader_not_available,
+        ErrorCode.replica_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.kafka_storage_error,
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A partition that this broker leads, in the epoch in which it leads it. `source_end`: the source's high watermark, `source_start`: its log
+    start, both as last seen; `asked`: the offset of the request that is under way; `caught_up_s`: when nothing was missing here, by the loop's
+    clock."""
+
+    partition: Partition
+    source_topic: str
+    source_id: UUID
+    epochs: Epochs
+    leader_epoch: int = field(init=False)
+    source_end: int = UNKNOWN
+    source_start: int = UNKNOWN
+    asked: int = UNKNOWN
+    caught_up_s: float = UNKNOWN
+    to_learn: Epochs = ()
+    why: str = ""
+    pause_s: float = 0.0
+    not_before_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.leader_epoch = self.partition.leader_epoch
+
+    @property
+    def key(self) -> tuple[UUID, int]:
+        return self.source_id, self.partition.partition
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads it still, in the same epoch."""
+        return self.partition.leads and self.partition.leader_epoch == self.leader_epoch
+
+    @property
+    def last_epoch(self) -> int:
+        log = self.partition.log
+        return of_last(self.epochs, log.start, log.end)
+
+    def behind_s(self, now_s: float) -> float:
+        """For how long something has been missing here; 0 when nothing was, when the source was last seen."""
+        return 0.0 if not self.lag else max(now_s - self.caught_up_s, 0.0)
+
+    @property
+    def lag(self) -> int:
+        """Offsets by which the source's high watermark is ahead."""
+        return max(self.source_end - self.partition.log.end, 0)
+
+
+def take(copy: Copy, got: Got, now_s: float) -> Outcome:
+    """KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (what was sent has a format of old), KAFKA_STORAGE_ERROR."""
+    log = copy.partition.log
+    if got.error is not ErrorCode.none:
+        if got.error is ErrorCode.offset_out_of_range:
+            return Outcome.out_of_range
+        return Outcome.elsewhere if got.error in ELSEWHERE else Outcome.failed
+    if got.diverging is not None:
+        epoch, end = got.diverging
+        copy.why = (
+            f"the source has lost records that were copied: its log holds records of leader epoch {epoch} up to offset {end} only; the copy ends "
+            f"at {log.end} with records of epoch {copy.last_epoch}"
+        )
+        return Outcome.parted
+    before = log.end
+    if len(got.records) >= HEADER_SIZE:
+        if copy.asked != log.end:
+            return Outcome.moved  # the log was cut off meanwhile: this is not what follows it now
+        if (outcome := _append(copy, got.records)) is not None:
+            return outcome
+    copy.source_end = max(got.high_watermark, 0)
+    if log.end >= copy.source_end or copy.caught_up_s == UNKNOWN:
+        copy.caught_up_s = now_s
+    copy.source_start = got.log_start
+    follow_start(copy)
+    return Outcome.same if log.end == before else Outcome.moved
+
+
+def _append(copy: Copy, records: memoryview) -> Outcome | None:
+    """What hinders it."""
+    log = copy.partition.log
+    _, batches = whole_batches(records)
+    if not batches:
+        return None
+    try:
+        copy.to_learn = learned(copy.epochs, log.start, log.end, batches) or ()
+    except WentBack as reason:
+        copy.why = f"the source is not what was copied: {reason}"
+        return Outcome.parted
+    if copy.to_learn:
+        return Outcome.learned
+    first: Fields = batches[0][1]
+    if first[0] < log.end:
+        if log.end > log.start:
+            copy.why = f"the source has one batch from {first[0]} to {first[0] + first[6]}, inside of which the copy ends at {log.end}"
+            return Outcome.parted
+        # The source's log starts inside of a batch, and so will ours; it holds the batch whole all the same.
+        log.truncate_fully_and_start_at(first[0])
+    for at, _ in batches:
+        _EPOCH.pack_into(records, at + _EPOCH_AT, copy.leader_epoch)
+    copy.partition.append_copied(records)
+    return None
+
+
+def follow_start(copy: Copy) -> bool:
+    """Raises the log's start to the source's as far as the high watermark has come; whether that was all the way."""
+    log = copy.partition.log
+    wanted = min(copy.source_start, log.high_watermark)
+    if log.start < wanted:
+        log.delete_records_before(wanted)
+        copy.partition.tell_start()
+    return log.start >= copy.source_start
+
+
+def find_range(copy: Copy, start: int, end: int) -> Outcome:
+    """After OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`. Either what follows ours was deleted there before it was copied,
+    or the source has lost records."""
+    log = copy.partition.log
+    if log.end < start:
+        logger.info(
+            "%r: the source's log starts at %d; the copy, which ended at %d, goes on there",
+            copy.partition,
+            start,
+            log.end,
+        )
+        log.truncate_fully_and_start_at(start)
+        return Outcome.moved
+    if log.end > end:
+        copy.why = f"the source has lost records that were copied: its log ends at offset {end}, the copy at {log.end}"
+        return Outcome.parted
+    return Outcome.moved

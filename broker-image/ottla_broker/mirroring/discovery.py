@@ -1,0 +1,139 @@
+"""What a mirror's copies need so that they are what its source has: topics, partitions, settings. Pure.
+
+Invariant: following what this says makes it say nothing, until the source or the mirror's settings change; and no topic that is not a copy of this
+mirror's is ever touched.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from ottla_broker.config import (
+    TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
+    TOPIC_LEADER_REPLICATION_THROTTLED_REPLICAS,
+    TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_SETTINGS,
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+)
+from ottla_broker.metadata.image import Image, TopicImage
+from ottla_broker.metadata.mirror_plans import NewMirror, known_partition
+from ottla_broker.metadata.records import MirroredTopic
+from ottla_broker.mirroring.links import Link
+from ottla_broker.mirroring.patterns import chosen_topic
+from ottla_broker.mirroring.source import SourceTopic, SourceView
+
+OWN: Final = frozenset(
+    setting.name
+    for setting in (
+        TOPIC_MIN_INSYNC_REPLICAS,
+        TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+        TOPIC_LEADER_REPLICATION_THROTTLED_REPLICAS,
+        TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
+    )
+)
+"""Settings that say how a cluster replicates: each cluster's own affair."""
+
+Configs = Mapping[str, Mapping[str, str]]
+"""By topic of the source: what was set for it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    topic: NewMirror
+
+
+@dataclass(frozen=True, slots=True)
+class Recreate:
+    """The copy `old_id` is thrown away, because the source has parted from it."""
+
+    topic: NewMirror
+    old_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """None removes a setting."""
+
+    topic: str
+    changes: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It stays as it is; why, in words."""
+
+    topic: str
+    why: str
+
+
+Step = Create | Recreate | Grow | Configure | Refused
+
+
+def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopic]:
+    """Of the source: those that the patterns choose, and those that are copied already."""
+    copied = {topic.source_topic for topic in image.mirrored.values() if topic.mirror == link.name}
+    return [topic for name, topic in sorted(view.topics.items()) if name in copied or chosen_topic(name, link.topics)]
+
+
+def steps(
+    image: Image, link: Link, view: SourceView, configs: Configs | None, replication_factor: int
+) -> Iterator[Step]:
+    """`configs` None: they are not kept in step."""
+    for topic in wanted_topics(image, link, view):
+        config = {} if configs is None else synced(configs.get(topic.name, {}))
+        wish = NewMirror(link.name, topic.name, topic.name, topic.id, len(topic.leaders), replication_factor, config)
+        here = image.topics.get(topic.name)
+        if here is None:
+            yield Create(wish)
+            continue
+        copy = image.mirrored.get(here.id)
+        if (why := _not_ours(link, copy)) is not None:
+            yield Refused(topic.name, why)
+        elif copy is not None and (copy.source_id != topic.id or _is_stopped(image, here)):
+            if link.resyncs:
+                yield Recreate(wish, here.id)
+        else:
+            if len(topic.leaders) > len(here.partitions):
+                yield Grow(topic.name, len(topic.leaders))
+            if configs is not None and (changes := _differences(image.topic_config(topic.name), config)):
+                yield Configure(topic.name, changes)
+
+
+def is_copy(image: Image, link: Link, topic: SourceTopic) -> bool:
+    """Whether the topic of that name here is a copy of this one, and of nothing before it."""
+    here = image.topics.get(topic.name)
+    copy = None if here is None else image.closed(here.id)
+    return (
+        copy is not None
+        and here is not None
+        and ((copy.mirror, copy.source_id) == (link.name, topic.id) and not _is_stopped(image, here))
+    )
+
+
+def synced(configs: Mapping[str, str]) -> dict[str, str]:
+    """Those that a copy takes over."""
+    return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in OWN}
+
+
+def _not_ours(link: Link, copy: MirroredTopic | None) -> str | None:
+    if copy is None:
+        return "a topic of that name is here, and is no copy: delete it, or leave it out"
+    if copy.mirror != link.name:
+        return f"a topic of that name is here, and is a copy of mirror {copy.mirror!r}"
+    return "its copy has failed over, and has records of its own" if copy.failed_over else None
+
+
+def _is_stopped(image: Image, topic: TopicImage) -> bool:
+    return any(known_partition(image, topic.id, partition).stopped for partition in topic.partitions)
+
+
+def _differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    gone: dict[str, str | None] = {name: None for name in here if name not in wanted and name not in OWN}
+    return gone | {name: value for name, value in wanted.items() if here.get(name) != value}

@@ -1,0 +1,144 @@
+"""Committed offsets of the source's consumer groups, copied: at identical offsets a group that moves here goes on at the very next record.
+
+- Only for topics that are copies of this mirror's, and only as far as the copy goes: an offset beyond its high watermark would hide what is
+  written here after a failover.
+- Only forward, and only while nobody is in the group here: then the group is this cluster's own affair.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.offset_commit.v8.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32, i64
+
+from ottla_broker.mirroring.patterns import chosen
+from ottla_broker.wire.client import Client, check
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+Place = tuple[str, int]
+NOT_NOW: Final = frozenset({ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available})
+IN_USE: Final = frozenset(
+    {
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.non_empty_group,
+    }
+)
+NO_GROUP: Final = frozenset({ErrorCode.group_id_not_found})
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    offset: int
+    metadata: str = ""
+
+
+def due(
+    there: Mapping[Place, Committed], here: Mapping[Place, Committed], ends: Mapping[Place, int]
+) -> dict[Place, Committed]:
+    """What is to be committed here. `ends`: high watermarks of the copies. Pure."""
+    found: dict[Place, Committed] = {}
+    for place, commit in there.items():
+        end = ends.get(place)
+        if end is not None:
+            offset = min(commit.offset, end)
+            if place not in here or here[place].offset < offset:
+                found[place] = Committed(offset, commit.metadata)
+    return found
+
+
+class GroupOffsets:
+    """`source`, `own`: clients of the two clusters."""
+
+    def __init__(self, patterns: tuple[str, ...], source: Client, own: Client) -> None:
+        self._patterns = patterns
+        self._source = source
+        self._own = own
+        self._settled: dict[str, Mapping[Place, Committed]] = {}  # what the source's groups had when all of it was here
+
+    async def copy(self, topics: Iterable[str]) -> None:
+        """Once for all groups. `topics`: the copies, which have the same names on both sides. OSError, TimeoutError, KafkaError."""
+        copied = frozenset(topics)
+        for group in await self._groups():
+            there = {place: one for place, one in (await committed(self._source, group)).items() if place[0] in copied}
+            if there and there != self._settled.get(group):
+                await self._copy(group, there)
+
+    async def _copy(self, group: str, there: Mapping[Place, Committed]) -> None:
+        here, ends = await committed(self._own, group), await self._ends(there)
+        try:
+            if wanted := due(there, here, ends):
+                await commit(self._own, group, wanted)
+        except KafkaError as reason:
+            if reason.code not in IN_USE:
+                raise
+            logger.debug("group %s is in use here: its offsets are its own", group)
+            return
+        if all(one.offset <= ends.get(place, -1) for place, one in there.items()):
+            self._settled[group] = there
+
+    async def _groups(self) -> list[str]:
+        brokers = [int(one.node_id) for one in (await self._source.metadata(())).brokers]
+        answers = await asyncio.gather(*(self._source.ask(ListGroupsRequest(), broker=one) for one in brokers))
+        found: set[str] = set()
+        for answer in answers:
+            if answer.error_code not in NOT_NOW:
+                check(answer.error_code, "the source does not tell its groups")
+            found.update(str(one.group_id) for one in answer.groups)
+        return sorted(group for group in found if chosen(group, self._patterns))
+
+    async def _ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        wanted = sorted(places)
+        ends = await asyncio.gather(*(self._own.offset(*place) for place in wanted))
+        return dict(zip(wanted, ends, strict=True))
+
+
+async def committed(client: Client, group: str) -> dict[Place, Committed]:
+    """Empty for a group that is not there."""
+    answer = await client.ask_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
+    if answer.error_code in NO_GROUP:
+        return {}
+    check(answer.error_code, f"offsets of group {group!r}")
+    return {
+        (str(topic.name), int(one.partition_index)): Committed(int(one.committed_offset), one.metadata or "")
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error_code is ErrorCode.none and one.committed_offset >= 0
+    }
+
+
+async def commit(client: Client, group: str, places: Mapping[Place, Committed]) -> None:
+    """For a group without members. KafkaError, of the first partition that is refused."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), one in sorted(places.items()):
+        by_topic.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=cast(i32, partition),
+                committed_offset=cast(i64, one.offset),
+                committed_metadata=one.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=GroupId(group),
+        member_id="",
+        topics=tuple(
+            OffsetCommitRequestTopic(name=TopicName(topic), partitions=tuple(found))
+            for topic, found in by_topic.items()
+        ),
+    )
+    for topic in (await client.ask_coordinator(group, request)).topics:
+        for answered in topic.partitions:
+            check(answered.error_code, f"offset of group {group!r} in {topic.name}-{answered.partition_index}")

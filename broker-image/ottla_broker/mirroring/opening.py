@@ -1,0 +1,66 @@
+"""A copy that fails over is opened for writing by whoever leads it: at an offset that everybody knows, and without transactions that nobody could end.
+
+1. Nothing is copied any more; the leader waits until all of its in-sync replicas have what was.
+2. It reports where the log ends then. Whoever leads later has all of that, so this is where our own records begin, whatever happens.
+3. When the metadata say so, the leader of that moment writes abort markers for the transactions of the source's producers that are open in the
+   log, before it takes the first record of a producer; and so does every later one that finds some.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ottla_broker.metadata.mirror_plans import Report
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.records import end_transaction_marker
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 0.1
+LEADER_ONLY = 1  # acks
+
+Tell = Callable[[str, Report], Awaitable[None]]
+
+
+async def report_end(partition: Partition, me: int, source_end: int, tell: Tell) -> None:
+    """Until it is committed, or somebody else leads."""
+    epoch = partition.leader_epoch
+
+    def leads() -> bool:
+        return partition.leads and partition.leader_epoch == epoch
+
+    changed = asyncio.Event()
+    partition.watch(changed.set)
+    try:
+        while leads() and partition.log.high_watermark < partition.log.end:
+            await changed.wait()
+            changed.clear()
+    finally:
+        partition.unwatch(changed.set)
+    end = partition.log.end
+    report = Report(me, partition.topic_id, partition.partition, epoch, end=end, source_end=source_end)
+    while leads():
+        try:
+            await tell(partition.topic, report)
+            return
+        except (KafkaError, OSError, TimeoutError) as reason:
+            logger.info("%r: the controller cannot be told where it ends: %s", partition, reason)
+        await asyncio.sleep(PAUSE_S)
+
+
+def abort_open(partition: Partition, end: int, now_ms: int) -> int:
+    """Ends what the source's producers have begun below `end` and nobody has ended; how many."""
+    unfinished = [producer for producer in partition.log.producers if 0 <= producer.transaction_start < end]
+    for producer in unfinished:
+        marker = end_transaction_marker(
+            False,
+            max(producer.coordinator_epoch, 0),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            timestamp_ms=now_ms,
+        )
+        partition.append(marker, acks=LEADER_ONLY, from_client=False)
+    if unfinished:
+        logger.warning("%r: %d transactions that were open at the failover are aborted", partition, len(unfinished))
+    return len(unfinished)

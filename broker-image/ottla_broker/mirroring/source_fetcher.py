@@ -1,0 +1,177 @@
+"""One connection to one broker of a source, as a consumer has it, by which this broker fills the copies whose sources are led there.
+
+One request is under way at a time; what it brought is taken in the turn of the loop in which it comes. What fails for one partition stops nobody
+else: that one rests, longer each time, or is looked for at another broker.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final, Protocol
+
+from ottla_broker.mirroring import copying
+from ottla_broker.mirroring.copying import Copy, Outcome
+from ottla_broker.mirroring.links import Pace
+from ottla_broker.mirroring.session import LOST, SourceSession
+from ottla_broker.mirroring.source_offsets import EARLIEST, LATEST, source_offset
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.replica_fetch import FETCH, Got, Response, read_response
+
+logger = logging.getLogger(__name__)
+
+OLDEST: Final = 13  # of Fetch, since which topics are named by id
+NEWEST: Final = 17
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
+ANSWER_WITHIN_S: Final = 10.0  # beyond the time that a fetch may wait
+
+
+class Home(Protocol):
+    """What a fetcher needs of its mirror."""
+
+    @property
+    def pace(self) -> Pace: ...
+    @property
+    def client_id(self) -> str: ...
+
+    def elsewhere(self, copy: Copy, reason: str) -> None:
+        """That broker does not lead it."""
+        ...
+
+    def learned(self, copy: Copy) -> None:
+        """`copy.to_learn` is to be written down; it is fetched no further before."""
+        ...
+
+    def parted(self, copy: Copy) -> None: ...
+
+
+class SourceFetcher:
+    def __init__(self, broker: int, address: tuple[str, int], home: Home) -> None:
+        self.broker = broker
+        self.address = address
+        self.session = SourceSession()
+        self._home = home
+        self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()
+        self._running = self._loop.create_task(self._run(), name=f"mirror from {address[0]}:{address[1]}")
+
+    def follow(self, copy: Copy) -> None:
+        self.session.follow(copy)
+        self._wanted.set()
+
+    def forget(self, copy: Copy) -> None:
+        self.session.forget(copy)
+
+    async def close(self) -> None:
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+
+    # --- the connection
+
+    async def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            await self._wanted.wait()
+            try:
+                await self._stay()
+                pause_s = FIRST_PAUSE_S
+                continue
+            except (OSError, KafkaError, TimeoutError, Malformed) as error:
+                reason = str(error) or "no answer in time"
+            logger.info("mirroring from broker %d at %s:%d: %s", self.broker, *self.address, reason)
+            for copy in tuple(self.session.followed.values()):
+                self.session.forget(copy)
+                self._home.elsewhere(copy, reason)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _stay(self) -> None:
+        """Until nothing is followed here any more, or the connection breaks."""
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            channel = await open_channel(*self.address, self._home.client_id)
+        try:
+            version = self._version(channel)
+            self.session.begin()
+            while self.session.followed:
+                request = self.session.next_request(self._loop.time(), self._home.pace)
+                if request is None:
+                    await self._rest()
+                    continue
+                async with asyncio.timeout(ANSWER_WITHIN_S + self._home.pace.max_wait_ms / 1000):
+                    frame = await channel.exchange(FETCH, version, request)
+                await self._heard(channel, read_response(frame))
+            self._wanted.clear()
+        finally:
+            channel.close()
+
+    def _version(self, channel: Channel) -> int:
+        low, high = channel.versions.get(FETCH, (0, -1))
+        version = min(high, NEWEST)
+        if version < max(low, OLDEST):
+            raise KafkaError(
+                ErrorCode.unsupported_version,
+                f"the source speaks Fetch in versions {low} to {high}; mirroring needs {OLDEST}, which Apache Kafka has since 3.1",
+            )
+        return version
+
+    async def _rest(self) -> None:
+        """Everything rests: until the first may be asked for again, or another is followed."""
+        until_s = self.session.next_rest_s()
+        self._wanted.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await self._wanted.wait()
+        self._wanted.set()
+
+    # --- hearing
+
+    async def _heard(self, channel: Channel, response: Response) -> None:
+        if response.error is not ErrorCode.none and response.error not in LOST:
+            raise KafkaError(response.error, f"it answers {response.error.name}")
+        for copy, got in self.session.heard(response):
+            if copy.is_led:
+                await self._take(channel, copy, got)
+            else:
+                self.session.forget(copy)
+
+    async def _take(self, channel: Channel, copy: Copy, got: Got) -> None:
+        try:
+            outcome = copying.take(copy, got, self._loop.time())
+            if outcome is Outcome.out_of_range:
+                outcome = await self._find_range(channel, copy)
+        except KafkaError as reason:
+            logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
+            outcome = Outcome.failed
+        match outcome:
+            case Outcome.same | Outcome.moved:
+                copy.pause_s = 0.0
+                if outcome is Outcome.moved:
+                    self.session.ask_on(copy)
+            case Outcome.failed:
+                self._rest_longer(copy)
+            case Outcome.elsewhere:
+                self.session.forget(copy)
+                self._home.elsewhere(copy, f"broker {self.broker} says {got.error.name}")
+            case Outcome.learned:
+                self.session.forget(copy)
+                self._home.learned(copy)
+            case _:
+                self.session.forget(copy)
+                self._home.parted(copy)
+
+    def _rest_longer(self, copy: Copy) -> None:
+        copy.pause_s = min(copy.pause_s * 2 or FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        copy.not_before_s = self._loop.time() + copy.pause_s
+        self.session.ask_on(copy)
+
+    async def _find_range(self, channel: Channel, copy: Copy) -> Outcome:
+        """Our offset is not in the source's log: asks where that starts and ends."""
+        asked = copy.partition.log.end
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            start = await source_offset(channel, copy, EARLIEST)
+            end = await source_offset(channel, copy, LATEST)
+        if not copy.is_led or copy.partition.log.end != asked:
+            return Outcome.moved
+        return copying.find_range(copy, start, end)

@@ -1,0 +1,327 @@
+"""A mirror of Apache Kafka or of Ottla: the copy is the same log."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.brokers import BROKERS, Broker, ottla_broker
+from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
+from tests.waiting import eventually
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass
+class Pair:
+    source: Broker
+    target: Broker
+
+    def mirror(self, **settings: str) -> None:
+        given = {"bootstrap.servers": self.source.bootstrap, "topics": "*", "metadata.max.age.ms": "500"}
+        set_mirror(
+            self.target.bootstrap, "west", given | {key.replace("_", "."): value for key, value in settings.items()}
+        )
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.source.bootstrap})
+        new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        admin.create_topics([new])[topic].result(30)
+
+    def caught_up(self, topic: str, partition: int = 0) -> None:
+        """Until the copy ends, and starts, where the source does."""
+        eventually(
+            lambda: (
+                watermarks(self.target.bootstrap, topic, partition)
+                == watermarks(self.source.bootstrap, topic, partition)
+            ),
+            within_s=30,
+            what=lambda: (
+                f"{topic}-{partition}: {watermarks(self.source.bootstrap, topic, partition)} at the source, "
+                f"{watermarks(self.target.bootstrap, topic, partition)} here\n{self.target.log_text(3000)}"
+            ),
+        )
+
+    def assert_same(self, topic: str, partition: int = 0) -> None:
+        self.caught_up(topic, partition)
+        for isolation in ("read_uncommitted", "read_committed"):
+            there = seen(self.source.bootstrap, topic, partition, isolation=isolation)
+            assert seen(self.target.bootstrap, topic, partition, isolation=isolation) == there
+
+    def assert_same_bytes(self, topic: str, partition: int = 0) -> None:
+        there = log_bytes(self.source.log_dir, topic, partition)
+        assert log_bytes(self.target.log_dir, topic, partition) == there
+
+
+@pytest.fixture(params=["kafka", "ottla"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    source = BROKERS[request.param]
+    with source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as there, ottla_broker() as here:
+        yield Pair(there, here)
+
+
+def test_records_of_all_kinds(pair: Pair) -> None:
+    pair.create("kinds", 3, max_message_bytes="3000000")
+    for compression in COMPRESSIONS:
+        produce(pair.source.bootstrap, "kinds", (b"x" * n for n in range(300)), compression_type=compression)
+    pair.mirror()
+    pair.caught_up("kinds")
+    produce(pair.source.bootstrap, "kinds", (b"idempotent" * n for n in range(500)), enable_idempotence=True)
+    produce(pair.source.bootstrap, "kinds", [b"m" * 1_000_000] * 4, partition=1, message_max_bytes=2_000_000)
+    with_headers = Producer({"bootstrap.servers": pair.source.bootstrap})
+    with_headers.produce("kinds", b"v", partition=0, headers=[("a", b"1"), ("a", None), ("é", b"")], timestamp=1234567)
+    with_headers.produce("kinds", None, key=b"only a key", partition=0)
+    assert with_headers.flush(30) == 0
+    for partition in range(3):  # the last one is empty
+        pair.assert_same("kinds", partition)
+        pair.assert_same_bytes("kinds", partition)
+    with pytest.raises(AssertionError, match=r"INVALID_TOPIC|Invalid topic"):
+        produce(pair.target.bootstrap, "kinds", [b"not here"])
+    pair.target.restart()
+    produce(pair.source.bootstrap, "kinds", [b"after a restart"] * 10)
+    pair.assert_same("kinds")
+    pair.target.kill()
+    produce(pair.source.bootstrap, "kinds", [b"while nobody was there"] * 10)
+    pair.target.start()
+    produce(pair.source.bootstrap, "kinds", [b"after a crash"] * 10)
+    pair.assert_same("kinds")
+    pair.assert_same_bytes("kinds")
+
+
+def test_transactions_of_kafka() -> None:
+    with BROKERS["kafka"]() as there, ottla_broker() as here:
+        pair = Pair(there, here)
+        pair.create("money")
+        pair.mirror()
+        producer = Producer({"bootstrap.servers": there.bootstrap, "transactional.id": "bank", "linger.ms": 0})
+        producer.init_transactions(30)
+        for turn in range(12):
+            producer.begin_transaction()
+            for number in range(7):
+                producer.produce("money", f"{turn}-{number}", partition=0)
+            if turn % 3:
+                producer.commit_transaction(30)
+            else:
+                assert producer.flush(30) == 0
+                producer.abort_transaction(30)
+        produce(there.bootstrap, "money", [b"outside of any"] * 3)
+        producer.begin_transaction()
+        producer.produce("money", b"open", partition=0)
+        assert producer.flush(30) == 0
+        pair.assert_same("money")
+        assert seen(here.bootstrap, "money", 0) != seen(here.bootstrap, "money", 0, isolation="read_committed")
+        assert len(seen(here.bootstrap, "money", 0, isolation="read_committed")) == 8 * 7 + 3
+        producer.commit_transaction(30)
+        pair.assert_same("money")
+        here.restart()
+        pair.assert_same("money")
+        pair.assert_same_bytes("money")
+
+
+def test_deleted_heads_are_followed(pair: Pair) -> None:
+    pair.create("heads", 2)
+    admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
+
+    def delete_below(partition: int, offset: int) -> None:
+        where = TopicPartition("heads", partition, offset)
+        admin.delete_records([where])[where].result(30)
+
+    for partition in (0, 1):
+        for _ in range(10):  # batches of ten, so that a start may lie inside of one
+            produce(pair.source.bootstrap, "heads", [b"r" * 500] * 10, partition=partition)
+    delete_below(0, 37)
+    pair.mirror()
+    pair.assert_same("heads", 0)
+    assert watermarks(pair.target.bootstrap, "heads", 0) == (37, 100)
+    pair.assert_same("heads", 1)
+    delete_below(0, 61)
+    delete_below(1, 100)
+    for partition in (0, 1):
+        pair.assert_same("heads", partition)
+    # What was deleted before it was copied is a gap that only the new start tells of.
+    pair.mirror(role="Paused")
+    produce(pair.source.bootstrap, "heads", [b"never copied"] * 10, partition=1)
+    delete_below(1, 110)
+    produce(pair.source.bootstrap, "heads", [b"copied"] * 5, partition=1)
+    assert watermarks(pair.target.bootstrap, "heads", 1) == (100, 100)
+    pair.mirror(role="Replicate")
+    pair.assert_same("heads", 1)
+    assert watermarks(pair.target.bootstrap, "heads", 1) == (110, 115)
+
+
+def test_holes_of_compaction_stay_holes(pair: Pair) -> None:
+    pair.create(
+        "table",
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio="0.01",
+        segment_ms="500",
+        delete_retention_ms="60000",
+    )
+    for _ in range(12):
+        produce(pair.source.bootstrap, "table", [b"v" * 400] * 50)
+
+    def cleaned() -> bool:
+        produce(pair.source.bootstrap, "table", [b"newest"])
+        return len(seen(pair.source.bootstrap, "table", 0)) < 300
+
+    eventually(cleaned, within_s=90, what="the source has compacted")
+    pair.mirror()
+    pair.caught_up("table")
+    newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
+    assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
+    offsets = {record.offset for record in seen(pair.target.bootstrap, "table", 0)}
+    assert len(offsets) < max(offsets) - 100, "there are holes"
+    pair.target.kill()
+    pair.target.start()
+    produce(pair.source.bootstrap, "table", [b"after the holes"] * 5)
+    pair.caught_up("table")
+    newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
+    assert {record.key: record.value for record in seen(pair.target.bootstrap, "table", 0)} == newest
+
+
+def test_a_topic_that_was_made_anew_is_never_mixed_in(pair: Pair) -> None:
+    admin = AdminClient({"bootstrap.servers": pair.source.bootstrap})
+    pair.create("again")
+    produce(pair.source.bootstrap, "again", [b"first life"] * 20)
+    pair.mirror()
+    pair.assert_same("again")
+    before = seen(pair.target.bootstrap, "again", 0)
+    admin.delete_topics(["again"])["again"].result(30)
+    eventually(lambda: "again" not in admin.list_topics(timeout=10).topics, within_s=30)
+    pair.create("again")
+    produce(pair.source.bootstrap, "again", [b"second life"] * 50)
+    eventually(lambda: "deleted and made anew" in pair.target.log_text(), within_s=30)
+    assert seen(pair.target.bootstrap, "again", 0) == before
+    pair.target.restart()
+    pair.create("another")
+    produce(pair.source.bootstrap, "another", [b"v"])
+    pair.assert_same("another")
+    assert seen(pair.target.bootstrap, "again", 0) == before, "it stands still after a restart too"
+    pair.mirror(on_source_truncation="Resync")
+    pair.assert_same("again")
+    assert len(seen(pair.target.bootstrap, "again", 0)) == 50
+
+
+@pytest.mark.parametrize("records_again", [5, 50], ids=["shorter", "longer"])
+def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: int) -> None:
+    """Its disk was replaced: the same topic by its id, with other records at offsets that were copied."""
+    pair.create("lost")
+    produce(pair.source.bootstrap, "lost", [b"first life"] * 20)
+    pair.mirror()
+    pair.assert_same("lost")
+    before = seen(pair.target.bootstrap, "lost", 0)
+    pair.mirror(role="Paused")
+    pair.source.stop()
+    for path in (pair.source.log_dir / "lost-0").iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for checkpoint in (
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ):
+        path = pair.source.log_dir / checkpoint
+        lines = [line for line in path.read_text().splitlines()[2:] if not line.startswith("lost ")]
+        path.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    pair.source.start()
+    produce(pair.source.bootstrap, "lost", [b"second life"] * records_again)
+    pair.mirror(role="Replicate")
+    eventually(lambda: "the source has lost records" in pair.target.log_text(), within_s=30)
+    assert seen(pair.target.bootstrap, "lost", 0) == before
+    pair.mirror(on_source_truncation="Resync")
+    pair.assert_same("lost")
+    assert len(seen(pair.target.bootstrap, "lost", 0)) == records_again
+
+
+def test_failing_over_in_the_middle_of_it_all() -> None:
+    """Transactions that are open are aborted, producers go on at a known offset, and the source's records come no more."""
+    with BROKERS["kafka"]() as there, ottla_broker() as here:
+        pair = Pair(there, here)
+        pair.create("money", 2)
+        pair.mirror()
+        producer = Producer({"bootstrap.servers": there.bootstrap, "transactional.id": "bank", "linger.ms": 0})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("money", b"committed", partition=0)
+        producer.commit_transaction(30)
+        produce(there.bootstrap, "money", [b"plain"] * 100, partition=1, enable_idempotence=True)
+        producer.begin_transaction()
+        producer.produce("money", b"open at the failover", partition=0)
+        assert producer.flush(30) == 0
+        for partition in (0, 1):
+            pair.caught_up("money", partition)
+        pair.mirror(role="FailedOver")
+        produce(there.bootstrap, "money", [b"too late"] * 5, partition=1)
+        producer.commit_transaction(30)
+        for partition in (0, 1):
+            eventually(partial(takes, here.bootstrap, "money", partition), within_s=20)
+        states = {partition: status(here.bootstrap, "money", partition) for partition in (0, 1)}
+        assert {one["state"] for one in states.values()} == {"FailedOver"}
+        assert (states[1]["end"], states[1]["sourceEnd"], states[1]["lag"]) == (100, 100, 0)
+        # Whoever wrote to the source begins anew here, with an id of this cluster's.
+        produce(here.bootstrap, "money", [b"ours"] * 50, partition=1, enable_idempotence=True)
+        assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
+        committed = [one.value for one in seen(here.bootstrap, "money", 0, isolation="read_committed")]
+        assert committed == [b"committed", b"probe"]
+        assert b"open at the failover" in [one.value for one in seen(here.bootstrap, "money", 0)]
+        here.restart()
+        pair.mirror(role="Replicate")
+        produce(there.bootstrap, "money", [b"much too late"] * 5, partition=1)
+        pair.create("more")
+        pair.assert_same("more")
+        assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
+
+
+def takes(bootstrap: str, topic: str, partition: int) -> bool:
+    """Whether a producer's record is taken, which it is once."""
+    try:
+        produce(bootstrap, topic, [b"probe"], partition=partition)
+    except AssertionError as reason:
+        assert "INVALID_TOPIC" in str(reason) or "Invalid topic" in str(reason), reason
+        return False
+    return True
+
+
+def test_a_group_that_moves_goes_on_at_the_very_next_record(pair: Pair) -> None:
+    pair.create("work", 2)
+    for partition in (0, 1):
+        produce(pair.source.bootstrap, "work", [f"{n}".encode() for n in range(100)], partition=partition)
+    pair.mirror(groups="workers,!other")
+    for partition in (0, 1):
+        pair.caught_up("work", partition)
+    commit(pair.source.bootstrap, "workers", "work", {0: 30, 1: 100})
+    commit(pair.source.bootstrap, "other", "work", {0: 5})
+
+    def here() -> dict[int, int]:
+        return committed(pair.target.bootstrap, "workers", "work", 2)
+
+    eventually(lambda: here() == {0: 30, 1: 100}, within_s=30, what=lambda: f"{here()}\n{pair.target.log_text(3000)}")
+    assert committed(pair.target.bootstrap, "other", "work", 2) == {}
+    commit(pair.target.bootstrap, "workers", "work", {0: 60})
+    commit(pair.source.bootstrap, "workers", "work", {0: 40, 1: 100})
+    produce(pair.source.bootstrap, "work", [b"more"] * 10, partition=1)
+    commit(pair.source.bootstrap, "workers", "work", {1: 110})
+    eventually(lambda: here() == {0: 60, 1: 110}, within_s=30, what="forward only")
+
+
+def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """From outside of the group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(topic, partition, at) for partition, at in offsets.items()], asynchronous=False
+        )
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=20)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+    finally:
+        consumer.close()

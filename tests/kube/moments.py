@@ -1,0 +1,130 @@
+"""Every version of the resources of a namespace, as a watch tells them: what people and tools could have seen at any moment.
+
+Each is judged as kstatus, `kubectl wait`, Flux and Argo CD would: conditions that contradict each other, or that say of a spec what was found out about an
+older one, are troubles.
+"""
+
+import http.client
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ottla_operator.plan.conditions import READY, RECONCILING, STALLED, kstatus
+from ottla_operator.resources import crds
+from tests.kube.api import Api, Json, Refused
+
+AGAIN_S = 0.1
+GONE = 410
+
+
+@dataclass
+class Moments:
+    """`with Moments(api, namespace) as moments:` watches until its end. `versions`: in the order in which they were written, kind by kind."""
+
+    api: Api
+    namespace: str
+    kinds: tuple[str, ...] = ("clusters", "topics")
+    versions: list[Json] = field(default_factory=list)
+    _end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> "Moments":
+        self._threads = [threading.Thread(target=self._watch, args=(it,), daemon=True) for it in self.kinds]
+        for it in self._threads:
+            it.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+
+    def of(self, kind: str, name: str, generation: int) -> list[Json]:
+        """Versions of one resource from a generation on."""
+        return [
+            it
+            for it in list(self.versions)
+            if it["kind"] == kind and it["metadata"]["name"] == name and it["metadata"]["generation"] >= generation
+        ]
+
+    def told(self, kind: str, name: str, generation: int) -> list[str]:
+        """What kstatus made of it, one after the other, without repetitions."""
+        found: list[str] = []
+        for it in self.of(kind, name, generation):
+            if (now := kstatus(it)) not in found[-1:]:
+                found.append(now)
+        return found
+
+    def troubles(self) -> list[str]:
+        found: list[str] = []
+        before: dict[str, Json] = {}
+        for it in list(self.versions):
+            uid = it["metadata"]["uid"]
+            about = f"{it['kind']} {it['metadata']['name']} {it['metadata']['resourceVersion']}"
+            found += [f"{about}: {why}" for why in (*wrong(it), *jumps(before.get(uid, {}), it))]
+            before[uid] = it
+        return found
+
+    def _watch(self, kind: str) -> None:
+        path = f"/apis/{crds.GROUP}/{crds.VERSION}/namespaces/{self.namespace}/{kind}"
+        version = ""
+        while not self._end.is_set():
+            try:
+                if not version:
+                    found = self.api.ask("GET", path)
+                    version = found["metadata"]["resourceVersion"]
+                    self.versions += found["items"]
+                for event in self.api.watch(path, version):
+                    if event["type"] == "ERROR":
+                        version = "" if event["object"].get("code") == GONE else version
+                        break
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "DELETED":
+                        self.versions.append(event["object"])
+            except (OSError, Refused, http.client.HTTPException, ValueError):
+                self._end.wait(AGAIN_S)  # the API server is away: what happened meanwhile is told afterwards
+
+
+def wrong(resource: Json) -> Iterator[str]:
+    """What of one version contradicts itself."""
+    status, generation = resource.get("status") or {}, resource["metadata"]["generation"]
+    conditions = {it["type"]: it for it in status.get("conditions") or []}
+    holding = {name for name in (READY, RECONCILING, STALLED) if conditions.get(name, {}).get("status") == "True"}
+    if "observedGeneration" not in status:  # nobody has looked at it yet
+        if conditions.get(READY, {}).get("status") != "Unknown" or kstatus(resource) != "InProgress":
+            yield f"nobody has looked at it, and it is {conditions}"
+        return
+    if missing := {READY, RECONCILING, STALLED} - conditions.keys():
+        yield f"there is no {', '.join(sorted(missing))}"
+    if len(holding) != 1:
+        yield f"of Ready, Reconciling and Stalled these hold: {sorted(holding)}"
+    looked = status["observedGeneration"]
+    if looked > generation:
+        yield f"generation {looked} was observed before {generation}"
+    for name, it in conditions.items():
+        if it.get("observedGeneration") != looked:
+            yield f"{name} is of generation {it.get('observedGeneration')}, the status of {looked}"
+    if (move := status.get("reassignment")) and not 0 <= move["moved"] < move["total"]:
+        yield f"so many partitions move: {move}"
+    if kstatus(resource) == "Current":
+        yield from _not_done(resource, holding)
+
+
+def _not_done(resource: Json, holding: set[str]) -> Iterator[str]:
+    """Why a resource that passes for current is not."""
+    status, spec = resource["status"], resource["spec"]
+    if READY not in holding:
+        yield "it passes for current and is not Ready"
+    if resource["kind"] == "Cluster":
+        ready = [it["id"] for it in status.get("brokers") or [] if it["ready"]]
+        if len(ready) != spec["replicas"] or status.get("readyReplicas") != spec["replicas"]:
+            yield f"it passes for current with {ready} of {spec['replicas']} brokers ready"
+        for part in ("roll", "reassignment", "underReplicated"):
+            if status.get(part):
+                yield f"it passes for current with {part}: {status[part]}"
+
+
+def jumps(before: Json, after: Json) -> Iterator[str]:
+    """What cannot come after what was before: the time of a condition changes with its status alone."""
+    old = {it["type"]: it for it in (before.get("status") or {}).get("conditions") or []}
+    for it in (after.get("status") or {}).get("conditions") or []:
+        was = old.get(it["type"])
+        if was and was["status"] == it["status"] and was["lastTransitionTime"] != it["lastTransitionTime"]:
+            yield f"{it['type']} stays {it['status']}, and its time becomes {it['lastTransitionTime']}"

@@ -1,0 +1,34 @@
+"""The API server away: brokers elect leaders by themselves, and the operator goes on when it is back."""
+
+import time
+
+import pytest
+
+from tests.kube.kept import NAME, Kept
+from tests.kube.under_load import go_on
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(900)  # images may have to be built
+AWAY_S = 25.0
+TOPIC = "api-away"
+
+
+def test_producers_go_on_although_a_leader_is_killed_meanwhile(demo: Kept) -> None:
+    plane = demo.installed.kube.plane
+    with demo.under_load(TOPIC) as load:
+        # NodePorts are known before: nothing is to be asked of Kubernetes from here on.
+        controller = demo.status["controller"]
+        victim = next(iter(demo.leading(TOPIC) - {controller}))
+        bootstrap = demo.bootstrap()
+        plane.api_server.kill()
+        began = time.monotonic()
+        try:
+            demo.kill(victim)
+            eventually(lambda: victim not in demo.leading(TOPIC, bootstrap), within_s=30, what="others lead")
+            while time.monotonic() < began + AWAY_S:
+                go_on(load)
+        finally:
+            plane.start_api_server()
+        demo.wait()
+        go_on(load)
+    assert f"{NAME}-{victim}" in demo.pods()

@@ -1,0 +1,62 @@
+"""A producer and a group that go on while something befalls the brokers; afterwards every promise that they were given is checked."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+from tests.e2e.rounds import checks
+from tests.e2e.rounds.load import Load, Member, Place, Producer, committed_offsets, kept
+from tests.waiting import eventually
+
+GOES_ON_WITHIN_S = 60.0
+HEALS_WITHIN_S = 120.0
+
+
+@contextmanager
+def under_load(
+    topic: str, partitions: int, bootstrap: Callable[[], str], whole: Callable[[], object]
+) -> Iterator[Load]:
+    """`topic` must be there. `bootstrap`: where clients begin now. `whole`: true once the cluster has got over what the block did to it."""
+    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True})
+    load = Load([producer], [Member(f"member-{n}", bootstrap(), topic, f"readers-of-{topic}") for n in (1, 2)])
+    load.start()
+    try:
+        eventually(
+            lambda: load.acked() > 300 and load.seen(),
+            within_s=GOES_ON_WITHIN_S,
+            what="acknowledged and consumed records",
+        )
+        yield load
+        eventually(whole, within_s=HEALS_WITHIN_S, what="the cluster is whole")
+        load.stop_producers()
+        places = [(topic, partition) for partition in range(partitions)]
+        contents = kept(bootstrap(), topic, partitions)
+        eventually(
+            lambda: all(contents[place].keys() <= load.seen().get(place, {}).keys() for place in places),
+            within_s=60,
+            what="the group has read everything",
+        )
+    finally:
+        load.stop_producers()
+        load.stop_members()
+        print(
+            f"{topic}: {load.acked()} records, longest time that a partition took none {longest_stall_s(producer):.2f} s"
+        )
+    committed = committed_offsets(bootstrap(), load.members[0].group, places)
+    assert checks.broken_promises(load, contents, committed) == []
+    assert load.acked() == producer.sent
+
+
+def longest_stall_s(producer: Producer) -> float:
+    """The longest time between two acknowledgements of one partition, to all of which it sends in turn."""
+    times: dict[Place, list[float]] = defaultdict(list)
+    for ack in producer.acks:
+        times[ack.place].append(ack.at_s)
+    return max((after - before for it in times.values() for before, after in pairwise(it)), default=0.0)
+
+
+def go_on(load: Load, records: int = 300) -> None:
+    """Returns when so many more were acknowledged."""
+    before = load.acked()
+    eventually(lambda: load.acked() >= before + records, within_s=GOES_ON_WITHIN_S, what="more acknowledged records")

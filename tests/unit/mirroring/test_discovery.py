@@ -1,0 +1,170 @@
+"""What copies need, from what is here and what the source says."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.config import FAILED_OVER, MIRROR_BOOTSTRAP_SERVERS, MIRROR_ROLE, PAUSED
+from ottla_broker.config.config import Config
+from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
+from ottla_broker.metadata.mirror_plans import NewMirror, Report
+from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.mirroring.discovery import Configs, Configure, Create, Grow, Recreate, Refused, Step, steps
+from ottla_broker.mirroring.links import links
+from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.metadata.small_controller import SmallController, on_a_loop
+
+
+def view(**topics: int) -> SourceView:
+    """Topics with so many partitions."""
+    return SourceView("there", {1: ("h", 1)}, {
+        name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
+        for name, count in topics.items()
+    }, frozenset())  # fmt: skip
+
+
+class World:
+    """A target of three brokers with a mirror `west`, whose steps are taken as the office takes them."""
+
+    def __init__(self) -> None:
+        self.small = SmallController()
+        self.controller = self.small.controller
+        self.image = self.small.image
+
+    async def begin(self, **settings: str) -> "World":
+        await self.small.come(1, 2, 3)
+        await self.set(bootstrap_servers="h:1", topics="*", **settings)
+        return self
+
+    async def set(self, **settings: str | None) -> None:
+        changes = {key.replace("_", "."): value for key, value in settings.items()}
+        Config.of({"log.dirs": "/nowhere"}).check_mirror(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
+        await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
+
+    def steps(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
+        return list(steps(self.image, links(self.image)["west"], source, configs, 1))
+
+    async def take(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
+        found = self.steps(source, configs)
+        for step in found:
+            match step:
+                case Create(topic):
+                    (answer,) = await self.controller.mirrors.create([topic])
+                    assert isinstance(answer, UUID), answer
+                case Recreate(topic, old_id):
+                    await self.controller.mirrors.recreate(topic, old_id)
+                case Grow(name, count):
+                    await self.controller.create_partitions(name, count)
+                case Configure(name, changes):
+                    await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
+                case Refused():
+                    pass
+        return found
+
+    async def stop(self, name: str, why: str) -> None:
+        topic = self.image.topics[name]
+        state = topic.partitions[0]
+        await self.controller.mirrors.report(Report(state.leader, topic.id, 0, state.leader_epoch, stopped=why))
+
+
+@on_a_loop
+async def test_copies_are_made_grown_and_configured_and_then_nothing_is_left_to_do() -> None:
+    world = await World().begin()
+    configs: dict[str, Mapping[str, str]] = {
+        "a": {"retention.ms": "5", "min.insync.replicas": "3", "unknown.setting": "x"}
+    }
+    assert [type(step) for step in await world.take(view(a=2, b=1, __own=1), configs)] == [Create, Create]
+    assert world.image.topic_config("a") == {"retention.ms": "5"}
+    assert world.steps(view(a=2, b=1), configs) == []
+    configs["a"] = {"retention.bytes": "7"}
+    assert await world.take(view(a=4, b=1), configs) == [
+        Grow("a", 4),
+        Configure("a", {"retention.ms": None, "retention.bytes": "7"}),
+    ]
+    assert world.steps(view(a=4, b=1), configs) == []
+    assert world.steps(view(b=1), configs) == [], "what is gone at the source stays here"
+    assert world.steps(view(a=4), None) == [], "settings are not kept in step"
+
+
+@on_a_loop
+async def test_topics_that_are_no_copies_are_left_alone() -> None:
+    world = await World().begin()
+    await world.small.topic("a")
+    (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
+    assert isinstance(step, Refused) and "is no copy" in step.why
+    await world.take(view(b=1))
+    await world.set(role=FAILED_OVER)
+    (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
+    assert isinstance(step, Refused) and "failed over" in step.why
+
+
+@on_a_loop
+async def test_a_copy_from_which_the_source_has_parted_is_made_anew_only_if_wished() -> None:
+    world = await World().begin()
+    await world.take(view(a=2))
+    before = world.image.topics["a"].id
+    await world.stop("a", "it was truncated")
+    assert world.steps(view(a=2)) == []
+    await world.set(on_source_truncation="Resync")
+    assert [type(step) for step in await world.take(view(a=2))] == [Recreate]
+    assert world.image.topics["a"].id != before
+    assert world.steps(view(a=2)) == []
+    other = SourceTopic("a", UUID(int=77777), {0: 1})
+    (step,) = await world.take(SourceView("there", {}, {"a": other}, frozenset()))
+    assert isinstance(step, Recreate)
+    assert world.image.mirrored[world.image.topics["a"].id].source_id == other.id
+
+
+@on_a_loop
+async def test_reports_count_from_who_leads_now_and_nobody_else() -> None:
+    world = await World().begin()
+    await world.take(view(a=1))
+    topic = world.image.topics["a"]
+    state = topic.partitions[0]
+    good = Report(state.leader, topic.id, 0, state.leader_epoch, epochs=((4, 0),))
+    await world.controller.mirrors.report(good)
+    assert world.image.mirrored_partitions[topic.id, 0].epochs == ((4, 0),)
+    for bad, code in (
+        (Report(state.leader + 1, topic.id, 0, state.leader_epoch), ErrorCode.fenced_leader_epoch),
+        (Report(state.leader, topic.id, 0, state.leader_epoch - 1), ErrorCode.fenced_leader_epoch),
+        (Report(state.leader, topic.id, 5, state.leader_epoch), ErrorCode.unknown_topic_or_partition),
+        (Report(state.leader, UUID(int=3), 0, state.leader_epoch), ErrorCode.unknown_topic_id),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            await world.controller.mirrors.report(bad)
+        assert caught.value.code is code
+
+
+@on_a_loop
+async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> None:
+    world = await World().begin()
+    await world.take(view(a=1))
+    settings = world.image.configs[MIRROR_RESOURCE, "west"]
+    with pytest.raises(KafkaError, match="cannot be removed while 'a'"):
+        await world.controller.alter_configs(MIRROR_RESOURCE, "west", dict.fromkeys(settings))
+    with pytest.raises(KafkaError, match=r"bootstrap.servers is not given"):
+        await world.set(**{MIRROR_BOOTSTRAP_SERVERS.name: None})
+    with pytest.raises(KafkaError, match="did you mean role"):
+        await world.set(rol=PAUSED)
+    with pytest.raises(KafkaError, match=r"role cannot be 'Over'.*allowed: Replicate, Paused or FailedOver"):
+        await world.set(role="Over")
+    assert world.image.closed(world.image.topics["a"].id) is not None
+    await world.set(**{MIRROR_ROLE.name: FAILED_OVER})
+    assert world.image.closed(world.image.topics["a"].id) is None
+    await world.controller.alter_configs(
+        MIRROR_RESOURCE, "west", dict.fromkeys(world.image.configs[MIRROR_RESOURCE, "west"])
+    )
+    assert links(world.image) == {}
+
+
+@on_a_loop
+async def test_several_wishes_are_one_commit_and_refused_one_by_one() -> None:
+    world = await World().begin()
+    await world.controller.create_topic(NewTopic("c", 1, 1))
+    wishes = [NewMirror("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
+    before = len(world.small.log.commits)
+    answers = await world.controller.mirrors.create(wishes)
+    assert [isinstance(answer, UUID) for answer in answers] == [True, False, False, True]
+    assert len(world.small.log.commits) == before + 1

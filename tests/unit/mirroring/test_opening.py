@@ -1,0 +1,84 @@
+"""A copy that fails over: where its own records begin, and what is aborted."""
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.mirror_plans import Report, refusal
+from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
+from ottla_broker.mirroring.opening import abort_open, report_end
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.log.making import batch, marker
+from tests.unit.metadata.small_controller import on_a_loop, until
+from tests.unit.replication.leading import ME, TOPIC, Peers, committed, fetch, led
+
+
+class Controller:
+    """Hears reports; refuses so many first."""
+
+    def __init__(self, refuses: int = 0) -> None:
+        self.heard: list[Report] = []
+        self._refuses = refuses
+
+    async def tell(self, topic: str, report: Report) -> None:
+        assert topic == "t"
+        if self._refuses:
+            self._refuses -= 1
+            raise KafkaError(ErrorCode.not_controller)
+        self.heard.append(report)
+
+
+@on_a_loop
+async def test_the_end_is_told_when_every_in_sync_replica_has_it(tmp_path: Path) -> None:
+    partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
+    controller = Controller(refuses=1)
+    telling = asyncio.create_task(report_end(partition, ME, 9, controller.tell))
+    await asyncio.sleep(0.01)
+    assert not controller.heard
+    fetch(partition, 2, 5)
+    await telling
+    assert controller.heard == [Report(ME, TOPIC, 0, 1, end=5, source_end=9)]
+
+
+@on_a_loop
+async def test_who_leads_no_longer_tells_nothing(tmp_path: Path) -> None:
+    partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
+    controller = Controller()
+    telling = asyncio.create_task(report_end(partition, ME, 9, controller.tell))
+    await asyncio.sleep(0)
+    committed(partition, leader=2, leader_epoch=2)
+    await until(telling.done)
+    assert not controller.heard
+
+
+@on_a_loop
+async def test_only_transactions_of_the_source_are_aborted(tmp_path: Path) -> None:
+    partition = led(tmp_path, Peers(), isr=(1,))
+    log = partition.log
+    for producer in (5, 6):
+        log.append_as_leader(
+            batch(2, producer=(producer, 1, 0), transactional=True), leader_epoch=1, now_ms=1, from_client=False
+        )
+    log.append_as_leader(marker(True, 6, producer_epoch=1), leader_epoch=1, now_ms=1, from_client=False)
+    end = log.end
+    log.append_as_leader(batch(1, producer=(7, 0, 0), transactional=True), leader_epoch=1, now_ms=1, from_client=False)
+    assert abort_open(partition, end, 1) == 1
+    assert [one.producer_id for one in log.aborted(0, log.end)] == [5]
+    assert log.last_stable_offset == end, "the one that began here is open still"
+    assert abort_open(partition, end, 1) == 0
+
+
+def test_producers_wait_until_the_end_is_known() -> None:
+    image = Image()
+    topic = UUID(int=1)
+    assert image.is_open(topic, 0)
+    image.mirrored[topic] = MirroredTopic(topic, "west", "t", UUID(int=2))
+    assert not image.is_open(topic, 0)
+    assert refusal(image, topic, "t").code is ErrorCode.invalid_topic_exception
+    image.mirrored[topic] = MirroredTopic(topic, "west", "t", UUID(int=2), failed_over=True)
+    assert not image.is_open(topic, 0)
+    assert refusal(image, topic, "t").code is ErrorCode.not_enough_replicas
+    image.mirrored_partitions[topic, 0] = MirroredPartition(topic, 0, end=0)
+    assert image.is_open(topic, 0)
+    assert not image.is_open(topic, 1)

@@ -1,0 +1,20 @@
+import pytest
+
+from ottla_broker.mirroring.patterns import chosen_topic
+
+
+@pytest.mark.parametrize(
+    ("patterns", "chosen", "left"),
+    [
+        (("*",), ("a", "a.b", "_schemas"), ("__consumer_offsets", "__other")),
+        (("flights.*",), ("flights.", "flights.jfk"), ("flights", "xflights.jfk", "flights_jfk")),
+        (("*-eu", "!secret-*"), ("orders-eu",), ("secret-eu", "orders-us")),
+        (("!b", "*"), ("a",), ("b",)),
+        (("__other", "a+b"), ("__other", "a+b"), ("aab", "__others")),
+        (("__consumer_offsets", "__cluster_metadata"), (), ("__consumer_offsets", "__cluster_metadata")),
+        ((), (), ("a",)),
+    ],
+)
+def test_patterns(patterns: tuple[str, ...], chosen: tuple[str, ...], left: tuple[str, ...]) -> None:
+    assert all(chosen_topic(name, patterns) for name in chosen)
+    assert not any(chosen_topic(name, patterns) for name in left)
