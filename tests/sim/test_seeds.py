@@ -61,23 +61,21 @@ def test_a_seed_is_always_the_same_run() -> None:
     assert here.digest == elsewhere.digest
 
 
-NOTICED_BY = {  # rule, brokers → seeds of which at least one notices; more do
-    ("acks before the sync", 1): (5, 9, 13, 17),
+# Rule, brokers → seeds of which at least one notices. Any change of the broker makes other runs of them, so there are more than one needs.
+NOTICED_BY = {
+    ("acks before the sync", 1): (9, 13, 17, 5),
     ("no duplicate detection", 1): (3, 5, 7, 8),
-    ("producers forgotten by a restart", 1): (11, 17),
-    ("recovery drops the last batch", 1): (1, 2, 3, 5),
-    ("commits acknowledged before they are written", 1): (1, 2, 5, 7),
+    ("producers forgotten by a restart", 1): (11, 17, 5, 7, 8, 9),
+    ("recovery drops the last batch", 1): (2, 5, 1, 3),
+    ("commits acknowledged before they are written", 1): (2, 5, 1, 7),
     ("coordinators load what they know to be committed", 1): (9, 11, 12, 13, 17),
-    ("acks before the high watermark", 3): (1, 2, 3),
-    ("truncation by high watermark", 3): (2, 3),
-    ("followers keep what their leader never had", 3): (2,),
-    ("new leaders in old epochs", 3): (1, 2, 3),
-    ("any life of a broker may join", 3): (1, 2),
-    ("who lost power is trusted", 3): (2, 1),
-    ("the lead is taken without hearing others", 3): (1,),
-    ("duplicates are forgotten by new leaders", 3): (2,),
-    ("acks by an isr that is too small", 5): (2, 3),
-    ("unclean elections", 5): (2, 6),
+    ("acks before the high watermark", 3): (1, 2, 3, 4),
+    ("truncation by high watermark", 3): (2, 3, 1, 4, 5),
+    ("followers keep what their leader never had", 3): (3, 4, 5, 6, 7, 8, 1, 2),
+    ("new leaders in old epochs", 3): (1, 2, 3, 4),
+    ("any life of a broker may join", 3): (1, 2, 3, 4, 5),
+    ("who lost power is trusted", 3): (2, 1, 3, 4, 5),
+    ("duplicates are forgotten by new leaders", 3): (2, 3, 4, 5, 6, 7, 8),
 }
 
 
