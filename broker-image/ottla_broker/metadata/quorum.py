@@ -231,8 +231,9 @@ class Quorum:
         elif value.leader != self.me.broker:
             if await self._promised(value):
                 await self._follow(value)
-        else:  # an earlier life of this broker, or a write whose end was not known: neither leads
-            await self._take_over(value)
+        else:  # an earlier life of this broker, or a write whose end was not known, or one that could not lead: none of them does
+            if self._loop.time() >= self._not_before:
+                await self._take_over(value)
             if self._won is None:
                 await self._wait_for_news(PAUSE_S)
 
@@ -342,8 +343,11 @@ class Quorum:
                 self._deposed()
         if leadership.failure is not None:
             await self._stepping_down.resign(value.epoch)
-            raise leadership.failure
-        if not leadership.established:  # whoever cannot be heard by the others should not go on disturbing them
+            if self.log.log.failed is not None:
+                raise leadership.failure
+            logger.warning("broker %d cannot lead the metadata log: %s", self.me.broker, leadership.failure)
+        # Whoever cannot be heard by the others should not go on disturbing them, and whose disk is full leaves the lead to them.
+        if leadership.failure is not None or not leadership.established:
             self._failures = min(self._failures + 1, MOST_FAILURES)
             self._not_before = self._loop.time() + self._failures * self._lease_ms / 1000
         logger.info("broker %d leads the metadata log no longer", self.me.broker)

@@ -97,7 +97,7 @@ class Leadership:
                 self._durable = end
                 self._advance()
         except KafkaError as reason:
-            self._failed(reason)
+            self.fail(reason)
         finally:
             self._syncing = None
 
@@ -111,7 +111,7 @@ class Leadership:
             try:
                 self._log.advance(point)
             except KafkaError as reason:
-                self._failed(reason)
+                self.fail(reason)
             self._wake()
 
     def set_memberships(self, memberships: list[tuple[Member, ...]]) -> None:
@@ -186,10 +186,11 @@ class Leadership:
 
     # --- its end
 
-    def _failed(self, reason: KafkaError) -> None:
-        """Another member should lead."""
-        self.failure = self.failure or reason
-        self.end()
+    def fail(self, reason: KafkaError) -> None:
+        """Another member should lead; nothing if this leadership is over anyway."""
+        if not self.over:
+            self.failure = reason
+            self.end()
 
     def end(self) -> None:
         """Whoever waits for this leader is told that it is none."""

@@ -106,10 +106,9 @@ class Office:
                 leadership.forget(ahead[0])
         try:
             await leadership.begin([ControllerChange(leadership.me.broker, leadership.epoch)])
-        except KafkaError:
-            if leadership.over:
-                return
-            raise
+        except KafkaError as reason:
+            leadership.fail(reason)
+            return
         leadership.established = True
         logger.info("broker %d leads the metadata log in epoch %d", leadership.me.broker, leadership.epoch)
         established()
