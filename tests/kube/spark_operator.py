@@ -36,7 +36,7 @@ class SparkOperator:
         assert spark is not None and spark.origin is not None
         home = Path(spark.origin).parent
         environment = {**os.environ, "SPARK_HOME": str(home), "KUBECONFIG": str(self.plane.kubeconfig())}
-        command = [str(home / "bin" / "spark-submit"), *map(str, self.arguments(application))]
+        command = [str(home / "bin" / "spark-submit"), *self.arguments(application)]
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=SUBMITS_WITHIN_S
         )

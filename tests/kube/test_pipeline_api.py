@@ -12,12 +12,13 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from ottla_operator.plan.conditions import kstatus
-from tests.brokers import Broker, ottla_broker
+from tests.brokers import Broker
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
 from tests.kube import spark_application_crd
 from tests.kube.api import Json
 from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.nobodys_node import broker_process, make_cluster_of, make_pod
 from tests.kube.operators import OperatorProcess, Resources, install_crds
 from tests.unit.operator.samples import pipeline
 from tests.unit.operator.spark_application_fields import unknown
@@ -45,10 +46,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    """Where a Cluster's brokers speak to each other, and the operator to them."""
-    with ottla_broker(start=False) as made:
-        made.host, made.port = "127.9.1.1", 9091
-        made.start()
+    with broker_process() as made:
         yield made
 
 
@@ -67,13 +65,7 @@ def resources(plane: ControlPlane, broker: Broker, operator: OperatorProcess) ->
     """A namespace with a Cluster whose one broker is the process."""
     made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
     made.make_namespace()
-    made.api.ask("POST", f"/api/v1/namespaces/{made.namespace}/serviceaccounts", {"metadata": {"name": "default"}})
-    made.make("Cluster", "demo", {"replicas": 1, "storage": {"size": "1Gi"}})
-    found = eventually(lambda: made.of("apps/v1", "statefulsets").get("demo"), what=lambda: operator.daemon.said())
-    assert found is not None
-    template = found["spec"]["template"]
-    template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
-    make_pod(made, "demo-1", template, broker.host)
+    make_cluster_of(made, broker)
     return made
 
 
@@ -106,23 +98,6 @@ def driver() -> Iterator[Driver]:
     yield made
     made.server.shutdown()
     made.server.server_close()
-
-
-def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
-    """A pod of a node that nobody runs, in the state that a kubelet would have brought it to."""
-    spec = template["spec"]
-    path = f"/api/v1/namespaces/{resources.namespace}/pods"
-    spec = {**spec, "nodeName": "nowhere", "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False}
-    spec.pop("serviceAccountName", None)  # nobody makes tokens for it here
-    metadata = {key: template["metadata"][key] for key in ("labels", "annotations") if key in template["metadata"]}
-    resources.api.ask("POST", path, {"metadata": {**metadata, "name": name}, "spec": spec})
-    status = {
-        "phase": "Running",
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    resources.api.ask("PATCH", f"{path}/{name}/status", {"status": status})
 
 
 def tell(resources: Resources, name: str, state: str, error: str = "", **more: Any) -> None:

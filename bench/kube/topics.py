@@ -1,0 +1,73 @@
+"""The operator with many topics: a real API server without nodes, a broker that is a process, the operator a process of its own."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.kube.control_plane import control_plane
+from tests.kube.nobodys_node import broker_process, make_cluster_of
+from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.waiting import eventually
+
+FEW, MANY = 100, 1000
+AT_ONCE = 8
+DONE_WITHIN_S = 600.0
+RESYNCS = 2
+
+
+def measure() -> Iterator[tuple[str, float]]:
+    with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "plane") as plane:
+        install_crds(plane.admin)
+        operator = OperatorProcess(Path(folder), plane.kubeconfig())
+        operator.start()
+        try:
+            with broker_process() as broker:
+                resources = Resources(plane.admin, "events")
+                resources.make_namespace()
+                make_cluster_of(resources, broker)
+                make_topics(resources, range(FEW))
+                resyncs(operator, RESYNCS)
+                yield "memory-100", operator.daemon.resident_kib() / 1024
+                for name in resources.of("ottla.dev/v1alpha1", "topics"):
+                    resources.delete("Topic", name)
+                yield "topics-1000", make_topics(resources, range(FEW, FEW + MANY))
+                resyncs(operator, 1)  # of what was under way
+                before = operator.writes()
+                resyncs(operator, RESYNCS)
+                after = operator.writes()
+                yield "resync-writes", sum(after.values()) - sum(before.values())
+                yield "memory-1000", operator.daemon.resident_kib() / 1024
+        finally:
+            operator.daemon.stop()
+
+
+def make_topics(resources: Resources, numbers: range) -> float:
+    """Returns when all are Ready; how many seconds that took."""
+    began = time.monotonic()
+    wish = {"clusterRef": {"name": "demo"}, "partitions": 3, "config": {"retention.ms": 86_400_000}}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda number: resources.make("Topic", f"topic-{number}", wish), numbers))
+    eventually(
+        lambda: sum(map(is_ready, resources.of("ottla.dev/v1alpha1", "topics").values())) == len(numbers),
+        within_s=DONE_WITHIN_S,
+        what="all topics are ready",
+    )
+    return time.monotonic() - began
+
+
+def is_ready(topic: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
+    conditions = topic.get("status", {}).get("conditions", [])
+    return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
+
+
+def resyncs(operator: OperatorProcess, count: int) -> None:
+    """Until it has looked at all topics so many times more."""
+    before = operator.looks("Topic")
+    pause = threading.Event()
+    deadline = time.monotonic() + DONE_WITHIN_S
+    while operator.looks("Topic") < before + count:
+        assert time.monotonic() < deadline, f"the operator does not look again: {operator.daemon.said()}"
+        pause.wait(1)

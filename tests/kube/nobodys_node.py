@@ -1,0 +1,47 @@
+"""In the place of a kubelet, for API servers without nodes: pods in the state that a kubelet would have brought them to, one of them with a real broker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.brokers import Broker, ottla_broker
+from tests.kube.api import Json
+from tests.kube.operators import Resources
+from tests.waiting import eventually
+
+
+def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
+    """Of a node that nobody runs; ready."""
+    path = f"/api/v1/namespaces/{resources.namespace}/pods"
+    spec = {
+        **template["spec"],
+        "nodeName": "nowhere",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+    }
+    spec.pop("serviceAccountName", None)  # nobody makes tokens for it here
+    metadata = {key: template["metadata"][key] for key in ("labels", "annotations") if key in template["metadata"]}
+    resources.api.ask("POST", path, {"metadata": {**metadata, "name": name}, "spec": spec})
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": ready}
+    resources.api.ask("PATCH", f"{path}/{name}/status", {"status": status})
+
+
+@contextmanager
+def broker_process(host: str = "127.9.1.1") -> Iterator[Broker]:
+    """Where a Cluster's brokers speak to each other, and the operator to them."""
+    with ottla_broker(start=False) as made:
+        made.host, made.port = host, 9091
+        made.start()
+        yield made
+
+
+def make_cluster_of(resources: Resources, broker: Broker) -> None:
+    """A Cluster `demo` whose one broker is the process; returns when its pod is there. An operator has to be at work."""
+    root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
+    resources.api.ask("POST", root, {"metadata": {"name": "default"}})
+    resources.make("Cluster", "demo", {"replicas": 1, "storage": {"size": "1Gi"}})
+    found = eventually(lambda: resources.of("apps/v1", "statefulsets").get("demo"), what="the operator makes brokers")
+    assert found is not None
+    template = found["spec"]["template"]
+    template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
+    make_pod(resources, "demo-1", template, broker.host)
