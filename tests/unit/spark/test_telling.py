@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import urllib.error
@@ -68,6 +69,14 @@ def test_figures_are_prometheus_own() -> None:
     assert found["ottla_pipeline_lag_seconds", "hourly"] == 2.5
     assert [key[2] for key, value in found.items() if key[0] == "ottla_pipeline_state" and value] == ["failed"]
     assert now.told()["error"] == "it fell"
+
+
+def test_what_the_chart_watches_is_told() -> None:
+    files = Path(__file__).parents[3] / "charts" / "ottla" / "files"
+    watched = re.findall(
+        r"ottla_pipeline_\w+", "".join(it.read_text() for it in files.rglob("*") if it.suffix in (".yaml", ".json"))
+    )
+    assert watched and set(watched) <= set(re.findall(r"^ottla_pipeline_\w+", ran().figures(), re.MULTILINE))
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
