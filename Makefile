@@ -8,8 +8,10 @@ SEEDS ?= 100
 FIRST ?= 1
 ROUNDS ?= 50
 SEED ?= 1
+KIND ?= ottla
+VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: up test check unit clients sim spark bench bench-cluster bench-kube rounds kcat kube-programs control-plane kube clean
+.PHONY: up test check unit clients sim spark bench bench-cluster bench-kube rounds kcat kube-programs control-plane kube kind clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +66,15 @@ kube: kube-programs ## brokers and the operator in pods, on a real Kubernetes of
 kube-programs: $(VENV)/.installed-test ## Kubernetes' own programs from their Go modules: minutes, once, kept outside the checkout
 	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
 	$(BIN)/python -m tests.kube.programs
+
+kind: ## the operator in a Kubernetes of its own, called KIND; for people who have docker, kind and helm
+	docker build -f broker-image/Dockerfile -t ottla-broker:$(VERSION) .
+	docker build -f broker-image/Dockerfile -t ottla-operator:$(VERSION) --target operator .
+	docker build -f spark-app/Dockerfile -t ottla-spark:$(VERSION) .
+	kind get clusters | grep -qx $(KIND) || kind create cluster --name $(KIND)
+	kind load docker-image --name $(KIND) $(foreach it,broker operator spark,ottla-$(it):$(VERSION))
+	helm upgrade --install ottla charts/ottla --kube-context kind-$(KIND) --namespace ottla --create-namespace --wait \
+		--set-string podAnnotations.built=$(shell date +%s)
 
 bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,7 +57,8 @@ class Kube:
         corefile = folder / "Corefile"
         corefile.write_text(COREFILE.format(address=plane.address, kubeconfig=plane.kubeconfig()))
         self.dns = premises.daemon([program("coredns"), "-conf", corefile], folder / "coredns.log")
-        self._images.append(_pause_image(folder))
+        self._pause = _pause_image(folder)
+        self._images.append(self._pause)
 
     def has(self, image: Path) -> None:
         """Gives every node, those to come too, the images of an archive."""
@@ -70,22 +71,35 @@ class Kube:
         for node in self.nodes:
             node.call(image, name)
 
-    def add_node(self) -> Node:
-        """Returns when it is ready."""
+    def add_node(self, images: Sequence[Path] = ()) -> Node:
+        """Returns when it is ready. `images`: archives, if it is to have just these."""
         number = len(self.nodes) + 1
         address = f"{PREMISES}.{number + 10}"
         node = Node(number, self.folder / f"node-{number}", self.plane, address)
-        self._wire(node)
         self.nodes.append(node)
-        node.start()
-        for image in self._images:
-            node.has(image)
-        eventually(
-            lambda: self.ready(node),
-            within_s=READY_WITHIN_S,
-            what=lambda: f"{node.name} is ready: {node.kubelet.said()}",
-        )
+        self._join(node, [self._pause, *images] if images else self._images)
         return node
+
+    def power_off(self, node: Node) -> None:
+        """First its cable is cut, so that no connection says good-bye."""
+        self.premises.run("ip", "link", "delete", node.name)
+        node.power_off()
+
+    def power_on(self, node: Node, images: Sequence[Path] = ()) -> None:
+        """One that was powered off. Returns when it is ready again; volumes are as they were. `images`: as `add_node`."""
+        before = self._heartbeat(node)
+        node.power_on()
+        self._join(node, [self._pause, *images] if images else self._images)
+        eventually(lambda: self._heartbeat(node) != before, within_s=READY_WITHIN_S, what=f"{node.name} is heard of")
+
+    def remove(self, node: Node) -> None:
+        """The last one that was added; Kubernetes forgets it."""
+        assert self.nodes.pop() is node
+        node.machine.off()
+        self.plane.admin.ask("DELETE", f"/api/v1/nodes/{node.name}")
+        node.remove()
+        for machine in (self.premises, *(it.machine for it in self.nodes)):
+            machine.run("ip", "route", "flush", f"10.244.{node.number}.0/24")
 
     def ready(self, node: Node) -> bool:
         found = self.plane.admin.get(f"/api/v1/nodes/{node.name}")
@@ -105,12 +119,29 @@ class Kube:
         self.plane.stop()
         self.premises.remove()
 
+    def _join(self, node: Node, images: Sequence[Path]) -> None:
+        self._wire(node)
+        node.start()
+        for image in images:
+            node.has(image)
+        eventually(
+            lambda: self.ready(node),
+            within_s=READY_WITHIN_S,
+            what=lambda: f"{node.name} is ready: {node.kubelet.said()}",
+        )
+
+    def _heartbeat(self, node: Node) -> str:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.name}"
+        return str((self.plane.admin.get(path) or {}).get("spec", {}).get("renewTime"))
+
     def _wire(self, node: Node) -> None:
         link(self.premises, node.machine, node.name, bridge="premises", address=f"{node.address}/24")
         node.machine.run("ip", "route", "add", "default", "via", f"{PREMISES}.1")
-        self.premises.run("ip", "route", "add", f"10.244.{node.number}.0/24", "via", node.address)
+        self.premises.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
         for other in self.nodes:
-            other.machine.run("ip", "route", "add", f"10.244.{node.number}.0/24", "via", node.address)
+            if other is node:
+                continue
+            other.machine.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
             node.machine.run("ip", "route", "add", f"10.244.{other.number}.0/24", "via", other.address)
 
 

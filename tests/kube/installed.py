@@ -3,10 +3,10 @@
 import os
 import random
 import signal
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ class Installed:
 
     def delete(self) -> None:
         """The active pod, without any time to end by itself."""
-        name = eventually(self.active)
+        name = eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, what=self.said)
         self.kube.plane.admin.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/{name}?gracePeriodSeconds=0")
 
     @contextmanager
@@ -77,12 +77,10 @@ class Installed:
             time.sleep(moment_s)
             self.delete()
 
-        thread = threading.Thread(target=kill, daemon=True)
-        thread.start()
-        try:
+        with ThreadPoolExecutor(1) as killer:
+            killed = killer.submit(kill)
             yield
-        finally:
-            thread.join(LATEST_KILL_S + 30)
+            killed.result()
 
     def scale(self, replicas: int) -> None:
         deployment = f"/apis/apps/v1/namespaces/{HOME}/deployments/ottla"

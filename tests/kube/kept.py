@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,22 +17,17 @@ from tests.kube.moments import Moments
 from tests.kube.operators import Resources
 from tests.waiting import eventually
 
-NAME = "demo"
+DEMO = "demo"
 NAMESPACE = "events"
 PARTITIONS = 6
-SPEC = {
+SPEC: Json = {
     "replicas": 3,
     "storage": {"size": "1Gi"},
     "resources": {"requests": {"cpu": "100m"}},
     "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
     "config": {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0},
 }
-TOPIC = {
-    "clusterRef": {"name": NAME},
-    "partitions": PARTITIONS,
-    "replicas": 3,
-    "config": {"min.insync.replicas": 2},
-}
+TOPIC = {"partitions": PARTITIONS, "replicas": 3, "config": {"min.insync.replicas": 2}}
 READY_WITHIN_S = 180.0
 
 
@@ -43,46 +38,54 @@ class Kept:
     installed: Installed
     resources: Resources
     moments: Moments
+    name: str = DEMO
 
-    def make(self) -> None:
-        """In a namespace that takes only pods of the restricted profile. Returns when it is Ready."""
+    def make(self, more: Json | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """In a namespace that takes only pods of the restricted profile. Returns when it is Ready. `more`: fields of its spec beside; `meanwhile`: what
+        others do for it."""
         began = time.monotonic()
-        self.resources.make("Cluster", NAME, SPEC)
+        self.resources.make("Cluster", self.name, {**SPEC, **(more or {})})
+        meanwhile()
         self.wait()
         print(f"apply to Ready: {time.monotonic() - began:.1f} s")
 
     def wait(self, wanted: str = "Current") -> Json:
         try:
-            return self.resources.wait("Cluster", NAME, wanted, within_s=READY_WITHIN_S)
+            return self.resources.wait("Cluster", self.name, wanted, within_s=READY_WITHIN_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.said()}") from error
 
+    def topic(self, name: str) -> None:
+        """With three replicas of each partition. Returns when it is there."""
+        self.resources.make("Topic", name, {"clusterRef": {"name": self.name}, **TOPIC})
+        self.resources.wait("Topic", name)
+
     def edit(self, spec: Json) -> int:
         """The generation that it has then."""
-        return int(self.resources.edit("Cluster", NAME, spec)["metadata"]["generation"])
+        return int(self.resources.edit("Cluster", self.name, spec)["metadata"]["generation"])
 
     @property
     def status(self) -> Json:
-        found: Json = self.resources.get("Cluster", NAME)["status"]
+        found: Json = self.resources.get("Cluster", self.name)["status"]
         return found
 
     def is_current(self) -> bool:
-        return kstatus(self.resources.get("Cluster", NAME)) == "Current"
+        return kstatus(self.resources.get("Cluster", self.name)) == "Current"
 
     def bootstrap(self) -> str:
         """For clients beside the nodes."""
-        service = self.resources.of("v1", "services")[f"{NAME}-out-bootstrap"]
+        service = self.resources.of("v1", "services")[f"{self.name}-out-bootstrap"]
         return f"{self.installed.kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
 
     def pods(self) -> dict[str, Json]:
-        return {name: it for name, it in self.resources.of("v1", "pods").items() if name.startswith(f"{NAME}-")}
+        return {name: it for name, it in self.resources.of("v1", "pods").items() if name.startswith(f"{self.name}-")}
 
     def uids(self) -> dict[str, str]:
         return {name: it["metadata"]["uid"] for name, it in self.pods().items()}
 
     def kill(self, broker: int) -> None:
         """As a crash does: nothing is flushed, nothing is closed, and its pod stays."""
-        os.kill(process_of(self.installed.kube, f"{NAME}-{broker}"), signal.SIGKILL)
+        os.kill(process_of(self.installed.kube, f"{self.name}-{broker}"), signal.SIGKILL)
 
     def holding(self, topic: str) -> set[int]:
         """Brokers that have replicas of it."""
@@ -98,8 +101,7 @@ class Kept:
     def under_load(self, topic: str) -> Iterator[Load]:
         """An idempotent producer and a group on a new topic, from outside of the cluster, until the Cluster is Ready after the block."""
         self.wait()
-        self.resources.make("Topic", topic, TOPIC)
-        self.resources.wait("Topic", topic)
+        self.topic(topic)
         bootstrap = self.bootstrap()
         with loaded.under_load(topic, PARTITIONS, lambda: bootstrap, self.is_current) as load:
             yield load
@@ -121,7 +123,7 @@ class Kept:
         return order
 
     def said(self) -> str:
-        return f"{self.installed.said()}\n{told(self.installed.kube, NAMESPACE, NAME)}"
+        return f"{self.installed.said()}\n{told(self.installed.kube, NAMESPACE, self.name)}"
 
 
 def ready(pod: Json) -> bool:

@@ -54,12 +54,14 @@ class Node:
         self._ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Everything on it ends at once; its disk stays."""
+        """Everything on it ends at once. What containers have written beside volumes is lost: it lay in memory."""
         self.machine.off()
 
     def power_on(self) -> None:
+        """It has to be wired and started again, and has no images."""
         self.machine.remove()
         self.machine = Machine(self.name)
+        self._prepare()
 
     def remove(self) -> None:
         self.machine.remove()

@@ -8,7 +8,7 @@ from tests.kube.api import Json
 from tests.kube.broker_pods import LIMITED, RESTRICTED
 from tests.kube.images import build
 from tests.kube.installed import Installed
-from tests.kube.kept import NAME, TOPIC, Kept
+from tests.kube.kept import DEMO, Kept
 from tests.kube.under_load import go_on
 from tests.waiting import eventually
 
@@ -17,8 +17,7 @@ LINES = 200
 
 
 def test_clients_in_a_pod_and_outside_read_what_the_others_wrote(demo: Kept) -> None:
-    demo.resources.make("Topic", "flights", TOPIC)
-    demo.resources.wait("Topic", "flights")
+    demo.topic("flights")
     rd.produce(demo.bootstrap(), "flights", [Message(None, b"outside %d" % it, START_MS) for it in range(LINES)])
     script = f"seq -f 'inside %g' 0 {LINES - 1} | ottla produce flights 2>/dev/null && ottla consume flights --exit"
     read = in_a_pod(demo, "client", script)
@@ -31,7 +30,7 @@ def test_clients_in_a_pod_and_outside_read_what_the_others_wrote(demo: Kept) -> 
 def test_a_broker_pod_is_deleted_under_load(demo: Kept) -> None:
     with demo.under_load("deleted") as load:
         before = demo.uids()
-        victim = f"{NAME}-{demo.status['controller']}"
+        victim = f"{DEMO}-{demo.status['controller']}"
         demo.resources.api.ask("DELETE", f"/api/v1/namespaces/{demo.resources.namespace}/pods/{victim}")
         eventually(lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, what=demo.said)
         eventually(demo.is_current, within_s=90, what=demo.said)
@@ -42,7 +41,7 @@ def test_another_operator_takes_over_in_seconds_after_kill_9(installed: Installe
     demo.wait()
     before = installed.kill()
     eventually(lambda: installed.active() not in ("", before), within_s=12, what=installed.said)
-    service = f"/api/v1/namespaces/{demo.resources.namespace}/services/{NAME}-brokers"
+    service = f"/api/v1/namespaces/{demo.resources.namespace}/services/{DEMO}-brokers"
     demo.resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     eventually(
         lambda: (demo.resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"),
@@ -58,7 +57,7 @@ def in_a_pod(demo: Kept, name: str, script: str) -> str:
         "name": "client",
         "image": build.reference("operator"),
         "command": ["sh", "-euc", script],
-        "env": [{"name": "OTTLA_BOOTSTRAP", "value": f"{NAME}-plain-bootstrap:9092"}],
+        "env": [{"name": "OTTLA_BOOTSTRAP", "value": f"{DEMO}-plain-bootstrap:9092"}],
         "securityContext": LIMITED,
     }
     spec = {"restartPolicy": "Never", "securityContext": RESTRICTED, "containers": [container]}

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.kube.kept import NAME, Kept
+from tests.kube.kept import DEMO, Kept
 from tests.kube.under_load import go_on
 from tests.waiting import eventually
 
@@ -31,4 +31,4 @@ def test_producers_go_on_although_a_leader_is_killed_meanwhile(demo: Kept) -> No
             plane.start_api_server()
         demo.wait()
         go_on(load)
-    assert f"{NAME}-{victim}" in demo.pods()
+    assert f"{DEMO}-{victim}" in demo.pods()

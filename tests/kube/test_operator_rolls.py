@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kube.images import build
-from tests.kube.kept import NAME, Kept
+from tests.kube.kept import DEMO, Kept
 from tests.kube.under_load import go_on
 from tests.waiting import eventually
 
@@ -30,13 +30,13 @@ def roll(demo: Kept, topic: str, change: dict[str, object]) -> None:
         with demo.installed.killed_meanwhile(topic):
             order = demo.one_after_the_other(before)
         demo.wait()
-    assert order[-1] == f"{NAME}-{controller}"
-    eventually(lambda: demo.moments.told("Cluster", NAME, generation)[-1:] == ["Current"])
-    assert demo.moments.told("Cluster", NAME, generation) == ["InProgress", "Current"]
+    assert order[-1] == f"{DEMO}-{controller}"
+    eventually(lambda: demo.moments.told("Cluster", DEMO, generation)[-1:] == ["Current"])
+    assert demo.moments.told("Cluster", DEMO, generation) == ["InProgress", "Current"]
 
 
 def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_heals(demo: Kept) -> None:
-    good = demo.resources.get("Cluster", NAME)["spec"].get("image")
+    good = demo.resources.get("Cluster", DEMO)["spec"].get("image")
     with demo.under_load("image-broken") as load:
         before = demo.uids()
         generation = demo.edit({"image": NONE, "roll": {"timeout": "10s"}})
@@ -44,7 +44,7 @@ def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_he
             with demo.installed.killed_meanwhile("image-broken"):
                 said = eventually(lambda: stalled_by_the_image(demo), within_s=90, what=demo.said)
             assert said and said["reason"] == "BrokerDoesNotStart"
-            assert demo.resources.condition("Cluster", NAME, "Serving")["status"] == "True"
+            assert demo.resources.condition("Cluster", DEMO, "Serving")["status"] == "True"
             after = demo.uids()
             (changed,) = (name for name, uid in before.items() if after.get(name) != uid)
             go_on(load)
@@ -52,11 +52,11 @@ def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_he
             demo.edit({"image": good, "roll": None})
         demo.wait()
     assert {name for name, uid in before.items() if demo.uids()[name] != uid} == {changed}, "nobody else was restarted"
-    eventually(lambda: demo.moments.told("Cluster", NAME, generation)[-1:] == ["Current"])
-    assert demo.moments.told("Cluster", NAME, generation) == ["InProgress", "Failed", "InProgress", "Current"]
+    eventually(lambda: demo.moments.told("Cluster", DEMO, generation)[-1:] == ["Current"])
+    assert demo.moments.told("Cluster", DEMO, generation) == ["InProgress", "Failed", "InProgress", "Current"]
 
 
 def stalled_by_the_image(demo: Kept) -> dict[str, str] | None:
     """The condition that names the image and why it cannot be had."""
-    said = demo.resources.condition("Cluster", NAME, "Stalled")
+    said = demo.resources.condition("Cluster", DEMO, "Stalled")
     return said if said.get("status") == "True" and NONE in said["message"] and "Pull" in said["message"] else None

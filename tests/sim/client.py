@@ -80,6 +80,7 @@ class SimulatedClient:
         self._leaders: dict[Place, Leader] = {}
         self._epochs: dict[Place, int] = {}  # the newest heard of: older metadata are not believed
         self._coordinators: dict[str, int] = {}
+        self._fetched_in: dict[Place, int] = {}  # epochs
 
     @property
     def stopping(self) -> bool:
@@ -177,14 +178,16 @@ class SimulatedClient:
         place: Place,
         offset: int,
         *,
-        max_wait_s: float = 0.2,
         max_bytes: int = 16 << 10,
         rack: str = "",
         broker: int | None = None,
     ) -> Fetched:
-        """From the leader, or from `broker`, which may be a follower. What the leader says of its high watermark is written down. KafkaError."""
+        """From the leader, or from `broker`, which may be a follower. What the leader says of its high watermark is written down. A leader that
+        is new is asked what it knows at once. KafkaError."""
         history = self.world.history
         leader = await self.leader(client, place)
+        max_wait_s = 0.2 if self._fetched_in.get(place) == leader.epoch else 0.0
+        self._fetched_in[place] = leader.epoch
         known = history.high_watermark(place, leader.epoch)
         wanted = FetchPartition(
             partition=i32(place[1]),

@@ -10,8 +10,7 @@ Place = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A batch that was acknowledged by the whole ISR: where, by which broker, what its records hold. `again`: it had been sent before, so that
-    whoever acknowledged it need not be who wrote it."""
+    """A batch that was acknowledged by the whole ISR: where, by which broker (which may have brought it to another), what its records hold."""
 
     place: Place
     topic_id: UUID
@@ -20,7 +19,6 @@ class Ack:
     broker: int
     at_s: float
     producer: str
-    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from random import Random
 
 from tests.sim.allowed import Allowed
 from tests.sim.cluster import Cluster, SimulatedBroker
-from tests.sim.faults import Faults
+from tests.sim.faults import Faults, some_time
 from tests.sim.network_faults import NetworkFaults
 from tests.sim.plan import Plan
 from tests.sim.standing import metadata_leader
@@ -51,6 +51,7 @@ class Nemesis:
                 (4, "controller loss", self._controller_loss),
                 (2, "several crash", self._several_crash),
                 (2, "several lose power", self._several_lose_power),
+                (3, "one after the other", self._one_after_the_other),
                 (1, "slow register", net.slow_register),
                 (3, "slow network", net.slow_network),
             ]
@@ -124,6 +125,22 @@ class Nemesis:
         struck = [broker, *self._others(broker)]
         self.cluster.trace.say(f"the power of {[one.node_id for one in struck]} fails")
         await self._on(struck[1:], self._together(struck, self._one.power_loss))
+
+    async def _one_after_the_other(self, broker: SimulatedBroker) -> None:
+        """Who falls first knows least, and comes back first."""
+        struck = [broker, *self._others(broker)]
+        self.cluster.trace.say(f"kills {[one.node_id for one in struck]} one after the other")
+        await self._on(struck[1:], self._in_turn(struck))
+
+    async def _in_turn(self, struck: Sequence[SimulatedBroker]) -> None:
+        for broker in struck:
+            if broker.runs:
+                broker.kill()
+            await some_time(self.random, 0.1, 3)
+        for broker in struck:
+            if not broker.runs:
+                broker.start()
+            await some_time(self.random, 0.1, 3)
 
     async def _together(self, brokers: Sequence[SimulatedBroker], fault: Fault) -> None:
         async with asyncio.TaskGroup() as tasks:

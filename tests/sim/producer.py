@@ -89,8 +89,8 @@ class Producer(SimulatedClient):
 
         async def wave(client: Client) -> bool:
             nonlocal sequence, left, unknown
-            sending, again = unknown, bool(unknown)
-            if not again:
+            sending = unknown
+            if not sending:
                 if left == 0:
                     return True
                 await asyncio.sleep(self.random.expovariate(1 / self.manner.pause_s))
@@ -100,7 +100,7 @@ class Producer(SimulatedClient):
                     sequence += len(sending[-1].values)
                 left = None if left is None else left - len(sending)
             unknown = sending if self.manner.idempotent else []
-            unacknowledged, reason = await self._send(client, place, sending, again=again)
+            unacknowledged, reason = await self._send(client, place, sending)
             unknown = unacknowledged if self.manner.idempotent else []
             if reason is not None:
                 raise reason
@@ -118,7 +118,7 @@ class Producer(SimulatedClient):
         return tuple(values)
 
     async def _send(
-        self, client: Client, place: Place, batches: Sequence[Batch], *, again: bool
+        self, client: Client, place: Place, batches: Sequence[Batch]
     ) -> tuple[list[Batch], BaseException | None]:
         """All of them at once, in their order. Those that were not acknowledged, and why the first was not."""
         leader = await self.leader(client, place)
@@ -133,9 +133,7 @@ class Producer(SimulatedClient):
             reason = asked.exception()
             if reason is None:
                 offset, at_s = asked.result(), self.loop.time()
-                self._acknowledged(
-                    Ack(place, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name, again)
-                )
+                self._acknowledged(Ack(place, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name))
                 continue
             if not isinstance(reason, FAILURES):
                 raise reason

@@ -8,7 +8,7 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.wire.batch import batches
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.records import decode_all
-from tests.sim.checks import Kept, Topic
+from tests.sim.checks import Topic
 from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Place
 from tests.sim.processes import Process
@@ -22,7 +22,7 @@ class Reader(SimulatedClient):
 
     def __init__(self, world: World, process: Process, random: Random) -> None:
         super().__init__(world, process, random)
-        self.contents: dict[Place, dict[int, Kept]] = {}
+        self.contents: dict[Place, dict[int, bytes]] = {}
         self.topics: dict[str, Topic] = {}
 
     async def run(self) -> None:
@@ -47,15 +47,15 @@ class Reader(SimulatedClient):
         for group, places in self.world.history.seen.items():
             await self.committed(client, group, list(places))
 
-    async def _read(self, client: Client, place: Place) -> dict[int, Kept]:
-        found: dict[int, Kept] = {}
+    async def _read(self, client: Client, place: Place) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
         offset = 0
         while True:
-            fetched = await self.fetch(client, place, offset, max_wait_s=0.0, max_bytes=READ_BYTES)
+            fetched = await self.fetch(client, place, offset, max_bytes=READ_BYTES)
             if not fetched.records:
                 return found
             for header, record in decode_all(fetched.records):
-                found[record.offset] = Kept(record.value or b"", header.leader_epoch)
+                found[record.offset] = record.value or b""
                 offset = header.next_offset
 
 

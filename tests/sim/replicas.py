@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.image import Image
 from ottla_broker.replication.partition import Partition
 from tests.sim.cluster import Cluster
@@ -18,8 +21,9 @@ COMPACTED = "__consumer_offsets"
 
 
 class Watch:
-    """Looks at every broker many times a second. A high watermark never falls in one life of a replica, and nobody leads an epoch that
-    somebody else leads, or led."""
+    """Looks at every broker many times a second, and at every record that a leader appends. A high watermark never falls in one life of a replica,
+    and nobody leads an epoch that somebody else leads, or led. (A client cannot tell: a leader that has just stepped down may bring
+    what comes to its successor.)"""
 
     def __init__(self, cluster: Cluster, trace: Trace) -> None:
         self._cluster = cluster
@@ -31,6 +35,20 @@ class Watch:
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
+
+    @contextmanager
+    def appends(self) -> Iterator[None]:
+        """Inside of it who appends as a leader is looked at."""
+        properly = Partition.append
+
+        def append(partition: Partition, *arguments: Any, **named: Any) -> Appended:
+            appended = properly(partition, *arguments, **named)
+            which = (partition.topic, partition.topic_id, partition.partition, partition.leader_epoch)
+            self._look_at_leader(which, partition._me)
+            return appended
+
+        with patch.object(Partition, "append", append):
+            yield
 
     def look(self) -> None:
         for node, broker in running(self._cluster):

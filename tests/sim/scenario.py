@@ -117,19 +117,20 @@ class Simulation:
         self.faults: dict[str, int] = {}
 
     def run(self) -> list[str]:
-        main = self.loop.create_task(self._main())
+        watch = Watch(self.cluster, self.trace)
+        main = self.loop.create_task(self._main(watch))
         try:
-            return self.loop.run_until_complete(main)
+            with watch.appends():
+                return self.loop.run_until_complete(main)
         except Deadlock as reason:
             return [f"deadlock: {reason}"]
 
-    async def _main(self) -> list[str]:
+    async def _main(self, watch: Watch) -> list[str]:
         plan, trace = self.plan, self.trace
         trace.say(f"seed {plan.seed}: {plan}")
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
-        watch = Watch(self.cluster, trace)
         watching = self.loop.create_task(watch.run())
         setting_up = self._client(Admin, "admin-0", replicas=plan.replicas)
         if not await self._within(60, setting_up.process.run(self._set_up(setting_up)), "set up"):

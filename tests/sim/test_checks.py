@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.sim.checks import Contents, Kept, Topic, broken_promises
+from tests.sim.checks import Contents, Topic, broken_promises
 from tests.sim.history import Ack, Commit, History, TopicFate
 
 PLACE = ("events", 0)
@@ -27,8 +27,8 @@ def told() -> History:
     return history
 
 
-def kept(*values: bytes, epoch: int = 0) -> Contents:
-    return {PLACE: {offset: Kept(value, epoch) for offset, value in enumerate(values)}}
+def kept(*values: bytes) -> Contents:
+    return {PLACE: dict(enumerate(values))}
 
 
 WHOLE = (b"p/0/0", b"p/0/1", b"p/0/2")
@@ -58,14 +58,6 @@ def test_a_stretch_that_was_committed_and_not_seen_is_noticed() -> None:
     del history.seen["g"][PLACE][1]
     (broken,) = broken_promises(history, kept(*WHOLE), TOPICS)
     assert "skipped" in broken
-
-
-def test_two_leaders_of_one_epoch_are_noticed_but_not_who_repeats_what_another_wrote() -> None:
-    for again, count in ((False, 1), (True, 0)):
-        history = told()
-        history.sent[b"q/0/0"] = "q"
-        history.acked(Ack(PLACE, ID, 3, (b"q/0/0",), broker=2, at_s=2.5, producer="q", again=again))
-        assert len(broken_promises(history, kept(*WHOLE, b"q/0/0"), TOPICS)) == count
 
 
 def test_a_high_watermark_may_be_older_only_as_far_as_its_epoch_is() -> None:

@@ -51,6 +51,7 @@ def test_a_fixed_set_of_seeds_keeps_every_promise() -> None:
         "cut between two",
         "several lose power",
         "several crash",
+        "one after the other",
     }
     assert sum(outcome.acks for outcome in outcomes) > 10_000
 

@@ -55,8 +55,9 @@ def read_for_client(
 
 def send_to(nearer: int, partition: "Partition", wanted: FetchPartition) -> Fetched:
     """Nothing but where to read instead."""
-    log = partition.log
-    fetched = Fetched(wanted.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start)
+    log, settled = partition.log, partition.settled  # as above
+    watermark, stable = (log.high_watermark, log.last_stable_offset) if settled else (UNTOLD, UNTOLD)
+    fetched = Fetched(wanted.partition, ErrorCode.none, watermark, stable, log.start)
     fetched.preferred = nearer
     return fetched
 

@@ -28,7 +28,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 GROUP = 0
 TRANSACTION = 1
-SURE_WITHIN_S = 0.5  # a broker seems to have just gone: others are about to take over what it coordinated
 NO_TRANSACTIONS = "transactions are not served by this cluster yet; leave transactional.id unset"
 
 
@@ -71,14 +70,14 @@ async def find(ctx: Context, kind: int, key: str) -> Coordinator:
 async def coordinator_of(ctx: Context, group: str) -> tuple[int, str, int]:
     """(node, host, port) as seen from the listener that was asked. COORDINATOR_NOT_AVAILABLE."""
     broker = ctx.broker
-    if broker.pulses.doubts:
-        await broker.pulses.sure(within_s=SURE_WITHIN_S)
     if OFFSETS_TOPIC not in broker.image.topics:
         try:
             await broker.auto_create(OFFSETS_TOPIC)
         except KafkaError as reason:
             raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
-    state = broker.image.topics[OFFSETS_TOPIC].partitions[broker.groups.partition_of(group)]
+    partition = broker.groups.partition_of(group)
+    await broker.pulses.reliable([broker.image.topics[OFFSETS_TOPIC].partitions[partition].leader])
+    state = broker.image.topics[OFFSETS_TOPIC].partitions[partition]
     leader = broker.image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoints.get(ctx.peer.listener)
     if leader is None or endpoint is None:

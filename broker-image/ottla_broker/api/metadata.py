@@ -3,8 +3,8 @@
 - Says which brokers there are, who is the controller, and for each topic its id, partitions, leaders, epochs, replicas and ISR.
 - Topics may be asked for by name or (from 10) by id; null (in version 0 an empty list) means all that the asker may describe.
 - A topic that is named twice, or once and its id too, is answered once.
-- While a broker seems to have just gone the answer waits a moment for what the controller makes of it: a client that lost its connection asks
-  at once, and would be sent to the dead again.
+- Who leads a topic that is named is asked for a sign of life first, and while a broker seems to have just gone the answer waits a moment for what the
+  controller makes of it: a client that lost its connection asks at once, and would be sent to the dead again.
 - A topic that does not exist is created when the request and `auto.create.topics.enable` both allow it, as Kafka does; the answer then
   already holds it.
 - A partition without a leader says LEADER_NOT_AVAILABLE; the endpoint given for each broker is that of the listener that was asked.
@@ -32,7 +32,7 @@ from kio.static.primitive import i32
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.image import TopicImage
+from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.conversion import convert
@@ -40,15 +40,13 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NOT_ASKED = i32(-(2**31))
 BY_ID_SINCE = 12
-SURE_WITHIN_S = 0.5
 
 
 async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     if ctx.version < BY_ID_SINCE and any(wanted.name is None or wanted.topic_id for wanted in request.topics or ()):
         return too_early(request)
-    if ctx.broker.pulses.doubts:
-        await ctx.broker.pulses.sure(within_s=SURE_WITHIN_S)
     image = ctx.broker.image
+    await ctx.broker.pulses.reliable(leaders(image, request.topics or ()))
     if wants_all(ctx.version, request.topics):
         visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
         found = [describe(ctx, topic, request) for topic in visible]
@@ -68,6 +66,12 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         topics=tuple(found),
         error_code=ErrorCode.none,
     )
+
+
+def leaders(image: Image, topics: tuple[MetadataRequestTopic, ...]) -> set[int]:
+    """Who leads partitions of the topics that are asked for by name."""
+    known = [image.topics[wanted.name] for wanted in topics if wanted.name in image.topics]
+    return {state.leader for topic in known for state in topic.partitions.values()}
 
 
 def too_early(request: MetadataRequest) -> MetadataResponse:

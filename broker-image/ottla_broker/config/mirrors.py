@@ -62,7 +62,7 @@ MIRROR_SYNC_CONFIGS = _mirrors.mirror(
 MIRROR_METADATA_MAX_AGE_MS = _mirrors.mirror(
     "metadata.max.age.ms",
     long(at_least=100),
-    30_000,
+    10_000,
     "How often the source is asked for new topics, partitions and settings, in milliseconds.",
 )
 MIRROR_FETCH_MAX_WAIT_MS = _mirrors.mirror(

@@ -4,21 +4,32 @@ A broken pulse alone says nothing (a machine between may have forgotten it); but
 the broker is *gone*, and need not be silent for a whole session before others lead. Whoever is the controller then fences it, and all brokers
 can make clients who ask where things are wait the moment until that has happened, instead of sending them to the dead. Whatever else happens to a
 pulse is left to the session.
+
+A client whose connection to a dying broker broke may ask another one before that one's pulse breaks: a process that is killed closes its sockets one after
+the other, for milliseconds. Therefore a pulse can also be *felt*: something is sent over it and answered, by a process that lives. For the same reason a new
+pulse counts from its first answer only: the port of a dying process takes connections to its last moment.
 """
 
 import asyncio
 import errno
 import logging
 import re
-from collections.abc import Callable, Iterator
-from typing import Final
+import struct
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, cast
 
 from ottla_broker.metadata.image import BrokerImage, Image
 
 logger = logging.getLogger(__name__)
 
 AGAIN_S: Final = 1.0  # until a broker is tried again that could not be reached
+FELT_WITHIN_S: Final = 0.1  # a broker that lives and is busy takes longer now and then
+SURE_WITHIN_S: Final = 0.5
 DOUBT_S: Final = 1.0  # how long a broker that seems to be gone may make clients wait
+
+BEAT: Final = struct.pack(
+    ">ihhih", 10, 18, 0, 0, -1
+)  # ApiVersions in version 0, which is answered by every broker at any time
 
 Key = tuple[int, int]  # a broker and its epoch
 Gone = Callable[[int, int, str], None]
@@ -33,6 +44,7 @@ class Pulses:
         self._image = image
         self._listener = listener
         self._watched: dict[Key, asyncio.Task[None]] = {}
+        self._pulses: dict[Key, Pulse] = {}
         self._doubted: dict[Key, float] = {}  # whose pulse broke, and has not been felt since → when
         self._gone: dict[Key, str] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -59,6 +71,19 @@ class Pulses:
             return False
         since = asyncio.get_running_loop().time() - DOUBT_S
         return any(doubted_at > since for doubted_at in self._doubted.values())
+
+    async def reliable(self, brokers: Collection[int]) -> None:
+        """Before clients are told to go to these: returns when they have shown that they live, or the image tells what became of those that are gone;
+        or after a moment, if neither comes to pass."""
+        await self.feel(brokers, FELT_WITHIN_S)
+        if self.doubts:
+            await self.sure(SURE_WITHIN_S)
+
+    async def feel(self, brokers: Collection[int], within_s: float) -> None:
+        """Returns when each of these has shown that it lives, or its pulse has broken, or the time is over."""
+        beats = [pulse.beat() for (broker, _), pulse in self._pulses.items() if broker in brokers]
+        if beats:
+            await asyncio.wait(beats, timeout=within_s)
 
     async def sure(self, within_s: float) -> None:
         """Returns when every broker that seemed to be gone is fenced, or there again; or when the time is over."""
@@ -92,14 +117,19 @@ class Pulses:
                 felt = False
                 await asyncio.sleep(AGAIN_S)
                 continue
-            felt = True
-            self._gone.pop(key, None)
-            self._is_sure(key)
             try:
+                await pulse.beat()
+                felt = felt or pulse.answered
+                if not pulse.ended.done():
+                    self._pulses[key] = pulse
+                    self._gone.pop(key, None)
+                    self._is_sure(key)
                 await pulse.ended
             finally:
+                self._pulses.pop(key, None)
                 pulse.close()
-            self._doubted[key] = loop.time()
+            if felt:
+                self._doubted[key] = loop.time()
 
     def _is_gone(self, key: Key, why: str) -> None:
         self._gone[key] = why
@@ -126,13 +156,45 @@ class Pulse(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.answered = False  # ever
+        self._received = bytearray()
+        self._beating: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[None] | None = None  # of all that ask while one beat is awaited
+
+    def beat(self) -> asyncio.Future[None]:
+        """Done when the other end has answered something that was sent after this call; or the connection is over."""
+        if self.ended.done():
+            return self.ended
+        asked = self._next = self._next or asyncio.get_running_loop().create_future()
+        if self._beating is None:
+            self._send()
+        return asked
+
+    def _send(self) -> None:
+        self._beating, self._next = self._next, None
+        if self._beating is not None:
+            self._transport.write(BEAT)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= 4 and len(received) >= (whole := 4 + int.from_bytes(received[:4])):
+            del received[:whole]
+            self.answered = True
+            _done(self._beating)
+            self._send()
 
     def connection_lost(self, reason: Exception | None) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
+        for future in (self.ended, self._beating, self._next):
+            _done(future)
 
     def close(self) -> None:
-        self._transport.abort()  # type: ignore[attr-defined]  # every socket transport has it
+        self._transport.abort()
+
+
+def _done(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

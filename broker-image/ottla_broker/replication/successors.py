@@ -19,7 +19,7 @@ from ottla_broker.wire.channel import Channel, open_channel
 
 JUST_S: Final = 1.0
 """How long after it stepped down a leader passes on what comes."""
-PAUSE_S: Final = 0.05
+PAUSE_S: Final = 0.03
 """Who sends again so long after it was told has heard it; clients wait for 0.1 s."""
 ASKS_WITHIN_S: Final = 0.35  # of being told: librdkafka after 0.25
 STAYS_S: Final = 1.0

@@ -14,6 +14,7 @@ COMMANDS = {
     "produce": "produce",
     "consume": "consume",
     "cluster": "cluster",
+    "mirror": "mirror",
     "pipeline": "pipeline",
     "broker": "broker",
     "operator": "operator",

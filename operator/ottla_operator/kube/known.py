@@ -8,7 +8,7 @@ from ottla_operator.resources.model import Json
 
 
 class Key(NamedTuple):
-    """Of a Cluster, or of a Pipeline."""
+    """Of a Cluster, a Pipeline or a Mirror."""
 
     namespace: str
     name: str
@@ -23,6 +23,7 @@ class Known:
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     """By their Cluster's key and their own name."""
     pipelines: dict[Key, Json] = field(default_factory=dict)
+    mirrors: dict[Key, Json] = field(default_factory=dict)
 
     def see_cluster(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         """Whose loop has to look, if any."""
@@ -30,6 +31,9 @@ class Known:
 
     def see_pipeline(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         return _see(self.pipelines, body, gone)
+
+    def see_mirror(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
+        return _see(self.mirrors, body, gone)
 
     def see_topic(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         it = slim(body)

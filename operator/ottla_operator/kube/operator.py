@@ -26,9 +26,10 @@ from ottla_operator.kube import metrics as figures  # noqa: E402
 from ottla_operator.kube.api import Api, ApiError  # noqa: E402
 from ottla_operator.kube.clusters import Clusters  # noqa: E402
 from ottla_operator.kube.election import Election  # noqa: E402
-from ottla_operator.kube.kinds import CLUSTER, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind  # noqa: E402
+from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind  # noqa: E402
 from ottla_operator.kube.known import Key, Known  # noqa: E402
 from ottla_operator.kube.loops import Loops  # noqa: E402
+from ottla_operator.kube.mirrors import Mirrors  # noqa: E402
 from ottla_operator.kube.pipelines import Pipelines  # noqa: E402
 from ottla_operator.kube.telling import Telling  # noqa: E402
 from ottla_operator.kube.topics import Topics  # noqa: E402
@@ -64,9 +65,11 @@ class Operator:
     clusters: Clusters = field(init=False)
     topics: Topics = field(init=False)
     pipelines: Pipelines = field(init=False)
+    mirrors: Mirrors = field(init=False)
     _cluster_loops: Loops[Key] = field(init=False)
     _topic_loops: Loops[Key] = field(init=False)
     _pipeline_loops: Loops[Key] = field(init=False)
+    _mirror_loops: Loops[Key] = field(init=False)
 
     def __post_init__(self) -> None:
         who = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4().hex[:6]}"
@@ -82,9 +85,11 @@ class Operator:
             self.known.clusters.get,
             lambda key: self.known.topics.get(key, {}).values(),
         )
+        self.mirrors = Mirrors(self.api, telling, self.known.mirrors.get, self.known.clusters.get)
         self._cluster_loops = Loops(self._timed("Cluster", self.clusters.look), FAILURES, self.clusters.failed)
         self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, self.topics.failed)
         self._pipeline_loops = Loops(self._timed("Pipeline", self.pipelines.look), FAILURES, self.pipelines.failed)
+        self._mirror_loops = Loops(self._timed("Mirror", self.mirrors.look), FAILURES, self.mirrors.failed)
         self._who = who
 
     _who: str = ""
@@ -116,7 +121,7 @@ class Operator:
         while True:
             async with election.elected() as lost:
                 self.metrics.active = True
-                loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops)
+                loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops, self._mirror_loops)
                 for it in loops:
                     it.start()
                 try:
@@ -124,6 +129,8 @@ class Operator:
                         self.wake(key)
                     for key in self.known.pipelines:
                         self.wake_pipeline(key)
+                    for key in self.known.mirrors:
+                        self.wake_mirror(key)
                     await lost.wait()
                 finally:
                     self.metrics.active = False
@@ -141,6 +148,10 @@ class Operator:
     def wake_pipeline(self, key: Key) -> None:
         self.metrics.resources["Pipeline"] = len(self.known.pipelines)
         self._pipeline_loops.wake(key)
+
+    def wake_mirror(self, key: Key) -> None:
+        self.metrics.resources["Mirror"] = len(self.known.mirrors)
+        self._mirror_loops.wake(key)
 
     def wake_cluster(self, key: Key) -> None:
         self._served.discard(key)
@@ -194,7 +205,7 @@ class Operator:
         """kopf never looks again for a kind that was not there when it began."""
         while True:
             try:
-                lacking = [it.plural for it in (CLUSTER, TOPIC, PIPELINE) if not await self.api.serves(it)]
+                lacking = [it.plural for it in (CLUSTER, TOPIC, PIPELINE, MIRROR) if not await self.api.serves(it)]
                 why = f"the API server does not know {' and '.join(lacking)} yet: their CRDs are to be installed"
             except ApiError as error:
                 lacking, why = ["?"], str(error)
@@ -226,6 +237,11 @@ class Operator:
         async def pipeline(body: kopf.Body, type: str | None, **_: object) -> None:
             if (key := self.known.see_pipeline(body, gone=type == "DELETED")) is not None:
                 self.wake_pipeline(key)
+
+        @on(MIRROR)
+        async def mirror(body: kopf.Body, type: str | None, **_: object) -> None:
+            if (key := self.known.see_mirror(body, gone=type == "DELETED")) is not None:
+                self.wake_mirror(key)
 
         async def part(labels: kopf.Labels, namespace: str | None, **_: object) -> None:
             key = Key(namespace or "", labels.get(INSTANCE, ""))

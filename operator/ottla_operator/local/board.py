@@ -68,6 +68,19 @@ class PipelineRow:
 
 
 @dataclass(slots=True)
+class MirrorRow:
+    """`cluster`: the target. `topics`: that are copied. Lag as last seen; None: not known."""
+
+    cluster: str
+    name: str
+    state: State = State.waiting
+    topics: int = 0
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    note: str = ""
+
+
+@dataclass(slots=True)
 class LoadRow:
     script: str
     state: State = State.waiting
@@ -83,6 +96,7 @@ class Board:
     brokers: dict[str, BrokerRow] = field(default_factory=dict)
     topics: dict[tuple[str, str], TopicRow] = field(default_factory=dict)
     pipelines: dict[tuple[str, str], PipelineRow] = field(default_factory=dict)
+    mirrors: dict[tuple[str, str], MirrorRow] = field(default_factory=dict)
     loads: dict[str, LoadRow] = field(default_factory=dict)
     moving: dict[str, str] = field(default_factory=dict)
     """Cluster → how far its partitions are that move because of brokers that came or go."""

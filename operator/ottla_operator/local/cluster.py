@@ -1,4 +1,4 @@
-"""One cluster on this machine: its brokers, topics, pipelines and loads, brought to what the files say and kept there."""
+"""One cluster on this machine: its brokers, topics, mirrors, pipelines and loads, brought to what the files say and kept there."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.loading import Load
 from ottla_operator.local.memory import Memory
+from ottla_operator.local.mirrors import Mirrors, MirrorWish
 from ottla_operator.local.pipelines import PipelineRun
 from ottla_operator.local.tending import Tending
 from ottla_operator.local.topics import Topics
@@ -28,13 +29,14 @@ ASK_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the files say about one cluster. `document`: the Cluster's own. `brokers`: plans of those that are wanted, and of those that are still there.
+    """What the files say about one cluster. `document`: the Cluster's own. `mirrors`: those that copy into it. `brokers`: plans of those that are wanted, and of those that are still there.
     `loads`: scripts beside the files."""
 
     cluster: Cluster
     document: Document
     brokers: tuple[BrokerPlan, ...]
     topics: tuple[Topic, ...]
+    mirrors: tuple[MirrorWish, ...]
     pipelines: Mapping[str, tuple[Pipeline, Document]]
     loads: tuple[Path, ...]
 
@@ -50,6 +52,7 @@ class ClusterRun:
     _pipelines: dict[str, tuple[PipelineRun, asyncio.Task[None]]] = field(default_factory=dict)
     _loads: list[Load] = field(default_factory=list)
     _topics: Topics = field(init=False)
+    _mirrors: Mirrors = field(init=False)
     _link: Link | None = None
     _tended: asyncio.Task[None] | None = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -59,6 +62,7 @@ class ClusterRun:
         self._brokers = Brokers(self.home, self.board, self.wish.document)
         self._tending = Tending(self.wish.cluster, self._brokers, self._memory, self.board)
         self._topics = Topics(self.name, self.board, self.wish.topics)
+        self._mirrors = Mirrors(self.name, self.board, self.wish.mirrors)
 
     @property
     def name(self) -> str:
@@ -89,6 +93,8 @@ class ClusterRun:
                 await self._topics.remove(self._link, gone)
             self._topics.wanted = wish.topics
             self._topics.changed.set()
+            self._mirrors.wanted = wish.mirrors
+            self._mirrors.changed.set()
             if self._topics.settled.is_set():
                 await self._change_pipelines()
 
@@ -138,6 +144,7 @@ class ClusterRun:
                     self._tended = tasks.create_task(self._tending.keep(link))
                     keeping = tasks.create_task(self._topics.keep(link))
                     tasks.create_task(self._topics.count(link))
+                    tasks.create_task(self._mirrors.keep(link))
                     await self._topics.settled.wait()
                     for script in self.wish.loads:
                         load = Load(script, self.home.path / self.name, self.bootstrap, self.board)

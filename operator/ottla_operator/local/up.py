@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,13 +16,15 @@ from ottla_operator.local.documents import BadInput, Document
 from ottla_operator.local.fitting import misfits
 from ottla_operator.local.home import Home
 from ottla_operator.local.memory import Memory
+from ottla_operator.local.mirrors import MirrorWish
 from ottla_operator.plan import brokers
 from ottla_operator.resources import check
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 
-PASSED_OVER = ("User", "Mirror")
+PASSED_OVER = ("User",)
 
 
 @dataclass(slots=True)
@@ -149,6 +151,12 @@ class Up:
                     for it in self._documents
                     if it.kind == "Topic" and (topic := Topic.model_validate(it.data)).spec.cluster_ref.name == name
                 ),
+                mirrors=tuple(
+                    MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror))
+                    for it in self._documents
+                    if it.kind == "Mirror"
+                    and (mirror := Mirror.model_validate(it.data)).spec.target.cluster_ref.name == name
+                ),
                 pipelines={
                     it.name: (pipeline, it)
                     for it in self._documents
@@ -175,6 +183,16 @@ class Up:
             if document.kind == "Cluster":
                 for it in brokers.unserved(Cluster.model_validate(document.data)):
                     self.board.say(f"{document.where(it.field)}: {it.why}", "warn")
+
+
+def _addresses(
+    plans: Sequence[brokers.BrokerPlan], clusters: Mapping[str, tuple[Cluster, Document]], mirror: Mirror
+) -> str:
+    """Of the brokers of a source that is described beside it."""
+    assert mirror.spec.source.cluster_ref is not None  # or it has addresses: the schema wants one of them
+    source = mirror.spec.source.cluster_ref.name
+    count = clusters[source][0].spec.replicas
+    return ",".join(it.address for it in plans if it.cluster == source and it.id <= count)
 
 
 def default_home() -> Path:

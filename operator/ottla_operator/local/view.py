@@ -55,9 +55,21 @@ async def shown(console: Console, board: Board) -> AsyncIterator[None]:
 def render(board: Board, height: int) -> RenderableType:
     """The whole table, in at most `height` lines."""
     parts: list[RenderableType] = [_brokers(board)]
-    room = max(3, height - 6 - len(board.brokers) - len(board.pipelines) * 2 - len(board.loads) - len(board.moving) - 8)
+    room = max(
+        3,
+        height
+        - 6
+        - len(board.brokers)
+        - len(board.pipelines) * 2
+        - len(board.mirrors) * 2
+        - len(board.loads)
+        - len(board.moving)
+        - 8,
+    )
     if board.topics:
         parts.append(_topics(board, room))
+    if board.mirrors:
+        parts.append(_mirrors(board))
     if board.pipelines:
         parts.append(_pipelines(board))
     parts += [
@@ -163,6 +175,15 @@ def _pipelines(board: Board) -> Table:
             _count(it.rows_out),
             _lag(it.lag_records, it.lag_seconds),
             _note(it.note),
+        )
+    return table
+
+
+def _mirrors(board: Board) -> Table:
+    table = _table([("MIRROR", False), ("STATE", False), ("TOPICS", True), ("LAG", True), ("", False)])
+    for it in board.mirrors.values():
+        table.add_row(
+            it.name, _state(it.state), _count(it.topics), _lag(it.lag_records, it.lag_seconds), _note(it.note)
         )
     return table
 

@@ -88,10 +88,14 @@ async def test_a_broker_registers_lives_and_leaves() -> None:
     answer = await ask(heartbeat(7, 99, 100))
     assert answer.error_code is ErrorCode.stale_broker_epoch
     answer = await ask(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
-    assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (ErrorCode.none, 0, 1000)
+    assert (answer.error_code, answer.producer_id_len) == (ErrorCode.none, 1000)
+    first = answer.producer_id_start
+    assert first >= 1 << 40, "no other cluster's, whose records may be copied here"
+    answer = await ask(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
+    assert answer.producer_id_start == first + 1000
     answer = await ask(AllocateProducerIdsRequest(broker_id=BrokerId(8), broker_epoch=i64(100)))
     assert answer.error_code is ErrorCode.broker_id_not_registered
-    answer = await ask(heartbeat(7, 100, 101, want_shut_down=True))
+    answer = await ask(heartbeat(7, 100, 102, want_shut_down=True))
     assert (answer.is_fenced, answer.should_shut_down) == (True, True)
     answer = await ask(UnregisterBrokerRequest(broker_id=BrokerId(7)))
     assert answer.error_code is ErrorCode.none

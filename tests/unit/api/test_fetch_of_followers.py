@@ -11,10 +11,12 @@ import pytest
 
 from ottla_broker.api.context import Reply, Waiting
 from ottla_broker.api.fetch import Fetching
+from ottla_broker.api.fetch_reading import send_to
 from ottla_broker.api.follower_fetch import Look, Place
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.codec import read_front
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.fetch import FetchPartition
 from ottla_broker.wire.replica_fetch import Got, Request, Response, Wanted, read_response, write_request
 from tests.unit.api.brokers import ME, SmallBroker, batch, context
 from tests.unit.api.calls import PLENTY, fetching_of
@@ -306,7 +308,10 @@ async def test_a_leader_that_has_just_begun_tells_clients_no_high_watermark_that
     below = only(heard(consume(1, 0)))
     assert (below.error, below.high_watermark, len(below.records) > 0) == (ErrorCode.none, -1, True)
     assert only(heard(consume(2, 0))).error is ErrorCode.offset_not_available
+    elsewhere = FetchPartition(partition.topic_id, partition.partition, offset=0, max_bytes=1)
+    assert send_to(FOLLOWER, partition, elsewhere).high_watermark == -1
     waiting = consume(2, 10_000)
     partition.fetched_by(FOLLOWER, EPOCH, 3, 0)
+    assert send_to(FOLLOWER, partition, elsewhere).high_watermark == 3
     there = only(await heard_later(waiting))
     assert (there.error, there.high_watermark, len(there.records) > 0) == (ErrorCode.none, 3, True)

@@ -8,16 +8,19 @@ from uuid import UUID
 from ottla_broker.config import Config
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import BrokerImage, Image
-from ottla_broker.metadata.pulses import Pulses, refused
+from ottla_broker.metadata.pulses import BEAT, Pulses, refused
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
 
+ANSWER = b"\0\0\0\2ok"
+
 
 class Broker:
-    """`ended`: how many of its connections are over."""
+    """`ended`: how many of its connections are over. `answers`: whether it lives, or only its sockets."""
 
     def __init__(self) -> None:
+        self.answers = True
         self.connections: list[asyncio.StreamWriter] = []
         self.port = 0
         self.ended = 0
@@ -29,8 +32,10 @@ class Broker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(writer)
         try:
-            await reader.read()
-        except ConnectionError:
+            while await reader.readexactly(len(BEAT)):
+                if self.answers:
+                    writer.write(ANSWER)
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self.ended += 1
@@ -64,7 +69,7 @@ async def test_a_broker_whose_port_refuses_is_gone_at_once_under_its_epoch() -> 
     await broker.open()
     image = image_of(broker)
     pulses, gone = felt(image)
-    await until(lambda: broker.connections)
+    await until(lambda: pulses._pulses)
     assert not pulses.doubts
     broker.die()
     await until(lambda: gone)
@@ -86,13 +91,51 @@ async def test_a_pulse_that_breaks_is_felt_again() -> None:
     broker = Broker()
     await broker.open()
     pulses, gone = felt(image_of(broker))
-    await until(lambda: broker.connections)
+    await until(lambda: pulses._pulses)
     broker.hang_up()
     await until(lambda: len(broker.connections) == 2)
     await until(lambda: not pulses.doubts)
     assert gone == []
     await pulses.close()
     await until(lambda: broker.ended == 2)
+    broker.die()
+
+
+@on_a_loop
+async def test_who_is_felt_lives_and_a_process_whose_sockets_are_still_open_does_not() -> None:
+    broker = Broker()
+    await broker.open()
+    pulses, _ = felt(image_of(broker))
+    await until(lambda: pulses._pulses)
+    await pulses.feel([2], within_s=10)
+    assert not pulses.doubts
+    broker.answers = False
+    feeling = asyncio.create_task(pulses.feel([2, 3], within_s=10))
+    await asyncio.sleep(0.01)
+    assert not feeling.done()
+    broker.hang_up()
+    await feeling
+    assert pulses.doubts
+    await until(lambda: len(broker.connections) == 2)  # its port takes connections still, and answers nothing
+    await asyncio.sleep(0.01)
+    assert pulses.doubts
+    await pulses.close()
+    broker.die()
+
+
+@on_a_loop
+async def test_those_who_feel_a_pulse_at_once_share_a_beat() -> None:
+    broker = Broker()
+    await broker.open()
+    pulses, _ = felt(image_of(broker))
+    await until(lambda: pulses._pulses)
+    (pulse,) = pulses._pulses.values()
+    first, second, third = pulse.beat(), pulse.beat(), pulse.beat()
+    assert second is third is not first  # what is sent already may have been answered before they asked
+    await asyncio.wait([first, second], timeout=10)
+    assert first.done()
+    assert second.done()
+    await pulses.close()
     broker.die()
 
 
@@ -113,7 +156,7 @@ async def test_doubts_hold_nobody_up_for_long() -> None:
     broker = Broker()
     await broker.open()
     pulses, gone = felt(image_of(broker))
-    await until(lambda: broker.connections)
+    await until(lambda: pulses._pulses)
     broker.die()
     await until(lambda: gone)
     before = asyncio.get_running_loop().time()

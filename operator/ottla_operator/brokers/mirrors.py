@@ -1,0 +1,101 @@
+"""Mirrors as brokers keep them: their settings, and how their copies are (config resources 101 and 102, docs/mirroring.md)."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResult
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+from kio.static.primitive import i8
+
+from ottla_operator.brokers import cluster, topics
+from ottla_operator.brokers.link import Link, Unreachable, checked
+from ottla_operator.brokers.topics import DELETE, SET
+from ottla_operator.plan.mirror import UNKNOWN, PartitionSeen
+
+MIRROR: Final = 101
+MIRRORED_TOPIC: Final = 102
+SET_HERE: Final = 101  # where a setting's value comes from: the mirror itself
+
+
+async def names(link: Link) -> list[str]:
+    answer = await link.ask(ListConfigResourcesRequest(resource_types=(i8(MIRROR),)))
+    checked(answer.error_code, None, "mirrors")
+    return sorted(it.resource_name for it in answer.config_resources)
+
+
+async def own_settings(link: Link, name: str) -> dict[str, str]:
+    """What was set; nothing for a mirror that is not there."""
+    (result,) = await _described(link, None, MIRROR, [name])
+    return {it.name: it.value or "" for it in result.configs if it.config_source == SET_HERE}
+
+
+async def configure(link: Link, name: str, changes: Mapping[str, str | None]) -> None:
+    """None takes a setting off. A mirror without settings is none."""
+    configs = tuple(
+        AlterableConfig(name=key, config_operation=i8(DELETE if value is None else SET), value=value)
+        for key, value in changes.items()
+    )
+    resource = AlterConfigsResource(resource_type=i8(MIRROR), resource_name=name, configs=configs)
+    answer = await link.ask_controller(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
+    (result,) = answer.responses
+    checked(result.error_code, result.error_message, f"mirror {name!r}")
+
+
+async def copies(link: Link, name: str) -> list[PartitionSeen]:
+    """Every partition of the mirror's copies, as its leader tells; those whose leader does not answer are left out."""
+    found = [it.name for it in await topics.all_topics(link) if not it.internal]
+    brokers = [it.id for it in (await cluster.describe(link)).brokers]
+    told = await asyncio.gather(*(_told_by(link, broker, found, name) for broker in brokers))
+    return sorted((it for some in told for it in some), key=lambda it: (it.topic, it.partition))
+
+
+async def _told_by(link: Link, broker: int, found: Iterable[str], mirror: str) -> list[PartitionSeen]:
+    try:
+        results = await _described(link, broker, MIRRORED_TOPIC, found)
+    except Unreachable:
+        return []
+    seen: list[PartitionSeen] = []
+    for result in results:
+        values = {str(it.name): it.value or "" for it in result.configs}
+        if values.get("mirror") == mirror:
+            seen += [_seen(result.resource_name, key, value) for key, value in values.items() if key.isdigit()]
+    return seen
+
+
+def _seen(topic: str, partition: str, value: str) -> PartitionSeen:
+    told = json.loads(value)
+    return PartitionSeen(
+        topic,
+        int(partition),
+        told["state"],
+        told["end"],
+        told.get("sourceEnd", UNKNOWN),
+        told.get("lag", UNKNOWN),
+        told.get("lagSeconds", UNKNOWN),
+        told.get("sourceEpoch", UNKNOWN),
+        told.get("why", ""),
+    )
+
+
+async def _described(
+    link: Link, broker: int | None, kind: int, wanted: Iterable[str]
+) -> tuple[DescribeConfigsResult, ...]:
+    resources = tuple(
+        DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None) for name in wanted
+    )
+    if not resources:
+        return ()
+    results: tuple[DescribeConfigsResult, ...] = (
+        await link.ask(DescribeConfigsRequest(resources=resources), broker=broker)
+    ).results
+    for result in results:
+        checked(result.error_code, result.error_message, result.resource_name)
+    return results

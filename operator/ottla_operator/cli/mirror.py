@@ -1,0 +1,107 @@
+"""`ottla mirror`: status, failover, of mirrors into the cluster that is asked."""
+
+from typing import Annotated, Any
+
+import typer
+
+from ottla_operator.brokers import mirrors
+from ottla_operator.brokers.link import Link, connected
+from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.output import emit, show
+from ottla_operator.plan import mirror as plan
+
+COLUMNS = {
+    "mirror": "MIRROR",
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "state": "STATE",
+    "end": "END",
+    "sourceEnd": "SOURCE",
+    "lag": "LAG",
+    "lagSeconds": "SECONDS",
+    "why": "",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(help="Mirrors of other clusters.", no_args_is_help=True)
+    group.command(help="How far the copies are, by partition.")(status)
+    group.command(help="End copying for good and open the copies for writing.")(failover)
+    app.add_typer(group, name="mirror")
+
+
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="MIRROR", help="Its name; all without one.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: Output = Format.table,
+) -> None:
+    async def work() -> list[dict[str, Any]]:
+        async with connected(bootstrap) as link:
+            wanted = await mirrors.names(link) if name is None else [await _existing(link, name)]
+            return [_row(it, seen) for it in wanted for seen in await mirrors.copies(link, it)]
+
+    show(run(work()), COLUMNS, output)
+
+
+def failover(
+    name: Annotated[str, typer.Argument(metavar="MIRROR", help="Its name.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be left behind.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: Output = Format.table,
+) -> None:
+    """A Mirror resource that says otherwise would be set back: edit its role instead."""
+
+    async def look() -> list[plan.PartitionSeen]:
+        async with connected(bootstrap) as link:
+            return await mirrors.copies(link, await _existing(link, name))
+
+    async def do() -> None:
+        async with connected(bootstrap) as link:
+            await mirrors.configure(link, name, {plan.ROLE: plan.FAILED_OVER})
+
+    seen = run(look())
+    missing = sum(max(it.lag, 0) for it in seen)
+    unknown = sum(it.lag == plan.UNKNOWN for it in seen)
+    if dry_run or not yes:
+        show([_row(name, it) for it in seen], COLUMNS, output)
+    said = f"{missing} records that were seen at the source would be left behind"
+    if unknown:
+        said += f", and {unknown} partitions have not seen their source"
+    if dry_run:
+        if output is Format.table:
+            print(said)
+        return
+    if not yes:
+        typer.confirm(f"{said}. Copying ends for good. Go on?", abort=True)
+    run(do())
+    if output is Format.table:
+        print(f"mirror {name} fails over; `ottla mirror status {name}` tells from which offsets on the copies are open")
+    else:
+        emit({"mirror": name, "role": plan.FAILED_OVER, "missing": missing, "unknown": unknown}, output)
+
+
+async def _existing(link: Link, name: str) -> str:
+    if name not in (found := await mirrors.names(link)):
+        there = f"; there is {', '.join(found)}" if found else ""
+        raise Failure(Exit.not_found, f"there is no mirror {name!r}{there}")
+    return name
+
+
+def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:
+    def known(value: float) -> float | None:
+        return None if value == plan.UNKNOWN else value
+
+    return {
+        "mirror": mirror,
+        "topic": seen.topic,
+        "partition": seen.partition,
+        "state": seen.state,
+        "end": seen.end,
+        "sourceEnd": known(seen.source_end),
+        "lag": known(seen.lag),
+        "lagSeconds": known(seen.lag_seconds),
+        "sourceEpoch": known(seen.source_epoch),
+        "why": seen.why,
+    }

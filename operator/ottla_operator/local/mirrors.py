@@ -1,0 +1,93 @@
+"""The mirrors of one cluster, into which they copy: kept as wished by its brokers' settings, and told of on the board."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.brokers import mirrors
+from ottla_operator.brokers.link import Link, Unreachable
+from ottla_operator.local.board import Board, MirrorRow, State
+from ottla_operator.plan import mirror as plan
+from ottla_operator.plan.conditions import Current, Stuck, Verdict
+from ottla_operator.resources.mirror import Mirror
+
+LOOK_S = 1.0
+STATES = {Current: State.running, Stuck: State.failed}
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWish:
+    """`source`: addresses of the source's brokers."""
+
+    mirror: Mirror
+    source: str
+
+
+@dataclass(slots=True)
+class Mirrors:
+    """`wanted` may be replaced at any time; then set `changed`."""
+
+    cluster: str
+    board: Board
+    wanted: tuple[MirrorWish, ...]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _said: dict[str, str] = field(default_factory=dict)
+
+    async def keep(self, link: Link) -> None:
+        """For ever."""
+        while True:
+            self.changed.clear()
+            for wish in self.wanted:
+                try:
+                    await self._one(link, wish)
+                except (KafkaError, Unreachable) as error:
+                    self._row(wish).state, self._row(wish).note = State.retrying, str(error)
+                    if isinstance(error, KafkaError):
+                        self._say(wish, str(error), "bad")
+            self._drop_gone()
+            try:
+                async with asyncio.timeout(LOOK_S if self.wanted else None):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _one(self, link: Link, wish: MirrorWish) -> None:
+        name, row = wish.mirror.name, self._row(wish)
+        if found := plan.unserved(wish.mirror):
+            row.state, row.note = State.failed, "; ".join(f"spec.{it.field} {it.why}" for it in found)
+            self._say(wish, row.note, "bad")
+            return
+        wanted = plan.settings(wish.mirror, wish.source)
+        if changes := plan.changes(wanted, await mirrors.own_settings(link, name)):
+            await mirrors.configure(link, name, changes)
+            said = ", ".join(f"{key}={value}" if value is not None else f"no {key}" for key, value in changes.items())
+            self.board.say(f"mirror {name}: {said}", "info")
+        seen = await mirrors.copies(link, name)
+        judged = plan.verdict(wanted, seen)
+        row.topics = len({it.topic for it in seen})
+        known = [it.lag for it in seen if it.lag != plan.UNKNOWN]
+        row.lag_records = sum(known) if known else None
+        row.lag_seconds = max((it.lag_seconds for it in seen if it.lag_seconds != plan.UNKNOWN), default=None)
+        row.state, row.note = STATES.get(type(judged), State.starting), judged.message
+        self._say_news(wish, judged)
+
+    def _say_news(self, wish: MirrorWish, judged: Verdict) -> None:
+        """What changes all the time (how far it is behind) is on the board alone."""
+        text = judged.message if judged.reason not in ("Replicating", "FailingOver") else judged.reason
+        self._say(wish, text, "bad" if isinstance(judged, Stuck) else "info")
+
+    def _say(self, wish: MirrorWish, text: str, kind: str) -> None:
+        if self._said.get(wish.mirror.name) != text:
+            self._said[wish.mirror.name] = text
+            self.board.say(f"mirror {wish.mirror.name}: {text}", kind)
+
+    def _row(self, wish: MirrorWish) -> MirrorRow:
+        name = wish.mirror.name
+        return self.board.mirrors.setdefault((self.cluster, name), MirrorRow(self.cluster, name))
+
+    def _drop_gone(self) -> None:
+        wished = {it.mirror.name for it in self.wanted}
+        for key in [it for it in self.board.mirrors if it[0] == self.cluster and it[1] not in wished]:
+            del self.board.mirrors[key]
+            self._said.pop(key[1], None)
+            self.board.say(f"mirror {key[1]} is no longer described; it goes on as it is set", "info")

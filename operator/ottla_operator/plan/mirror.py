@@ -1,0 +1,171 @@
+"""What to set so that a mirror becomes what its Mirror resource wishes, and what is to be said of it. Pure.
+
+Invariants: setting the changes and asking again yields none; a role that has failed over is never taken back by a plan, because copies that take
+records of their own are no copies any more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
+from ottla_operator.resources.mirror import Mirror
+from ottla_operator.resources.model import Json
+
+REPLICATE: Final = "Replicate"
+PAUSED: Final = "Paused"
+FAILED_OVER: Final = "FailedOver"
+UNKNOWN: Final = -1
+ROLE: Final = "role"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSeen:
+    """A copied partition as its leader tells. `end`: of its log, or where its own records begin since a failover. `source_end`, `lag`,
+    `lag_seconds`: −1 when not known."""
+
+    topic: str
+    partition: int
+    state: str
+    end: int
+    source_end: int = UNKNOWN
+    lag: int = UNKNOWN
+    lag_seconds: float = UNKNOWN
+    source_epoch: int = UNKNOWN
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A wish that brokers cannot fulfil yet. `field`: of the spec."""
+
+    field: str
+    why: str
+
+
+def settings(mirror: Mirror, source: str) -> dict[str, str]:
+    """As brokers name them. `source`: addresses of the source's brokers."""
+    spec, sync = mirror.spec, mirror.spec.sync
+    groups = () if sync is not None and sync.groups is False else spec.groups or ()
+    found = {
+        "bootstrap.servers": source,
+        "topics": ",".join(spec.topics),
+        "groups": ",".join(groups),
+        ROLE: spec.role or REPLICATE,
+        "on.source.truncation": spec.on_source_truncation or "Stop",
+        "sync.configs": "false" if sync is not None and sync.configs is False else "true",
+    }
+    return {name: value for name, value in found.items() if value or name != "groups"}
+
+
+def changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
+    """`seen`: what was set. None takes a setting off; what the resource does not speak of (how often a source is asked) is left as it is."""
+    put: dict[str, str | None] = {name: value for name, value in wanted.items() if seen.get(name) != value}
+    if "groups" in seen and "groups" not in wanted:
+        put["groups"] = None
+    return put
+
+
+def unserved(mirror: Mirror) -> list[Unserved]:
+    spec = mirror.spec
+    found = {
+        "source.tls": spec.source.tls is not None,
+        "source.credentials": spec.source.credentials is not None,
+        "naming": spec.naming == "Prefix",
+        "offsets": spec.offsets == "Appended",
+        "sync.acls": bool(spec.sync and spec.sync.acls),
+        "throttle": spec.throttle is not None,
+    }
+    return [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
+
+
+def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict:
+    """Of a mirror whose settings are as wished."""
+    stopped = [it for it in seen if it.state == "Stopped"]
+    if stopped:
+        first = stopped[0]
+        more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
+        return Stuck("SourceParted", f"{first.topic}-{first.partition} stands still: {first.why}{more}")
+    if wanted[ROLE] == FAILED_OVER:
+        opening = [it for it in seen if it.state != FAILED_OVER]
+        if opening:
+            return Working("FailingOver", f"{len(opening)} of {len(seen)} partitions are not open for writing yet")
+        return Current(_failed_over(seen), "FailedOver")
+    if wanted[ROLE] == PAUSED:
+        return Current("nothing is copied, as wished", "Paused")
+    away = [it for it in seen if it.state == "Unreachable"]
+    if away:
+        return Working("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].why}")
+    if not seen:
+        return Working("NoTopics", "no topic of the source is copied yet")
+    return Current(f"{len({it.topic for it in seen})} topics are copied, {_records(seen)} behind.", "Replicating")
+
+
+def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
+    """InSync: nothing was missing when the sources were last seen. FailoverSafe: a failover now would leave nothing behind that is known of."""
+    missing = sum(max(it.lag, 0) for it in seen)
+    unknown = sum(it.lag == UNKNOWN for it in seen)
+    away = [it for it in seen if it.state in ("Unreachable", "Stopped")]
+    in_sync = bool(seen) and not missing and not unknown and not away
+    said = (
+        f"{missing} records are missing"
+        if missing
+        else f"{unknown} partitions were not compared yet"
+        if unknown
+        else ""
+    )
+    why = said or (f"{len(away)} partitions do not see their source" if away else "")
+    return [
+        Aspect("InSync", in_sync, "InSync" if in_sync else "Behind", why or "nothing is missing"),
+        Aspect(
+            "FailoverSafe",
+            bool(seen) and not missing and not unknown,
+            "NothingMissing" if not missing and not unknown else "WouldLose",
+            said or "a failover would leave nothing behind that was seen at the source",
+        ),
+    ]
+
+
+def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen]) -> dict[str, Json]:
+    """The Mirror's status, but for its conditions. What is not known of a topic is left out of it."""
+    by_topic: dict[str, list[PartitionSeen]] = {}
+    for it in seen:
+        by_topic.setdefault(it.topic, []).append(it)
+    topics = [_topic(name, parts) for name, parts in sorted(by_topic.items())]
+    lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
+    seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
+    return {
+        "role": wanted[ROLE],
+        "topics": topics,
+        "lagRecords": sum(lags) if lags else None,
+        "lagSeconds": max(seconds, default=None),
+    }
+
+
+WORST_FIRST: Final = ("Stopped", "Unreachable", "FailingOver", "Paused", "Replicating", "FailedOver")
+STATES: Final = {"Unreachable": "Failed", "FailingOver": "Replicating"}
+
+
+def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
+    worst = min((it.state for it in parts), key=WORST_FIRST.index)
+    known = [it for it in parts if it.lag != UNKNOWN]
+    timed = [it.lag_seconds for it in parts if it.lag_seconds != UNKNOWN]
+    epochs = [it.source_epoch for it in parts if it.source_epoch != UNKNOWN]
+    found: dict[str, Json] = {
+        "lagRecords": sum(it.lag for it in known) if known else None,
+        "lagSeconds": max(timed, default=None),
+        "sourceEpoch": max(epochs, default=None),
+    }
+    told = {key: value for key, value in found.items() if value is not None}
+    return {"topic": name, "state": STATES.get(worst, worst), **told}
+
+
+def _failed_over(seen: Sequence[PartitionSeen]) -> str:
+    missing = sum(max(it.lag, 0) for it in seen)
+    unknown = sum(it.lag == UNKNOWN for it in seen)
+    said = f"the source was {missing} records ahead when last seen"
+    return f"open for writing; {said}{f', and was not seen for {unknown} partitions' if unknown else ''}"
+
+
+def _records(seen: Sequence[PartitionSeen]) -> str:
+    return f"{sum(max(it.lag, 0) for it in seen)} records"

@@ -1,0 +1,74 @@
+"""Mirrors on `ottla up`: two clusters of one machine, one the copy of the other, and a failover by editing a file."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.e2e.mirroring import produce, seen, watermarks
+from tests.e2e.upping import House, house
+from tests.waiting import eventually
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path) as made:
+        yield made
+
+
+def resource(kind: str, name: str, **spec: Any) -> Json:
+    return {"apiVersion": "ottla.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def cluster(name: str, port: int) -> Json:
+    return resource("Cluster", name, replicas=1, listeners=[{"name": "plain", "port": port}])
+
+
+def mirror(**spec: Any) -> Json:
+    return resource(
+        "Mirror", "west", source={"clusterRef": {"name": "there"}}, target={"clusterRef": {"name": "here"}}, **spec
+    )
+
+
+def test_a_mirror_and_its_failover(home: House) -> None:
+    there, here = f"127.0.0.1:{home.port + 1}", home.bootstrap
+    clusters = (cluster("here", home.port), cluster("there", home.port + 1))
+    home.write(*clusters, mirror(topics=["orders", "!secret*"]))
+    home.up()
+    home.says("mirror west: bootstrap.servers=")
+    admin = AdminClient({"bootstrap.servers": there})  # lives until it has answered
+    admin.create_topics([NewTopic("orders", 2)])["orders"].result(30)
+    produce(there, "orders", [b"copied"] * 100)
+    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, what=lambda: "\n".join(home.lines))
+    home.says("mirror west: Replicating")
+
+    def partitions() -> list[Json]:
+        found: list[Json] = json.loads(home.ottla("mirror", "status", "-o", "json").stdout)
+        return found
+
+    first, second = eventually(lambda: [it for it in partitions() if it["lag"] == 0], within_s=30)
+    assert (first["mirror"], first["topic"], first["state"], first["end"]) == ("west", "orders", "Replicating", 100)
+    assert (second["partition"], second["end"]) == (1, 0)
+    said = home.ottla("mirror", "failover", "west", "--dry-run")
+    assert "0 records that were seen at the source would be left behind" in said.stdout, said
+    assert home.ottla("mirror", "status", "east").returncode == 3
+
+    home.write(*clusters, mirror(topics=["orders"], role="FailedOver"))
+    home.says("mirror west: open for writing; the source was 0 records ahead when last seen")
+    produce(here, "orders", [b"ours"] * 5)
+    assert [one.value for one in seen(here, "orders", 0)] == [b"copied"] * 100 + [b"ours"] * 5
+    assert {it["state"] for it in partitions()} == {"FailedOver"}
+    assert home.stop() == 0
+    assert not any("Traceback" in line for line in home.lines)
+
+
+def test_what_is_not_served_yet_is_told(home: House) -> None:
+    home.write(cluster("here", home.port), cluster("there", home.port + 1), mirror(topics=["*"], throttle="1M"))
+    home.up()
+    home.says("mirror west: spec.throttle is not served yet; leave it out")
+    assert home.stop() == 0

@@ -1,0 +1,104 @@
+"""Mirrors on a real API server without nodes: the brokers of both clusters are processes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla_operator.plan.conditions import kstatus
+from tests.brokers import Broker, ottla_broker
+from tests.e2e.mirroring import produce, seen, watermarks
+from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.nobodys_node import make_pod
+from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+        install_crds(plane.admin)
+        yield plane
+
+
+@pytest.fixture
+def target() -> Iterator[Broker]:
+    """Where a Cluster's brokers speak to each other, and the operator to them."""
+    with ottla_broker(start=False) as made:
+        made.host, made.port = "127.9.1.3", 9091
+        made.start()
+        yield made
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
+    made = OperatorProcess(tmp_path, plane.kubeconfig())
+    made.start()
+    try:
+        yield made
+    finally:
+        made.daemon.stop()
+
+
+@pytest.fixture
+def resources(plane: ControlPlane, target: Broker, operator: OperatorProcess) -> Resources:
+    """A namespace with a Cluster whose one broker is the process."""
+    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
+    made.make_namespace()
+    made.api.ask("POST", f"/api/v1/namespaces/{made.namespace}/serviceaccounts", {"metadata": {"name": "default"}})
+    made.make("Cluster", "here", {"replicas": 1, "storage": {"size": "1Gi"}})
+    found = eventually(lambda: made.of("apps/v1", "statefulsets").get("here"), what=lambda: operator.daemon.said())
+    assert found is not None
+    template = found["spec"]["template"]
+    template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
+    make_pod(made, "here-1", template, target.host)
+    return made
+
+
+def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
+    resources: Resources, target: Broker, operator: OperatorProcess
+) -> None:
+    with ottla_broker() as source:
+        admin = AdminClient({"bootstrap.servers": source.bootstrap})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+        produce(source.bootstrap, "orders", [b"copied"] * 50)
+        wish = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+        resources.make("Mirror", "west", wish)
+        resources.wait("Mirror", "west")
+
+        def in_sync() -> bool:
+            return resources.condition("Mirror", "west", "InSync").get("status") == "True"
+
+        eventually(in_sync, within_s=60, what=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.said()}")
+        assert resources.condition("Mirror", "west", "FailoverSafe")["status"] == "True"
+        status = resources.get("Mirror", "west")["status"]
+        assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
+        assert watermarks(target.bootstrap, "orders", 0) == (0, 50)
+        before = resources.get("Mirror", "west")["metadata"]["resourceVersion"]
+        looks = operator.looks("Mirror")
+        eventually(lambda: operator.looks("Mirror") >= looks + 1, within_s=30)
+        assert resources.get("Mirror", "west")["metadata"]["resourceVersion"] == before, "nothing changed"
+
+        resources.edit("Mirror", "west", {"role": "FailedOver"})
+
+        def open_for_writing() -> bool:
+            return resources.condition("Mirror", "west").get("reason") == "FailedOver"
+
+        eventually(open_for_writing, within_s=30, what=lambda: str(resources.get("Mirror", "west")))
+        produce(target.bootstrap, "orders", [b"ours"])
+        assert [it.value for it in seen(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
+        resources.delete("Mirror", "west")
+
+
+def test_what_cannot_be_is_told(resources: Resources) -> None:
+    wish = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+    resources.make("Mirror", "throttled", {**wish, "throttle": "1M"})
+    assert resources.wait("Mirror", "throttled", "Failed")
+    assert resources.condition("Mirror", "throttled")["message"] == "spec.throttle is not served yet; leave it out"
+    resources.make("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
+    eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "NoCluster", within_s=30)
+    assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
+    resources.make("Mirror", "away", wish)
+    eventually(lambda: resources.condition("Mirror", "away").get("reason") == "NoTopics", within_s=30)

@@ -1,0 +1,122 @@
+"""What a Mirror resource means in settings of brokers, and what is said of it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_operator.plan.conditions import Current, Stuck, Working
+from ottla_operator.plan.mirror import (
+    FAILED_OVER,
+    UNKNOWN,
+    PartitionSeen,
+    aspects,
+    changes,
+    settings,
+    status,
+    unserved,
+    verdict,
+)
+from ottla_operator.resources.mirror import Mirror, MirrorStatus
+
+
+def mirror(**spec: Any) -> Mirror:
+    return Mirror.model_validate(
+        {
+            "apiVersion": "ottla.dev/v1alpha1",
+            "kind": "Mirror",
+            "metadata": {"name": "west"},
+            "spec": {
+                "source": {"bootstrap": "w:9092"},
+                "target": {"clusterRef": {"name": "here"}},
+                "topics": ["*", "!x"],
+                **spec,
+            },
+        }
+    )
+
+
+def seen(partition: int = 0, state: str = "Replicating", end: int = 10, **how: Any) -> PartitionSeen:
+    return PartitionSeen("t", partition, state, end, **how)
+
+
+def test_settings_are_the_spec_in_the_brokers_words() -> None:
+    assert settings(mirror(), "w:9092") == {
+        "bootstrap.servers": "w:9092",
+        "topics": "*,!x",
+        "role": "Replicate",
+        "on.source.truncation": "Stop",
+        "sync.configs": "true",
+    }
+    wanted = settings(
+        mirror(groups=["a", "b*"], role="Paused", onSourceTruncation="Resync", sync={"configs": False}), "w:9092"
+    )
+    assert (wanted["groups"], wanted["role"], wanted["sync.configs"]) == ("a,b*", "Paused", "false")
+    assert "groups" not in settings(mirror(groups=["a"], sync={"groups": False}), "w:9092")
+
+
+@given(st.dictionaries(st.sampled_from(["topics", "groups", "role", "metadata.max.age.ms"]), st.text(max_size=3)))
+def test_what_was_set_once_is_not_set_again(before: dict[str, str]) -> None:
+    wanted = settings(mirror(), "w:9092")
+    after = {**before, **changes(wanted, before)}
+    now = {name: value for name, value in after.items() if value is not None}
+    assert changes(wanted, now) == {}
+    assert wanted.items() <= now.items()
+    assert now.get("metadata.max.age.ms") == before.get("metadata.max.age.ms"), "a person's own affair"
+    assert "groups" not in now
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"naming": "Prefix", "prefix": "w."}, "naming"),
+        ({"offsets": "Appended"}, "offsets"),
+        ({"throttle": "5M"}, "throttle"),
+        ({"sync": {"acls": True}}, "sync.acls"),
+        ({"source": {"bootstrap": "w:9092", "tls": {}}}, "source.tls"),
+    ],
+)
+def test_what_is_not_served_yet_is_named(spec: dict[str, Any], field: str) -> None:
+    assert [it.field for it in unserved(mirror(**spec))] == [field]
+    assert unserved(mirror()) == []
+
+
+def test_verdicts() -> None:
+    wanted = settings(mirror(), "w:9092")
+    assert verdict(wanted, []) == Working("NoTopics", "no topic of the source is copied yet")
+    assert verdict(wanted, [seen(source_end=12, lag=2)]) == Current(
+        "1 topics are copied, 2 records behind.", "Replicating"
+    )
+    assert isinstance(verdict(wanted, [seen(), seen(1, "Unreachable", why="no route")]), Working)
+    stopped = verdict(wanted, [seen(), seen(1, "Stopped", why="the source has lost records"), seen(2, "Stopped")])
+    assert stopped == Stuck("SourceParted", "t-1 stands still: the source has lost records (and 1 more)")
+    over = settings(mirror(role=FAILED_OVER), "w:9092")
+    assert isinstance(verdict(over, [seen(state="FailingOver")]), Working)
+    done = verdict(over, [seen(state=FAILED_OVER, lag=3), seen(1, FAILED_OVER, lag=UNKNOWN)])
+    assert done == Current(
+        "open for writing; the source was 3 records ahead when last seen, and was not seen for 1 partitions",
+        FAILED_OVER,
+    )
+    assert verdict(settings(mirror(role="Paused"), "w:9092"), [seen(state="Paused")]).reason == "Paused"
+
+
+def test_aspects() -> None:
+    def holds(*parts: PartitionSeen) -> tuple[bool, bool]:
+        in_sync, safe = aspects(parts)
+        return in_sync.holds, safe.holds
+
+    assert holds(seen(lag=0)) == (True, True)
+    assert holds(seen(lag=0), seen(1, lag=1)) == (False, False)
+    assert holds(seen(lag=0), seen(1, lag=UNKNOWN)) == (False, False)
+    assert holds(seen(lag=0, state="Unreachable")) == (False, True), "what was seen of it is here"
+    assert holds() == (False, False)
+
+
+def test_the_status_fits_the_resource() -> None:
+    wanted = settings(mirror(), "w:9092")
+    found = status(wanted, [seen(lag=2, lag_seconds=1.5, source_epoch=4), seen(1, "Stopped", lag=UNKNOWN)])
+    told = MirrorStatus.model_validate(found)
+    assert told.role == "Replicate" and told.lag_records == 2 and told.lag_seconds == 1.5
+    assert told.topics is not None
+    assert (told.topics[0].state, told.topics[0].source_epoch) == ("Stopped", 4)
