@@ -9,7 +9,6 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -59,7 +58,7 @@ def test_what_is_told_is_the_sum_of_the_reports_lines() -> None:
 def test_figures_are_prometheus_own() -> None:
     now = ran()
     Report(None, "hourly", now).state("failed", error="it fell")
-    found: dict[str, Any] = {
+    found: dict[tuple[str, ...], float] = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(now.figures())
         for sample in family.samples
