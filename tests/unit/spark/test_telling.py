@@ -88,7 +88,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
 
 def test_it_answers_over_http_and_is_ready_once_its_queries_run() -> None:
     now = Now()
-    with serving(("127.0.0.1", 0), now) as port:
+    with serving(("", 0), now) as port:
         assert asked(port, "/livez") == (200, "ok\n")
         assert asked(port, "/readyz") == (503, "starting\n")
         Report(None, "hourly", now).state("running")
