@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,9 @@ def serving(address: tuple[str, int] | None, now: Now) -> Iterator[int]:
     if address is None:
         yield 0
         return
-    server = ThreadingHTTPServer(address, _handler(now))
-    server.daemon_threads = True
+    server = (_Everywhere if not address[0] and socket.has_dualstack_ipv6() else ThreadingHTTPServer)(
+        address, _handler(now)
+    )
     thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
     thread.start()
     try:
@@ -44,6 +46,16 @@ def answer(path: str, now: Now) -> tuple[int, str, str]:
         case "/metrics":
             return 200, "text/plain; version=0.0.4; charset=utf-8", now.figures()
     return 404, "text/plain", "there are /livez, /readyz, /status and /metrics\n"
+
+
+class _Everywhere(ThreadingHTTPServer):
+    """On all addresses of both families: a pod may have either."""
+
+    address_family = socket.AF_INET6
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 def _handler(now: Now) -> type[BaseHTTPRequestHandler]:

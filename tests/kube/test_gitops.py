@@ -1,9 +1,11 @@
 """What is applied again changes nothing: the chart by a real helm, and resources as GitOps tools apply them, with an operator that keeps them meanwhile."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.kube import helm
 from tests.kube.api import Json
@@ -48,6 +50,36 @@ def test_the_chart_again(plane: ControlPlane) -> None:
     assert done.returncode == 0, done.stderr
     kept = [it for it in helm.rendered(release="ottla") if version_of(plane, it)]
     assert {it["kind"] for it in kept} == {"CustomResourceDefinition"}, "resources, topics and records stay"
+
+
+def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -> None:
+    older = tmp_path / "ottla"
+    shutil.copytree(helm.CHART, older)
+    file = older / "files" / "crds" / "pipelines.ottla.dev.yaml"
+    crd = yaml.safe_load(file.read_text())
+    assert fields_of(crd).pop("deadLetter")
+    file.write_text(yaml.safe_dump(crd))
+    where = ("--kubeconfig", plane.kubeconfig(), "--namespace", "ottla")
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pipelines.ottla.dev"
+    if plane.admin.get(path):  # kept from an installation before
+        plane.admin.ask("DELETE", path)
+        eventually(lambda: plane.admin.get(path) is None)
+
+    def knows() -> bool:
+        return "deadLetter" in fields_of(plane.admin.ask("GET", path))
+
+    for command, chart, known in (("install", older, False), ("upgrade", helm.CHART, True)):
+        done = helm.run(command, "ottla", chart, *where, *(("--create-namespace",) if command == "install" else ()))
+        assert done.returncode == 0, done.stderr
+        assert knows() == known
+    done = helm.run("uninstall", "ottla", *where)
+    assert done.returncode == 0 and knows(), done.stderr
+
+
+def fields_of(crd: Json) -> dict[str, Json]:
+    """Of the spec of what it defines."""
+    found: dict[str, Json] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return found
 
 
 def version_of(plane: ControlPlane, it: Json) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_operator.plan.objects.differences import differs, marked
+from ottla_operator.plan.objects.whole import unfit as unfit_cluster
 from ottla_operator.plan.pipeline.pods import Image
 from ottla_operator.plan.pipeline.whole import Given, Objects, bootstrap, desired, launcher, unfit
 from ottla_operator.resources.check import problems
@@ -182,6 +183,18 @@ def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> 
     with pytest.raises(AssertionError, match=why):
         raise AssertionError(unfit(it))
     assert not unfit(plain())
+
+
+def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
+    folder = Path(__file__).parents[3] / "examples" / "flights"
+    for path in sorted(folder.glob("*.yaml")):
+        for data in yaml.safe_load_all(path.read_text()):
+            assert not problems(data)
+            if data["kind"] == "Pipeline":
+                assert not unfit(parsed(data))
+            if data["kind"] == "Cluster":
+                it = Cluster.model_validate({**data, "metadata": {**data["metadata"], "namespace": "events"}})
+                assert not unfit_cluster(it)
 
 
 def test_who_launches_it() -> None:

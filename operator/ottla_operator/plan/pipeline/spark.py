@@ -87,8 +87,6 @@ def whole_conf(pipeline: Pipeline) -> dict[str, str]:
         "spark.blockManager.port": "7079",
         "spark.driver.memoryOverheadFactor": str(OVERHEAD),
         "spark.executor.memoryOverheadFactor": str(OVERHEAD),
-        # A pod that ended says why, until the driver's own pod goes.
-        "spark.kubernetes.executor.deleteOnTermination": "true",
     }
     fields = {
         "spark.driver.memory": driver.heap,
