@@ -76,6 +76,11 @@ class Refused:
 Step = Create | Recreate | Grow | Configure | Refused
 
 
+def topic_of(step: Step) -> str:
+    """Its name here."""
+    return step.topic.name if isinstance(step, Create | Recreate) else step.topic
+
+
 def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopic]:
     """Of the source: those that the patterns choose, and those that are copied already."""
     copied = {topic.source_topic for topic in image.mirrored.values() if topic.mirror == link.name}

@@ -19,6 +19,7 @@ from ottla_broker.mirroring.source_fetcher import SourceFetcher
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.client import Client, parse_bootstrap
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.reading import Malformed
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class Filling:
             try:
                 self._settle(await look(self._client, sorted({copy.source_topic for copy in self._homeless})))
                 self._now_in_trouble("")
-            except (KafkaError, OSError, TimeoutError) as reason:
+            except (KafkaError, OSError, TimeoutError, Malformed) as reason:
                 self._now_in_trouble(str(reason) or type(reason).__name__)
             if not self._homeless:
                 pause_s = FIRST_PAUSE_S

@@ -26,6 +26,7 @@ from ottla_broker.mirroring.discovery import (
     is_copy,
     steps,
     synced,
+    topic_of,
     wanted_topics,
 )
 from ottla_broker.mirroring.group_offsets import GroupOffsets
@@ -33,6 +34,7 @@ from ottla_broker.mirroring.links import Link, links
 from ottla_broker.mirroring.source import look
 from ottla_broker.wire.client import Client, parse_bootstrap
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.reading import Malformed
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class MirrorOffice:
                         await groups.copy(copied)
                     self._say(link, "", "")
                     pause_s = link.refresh_s
-                except (KafkaError, OSError, TimeoutError) as reason:
+                except (KafkaError, OSError, TimeoutError, Malformed) as reason:
                     self._say(link, "", f"the source at {link.bootstrap}: {reason or 'no answer in time'}")
                     pause_s = min(link.refresh_s, AGAIN_S)
                 await asyncio.sleep(pause_s)
@@ -92,7 +94,7 @@ class MirrorOffice:
     def _own(self) -> list[tuple[str, int]]:
         """This cluster's brokers, at the listener that they use among themselves."""
         listener = self._config.inter_broker_listener
-        endpoints = [one.endpoints.get(listener) for one in self._image.alive_brokers()]
+        endpoints = [one.endpoints.get(listener) for one in self._image.brokers.values()]
         return [(one.host, one.port) for one in endpoints if one is not None]
 
     async def _bring_in_step(self, link: Link, client: Client) -> list[str]:
@@ -107,8 +109,11 @@ class MirrorOffice:
         for step in steps(self._image, link, view, configs, factor):
             if isinstance(step, Create):
                 created.append(step)
-            else:
+                continue
+            try:
                 await self._take(link, step)
+            except KafkaError as reason:  # what cannot be done for one topic stops nothing for the others
+                self._say(link, topic_of(step), reason.message or reason.code.name)
         if created:
             answers = await self._controller.mirrors.create([step.topic for step in created])
             for made, answer in zip(created, answers, strict=True):

@@ -151,7 +151,9 @@ class SourceFetcher:
                     self.session.ask_on(copy)
             case Outcome.failed:
                 self._rest_longer(copy)
+                self.session.ask_on(copy)
             case Outcome.elsewhere:
+                self._rest_longer(copy)  # or what one broker says, and another does not, would be asked again and again
                 self.session.forget(copy)
                 self._home.elsewhere(copy, f"broker {self.broker} says {got.error.name}")
             case Outcome.learned:
@@ -164,7 +166,6 @@ class SourceFetcher:
     def _rest_longer(self, copy: Copy) -> None:
         copy.pause_s = min(copy.pause_s * 2 or FIRST_PAUSE_S, LONGEST_PAUSE_S)
         copy.not_before_s = self._loop.time() + copy.pause_s
-        self.session.ask_on(copy)
 
     async def _find_range(self, channel: Channel, copy: Copy) -> Outcome:
         """Our offset is not in the source's log: asks where that starts and ends."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import mirrors
-from ottla_operator.brokers.link import Link
+from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.known import Key
@@ -73,6 +73,8 @@ class Mirrors:
                 return await self._tell(body, Working("ClusterNotReady", brokers.why))
             try:
                 seen = await self._bring(brokers.link, body, mirror.name, wanted)
+            except Unreachable as error:
+                return await self._tell(body, Working("Unreachable", f"the brokers cannot be asked: {error}"))
             except KafkaError as error:
                 passing = error.code in PASSING
                 judged = Working("TryingAgain", str(error)) if passing else Stuck("Refused", str(error))
@@ -127,7 +129,9 @@ class Mirrors:
         if isinstance(judged, Stuck) and was.get("message") != judged.message:
             await self.telling.event(body, judged.reason, judged.message, warning=True)
         if isinstance(judged, Working):
-            return WAITING_S if judged.reason in ("NoCluster", "NoSource", "ClusterNotReady") else AGAIN_S
+            return (
+                WAITING_S if judged.reason in ("NoCluster", "NoSource", "ClusterNotReady", "Unreachable") else AGAIN_S
+            )
         return RESYNC_S
 
 
