@@ -343,7 +343,8 @@ class Quorum:
                 self._deposed()
         if leadership.failure is not None:
             await self._stepping_down.resign(value.epoch)
-            if self.log.log.failed is not None:
+            full = leadership.failure.code is ErrorCode.kafka_storage_error and self.log.log.failed is None
+            if not full:
                 raise leadership.failure
             logger.warning("broker %d cannot lead the metadata log: %s", self.me.broker, leadership.failure)
         # Whoever cannot be heard by the others should not go on disturbing them, and whose disk is full leaves the lead to them.
