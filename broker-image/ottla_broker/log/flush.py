@@ -83,7 +83,9 @@ class Flush:
         return self.recovery_point == self._log.end and not self._log.epochs.dirty
 
     async def synced(self, offset: int) -> None:
-        while self.flushed < offset:
+        while self.flushed < min(
+            offset, self._log.end
+        ):  # what a follower has cut off meanwhile is nobody's to wait for
             if self._log.failed is not None:
                 raise self._log.failed
             if self._running is None:

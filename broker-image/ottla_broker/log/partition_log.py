@@ -389,7 +389,8 @@ class PartitionLog:
     # --- durability
 
     async def synced(self, offset: int) -> None:
-        """Returns when everything below `offset` is on stable storage; all who wait share one fsync. KafkaError: KAFKA_STORAGE_ERROR."""
+        """Returns when everything below `offset` that is still in the log is on stable storage; all who wait share one fsync.
+        KafkaError: KAFKA_STORAGE_ERROR."""
         await self.flush.synced(offset)
 
     @property

@@ -140,9 +140,7 @@ class Partition:
                 self.traffic.isr_expansions += len(state.isr) > before
                 self.traffic.isr_shrinkages += len(state.isr) < before
             self._members_changed()
-            if self._turned_away and self.pending is None:
-                self._turned_away = False
-                self.consider_growth()  # where nothing happens nobody fetches again, who had to wait for this
+            self._consider_the_quiet()
         else:
             self._begin_to_follow()
         self._wake()
@@ -278,6 +276,14 @@ class Partition:
         """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
         if self.followers.outside and self.leads:
             self._consider_joining(self.followers.outside)
+
+    def _consider_the_quiet(self) -> None:
+        """The state has changed: those who had to wait for that, or have caught up while they were being taken out. Where nothing happens nobody
+        fetches again, and they would be out for ever. Who still has something to fetch shows by fetching that it lives."""
+        if self.pending is None and self.followers.outside:
+            everybody, self._turned_away = self._turned_away, False
+            end = self.log.end
+            self._consider_joining([one for one in self.followers.outside if everybody or one.end >= end])
 
     def _consider_joining(self, candidates: Iterable[Follower]) -> None:
         """Proposes those that have caught up for the ISR (rule 4), unless a proposal is on its way."""

@@ -185,6 +185,20 @@ class TestDurability:
         asyncio.run(race())
         assert log.flush.flushed == 5
 
+    def test_who_waits_for_what_was_cut_off_meanwhile_waits_for_nothing_more(self, place: Place) -> None:
+        log = place.create()
+        for _ in range(5):
+            lead(log, batch(1))
+
+        async def race() -> None:
+            running = asyncio.ensure_future(log.synced(5))
+            await asyncio.sleep(0)
+            log.truncate_to(2)
+            await asyncio.wait_for(running, 10)
+
+        asyncio.run(race())
+        assert log.flush.flushed == 2
+
     def test_an_fsync_that_fails_takes_the_partition_offline(self, failing: Place) -> None:
         from ottla_broker.wire.errors import ErrorCode, KafkaError
 

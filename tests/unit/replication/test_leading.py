@@ -144,6 +144,20 @@ def test_a_follower_joins_when_it_has_the_high_watermark_and_the_start_of_the_ep
     assert peers.proposed == [(1, 2, 3)]
 
 
+def test_who_catches_up_while_it_is_taken_out_of_a_quiet_isr_comes_back_without_another_fetch(tmp_path: Path) -> None:
+    peers = Peers()
+    partition = led(tmp_path, peers, isr=(1, 2, 3), records=3)
+    fetch(partition, 2, 0)
+    fetch(partition, 3, 0)
+    for peers.time_s in range(0, 20, 5):
+        partition.consider_shrinking(10.0)
+    assert peers.proposed == [(1,)]
+    fetch(partition, 2, 3)  # there is nothing more for it to ask for
+    fetch(partition, 3, 2)
+    committed(partition, isr=(1,))
+    assert peers.proposed == [(1,), (1, 2)]
+
+
 def test_a_new_leader_is_unsettled_until_what_its_predecessor_may_have_acknowledged_is_replicated(
     tmp_path: Path,
 ) -> None:
