@@ -49,14 +49,19 @@ class LeaderEpochs:
         """Epoch `epoch` begins at offset `start`. Entries that contradict it (a newer epoch, or a later start) are dropped."""
         if epoch < 0 or start < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start}: neither may be negative")
-        if self._epochs and self._epochs[-1] == epoch and start >= self._starts[-1]:
-            return
-        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start):
+        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] > start or self._replaces(epoch, start)):
             self._epochs.pop()
             self._starts.pop()
+            self.dirty = True
+        if self._epochs and self._epochs[-1] == epoch:
+            return  # it began earlier
         self._epochs.append(epoch)
         self._starts.append(start)
         self.dirty = True
+
+    def _replaces(self, epoch: int, start: int) -> bool:
+        """Whether another epoch begins where the latest did."""
+        return self._starts[-1] == start and self._epochs[-1] != epoch
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """(epoch, end offset): the largest known epoch ≤ `epoch` and where the next one starts.

@@ -204,7 +204,11 @@ class PartitionLog:
         for _, fields in taken:
             if fields[2] >= 0 and fields[2] != self.epochs.latest():
                 self.epochs.assign(fields[2], fields[0])
-        self._write(memoryview(records)[:size], size, taken, None, leader_epoch, now_ms)
+        try:
+            self._write(memoryview(records)[:size], size, taken, None, leader_epoch, now_ms)
+        except KafkaError:
+            self.epochs.truncate_from_end(self.end)  # of an epoch of which nothing was written nothing is known
+            raise
         return Appended(first, self.end - 1, NO_TIME, self.start, False, len(taken), count, size)
 
     def _check_producer(self, records: Buffer, fields: Fields, from_client: bool) -> SentBatch | None:

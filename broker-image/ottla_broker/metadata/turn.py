@@ -1,7 +1,8 @@
 """Changes of the cluster's metadata, one at a time: decide from the image, commit, and only then let the next decide.
 
-The lock makes deciding and committing one step, so no plan works from an image that another is about to change. Plans are pure and quick; what
-they cost together is one commit each, so whatever concerns many partitions is one plan.
+The lock makes deciding and committing one step, so no plan works from an image that another is about to change. It is held until it is known what became of
+the records, even when whoever wanted them waits no longer: what was appended may be committed all the same. Plans are pure and quick; what they cost
+together is one commit each, so whatever concerns many partitions is one plan.
 """
 
 import asyncio
@@ -40,14 +41,28 @@ class Turn:
         self.log = log
         self._config = config
         self._lock = asyncio.Lock()
+        self._committing: asyncio.Future[Changes] | None = None
 
     async def take(self, plan: Callable[[], Decision[T]]) -> T:
         """Runs the plan when nobody else's is under way; KafkaErrors are the plan's and the commit's."""
-        async with self._lock:
+        await self._lock.acquire()
+        try:
             records, answer = plan()
-            if records:
-                await self.log.commit(records)
+        except BaseException:
+            self._lock.release()
+            raise
+        if not records:
+            self._lock.release()
             return answer
+        self._committing = asyncio.ensure_future(self.log.commit(records))
+        self._committing.add_done_callback(self._is_over)
+        await asyncio.shield(self._committing)
+        return answer
+
+    def _is_over(self, committing: "asyncio.Future[Changes]") -> None:
+        self._lock.release()
+        if not committing.cancelled():
+            committing.exception()  # was told to whoever waited, if anybody did
 
     async def carry_out(self, plan: Callable[[], Sequence[MetadataRecord]]) -> bool:
         """The same for a plan that only wants something done; whether there was anything to do."""

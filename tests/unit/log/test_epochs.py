@@ -33,6 +33,13 @@ def test_assigning_again_changes_nothing() -> None:
     assert known.entries() == [(1, 10), (3, 20)] and not known.dirty
 
 
+def test_an_older_epoch_goes_on_from_where_it_began() -> None:
+    """A newer one was expected, and what came first after all was more of the older."""
+    known = epochs((0, 0), (1, 204), (2, 357))
+    known.assign(1, 355)
+    assert known.entries() == [(0, 0), (1, 204)] and known.dirty
+
+
 def test_entries_that_contradict_a_new_one_are_dropped() -> None:
     known = epochs((1, 10), (3, 20), (4, 30))
     known.assign(5, 20)

@@ -176,6 +176,22 @@ class TestFullDisk:
         again = failing.reopen()
         assert (again.end, again.failed) == (log.end, None)
 
+    def test_a_follower_that_could_not_write_still_knows_who_wrote_what_it_has(self, failing: Place) -> None:
+        """What came was partly of a new leader; what comes next may be of the old one alone."""
+        disk = failing.disk
+        assert isinstance(disk, FailingDisk)
+        log = failing.create()
+        log.append_as_follower(batch(2, base_offset=0, epoch=0), leader_epoch=0)
+        log.append_as_follower(batch(2, base_offset=2, epoch=1), leader_epoch=1)
+        before = log.epochs.entries()
+        disk.room = 0
+        with pytest.raises(KafkaError):
+            log.append_as_follower(batch(1, base_offset=4, epoch=1) + batch(1, base_offset=5, epoch=2), leader_epoch=2)
+        assert log.epochs.entries() == before == [(0, 0), (1, 2)]
+        disk.room = None
+        log.append_as_follower(batch(1, base_offset=4, epoch=1), leader_epoch=2)
+        assert log.epochs.entries() == before
+
     @pytest.mark.parametrize("room", [0, 1, 20, 40, 100])
     @pytest.mark.parametrize("clean", [True, False])
     def test_a_roll_that_failed_leaves_no_segment_in_the_middle_of_what_follows(
