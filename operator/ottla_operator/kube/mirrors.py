@@ -12,15 +12,15 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import mirrors
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.kube.api import Api
+from ottla_operator.kube.checked import Checked
+from ottla_operator.kube.cluster_brokers import brokers_of
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.known import Key
-from ottla_operator.kube.pipeline_brokers import brokers_of
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan import mirror as plan
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
 from ottla_operator.plan.mirror import PartitionSeen
 from ottla_operator.plan.pipeline.whole import bootstrap
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
@@ -50,14 +50,14 @@ class Mirrors:
     telling: Telling
     body: Callable[[Key], Json | None]
     cluster: Callable[[Key], Json | None]
-    _checked: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By uid and generation: why the spec cannot be fulfilled."""
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.unfit(mirror_of(body))))
 
     async def look(self, key: Key) -> float | None:
         body = self.body(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
+            self._checked.forget(key)
             return None
-        if why := self._wrong(body):
+        if why := self._checked.wrong(key, body):
             return await self._tell(body, Stuck("InvalidSpec", why))
         mirror = mirror_of(body)
         name = mirror.spec.target.cluster_ref.name
@@ -103,17 +103,6 @@ class Mirrors:
         if found is None:
             raise NoSource(f"there is no Cluster {source.cluster_ref.name} in this namespace, which is the source")
         return bootstrap(cluster_of(found))
-
-    def _wrong(self, body: Json) -> str:
-        """Why the spec cannot be fulfilled; looked at once for each change of it."""
-        now = (body["metadata"]["uid"], body["metadata"]["generation"])
-        if now not in self._checked:
-            metadata = {"name": body["metadata"]["name"]}
-            found = problems({**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
-            wrong = [str(it) for it in found] or [f"spec.{it.field} {it.why}" for it in plan.unserved(mirror_of(body))]
-            self._checked = {key: why for key, why in self._checked.items() if key[0] != now[0]}
-            self._checked[now] = "; ".join(wrong)
-        return self._checked[now]
 
     async def _tell(
         self, body: Json, judged: Verdict, seen: Sequence[PartitionSeen] = (), more: dict[str, Json] | None = None
