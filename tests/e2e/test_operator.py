@@ -186,6 +186,26 @@ def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path
     run(tmp_path, 2, story)
 
 
+def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=2, replicas=3)
+        await world.current("Topic", "flights")
+        settings = await started_with(world)
+        world.edit("Cluster", "demo", replicas=2)
+        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "CannotScale")
+        assert "flights" in world.condition("Cluster", "demo", "Stalled")["message"]
+        assert await started_with(world) == settings
+        world.edit("Cluster", "demo", replicas=3)
+        await world.current()
+        assert sorted(world.made) == ["demo-1", "demo-2", "demo-3"], "nobody was restarted"
+
+    async def started_with(world: World) -> tuple[object, ...]:
+        async with brokers(world) as link:
+            return await cluster_settings.min_isr(link, ["flights"]), world.api.stateful_set["spec"]
+
+    run(tmp_path, 3, story)
+
+
 def test_the_status_tells_how_many_partitions_of_a_move_have_arrived(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.topic("flights", partitions=6, replicas=1)

@@ -110,7 +110,7 @@ class Clusters:
 
     async def _bring(self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int) -> Objects:
         """Everything but the pods themselves; what is wanted now."""
-        common = _without_refused(common_settings(cluster), memory, seen)
+        common = _without_refused(common_settings(cluster, brokers), memory, seen)
         given = Given(brokers, seen.addresses(), seen.notes, common)
         wanted = desired(cluster, self.images, given)
         await self._children.ensure_all(wanted.first, seen)

@@ -4,7 +4,7 @@ The brokers do the copying, and go on with it whoever looks or does not. When a 
 open or to delete them is for people to say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,7 +49,7 @@ class Mirrors:
     api: Api
     telling: Telling
     body: Callable[[Key], Json | None]
-    cluster: Callable[[Key], Json | None]
+    cluster: Callable[[Key], Awaitable[Json | None]]
     _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.unfit(mirror_of(body))))
 
     async def look(self, key: Key) -> float | None:
@@ -61,11 +61,11 @@ class Mirrors:
             return await self._tell(body, Stuck("InvalidSpec", why))
         mirror = mirror_of(body)
         name = mirror.spec.target.cluster_ref.name
-        target = self.cluster(Key(key.namespace, name))
+        target = await self.cluster(Key(key.namespace, name))
         if target is None:
             return await self._tell(body, Working("NoCluster", f"there is no Cluster {name} in this namespace"))
         try:
-            wanted = plan.settings(mirror, self._source(key, mirror))
+            wanted = plan.settings(mirror, await self._source(key, mirror))
         except NoSource as error:
             return await self._tell(body, Working("NoSource", str(error)))
         async with brokers_of(self.api, cluster_of(target)) as brokers:
@@ -93,13 +93,13 @@ class Mirrors:
             await self.telling.event(body, "Configured", f"told the brokers: {said}")
         return await mirrors.copies(link, name)
 
-    def _source(self, key: Key, mirror: Mirror) -> str:
+    async def _source(self, key: Key, mirror: Mirror) -> str:
         """Addresses by which the target's brokers reach the source's. NoSource."""
         source = mirror.spec.source
         if source.cluster_ref is None:
             assert source.bootstrap is not None  # the schema wants one of them
             return source.bootstrap
-        found = self.cluster(Key(key.namespace, source.cluster_ref.name))
+        found = await self.cluster(Key(key.namespace, source.cluster_ref.name))
         if found is None:
             raise NoSource(f"there is no Cluster {source.cluster_ref.name} in this namespace, which is the source")
         return bootstrap(cluster_of(found))

@@ -54,7 +54,7 @@ class Pipelines:
     telling: Telling
     image: Image
     body: Callable[[Key], Json | None]
-    cluster: Callable[[Key], Json | None]
+    cluster: Callable[[Key], Awaitable[Json | None]]
     topics: Callable[[Key], Iterable[Json]]
     ask: Callable[[str], Awaitable[seen.Told | None]] = drivers.ask
     _memories: dict[Key, Memory] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Pipelines:
         if why := self._checked.wrong(key, body):
             return await self._tell(body, memory, Run("Pending", Stuck("InvalidSpec", why)))
         pipeline = pipeline_of(body)
-        cluster = self.cluster(Key(key.namespace, pipeline.spec.cluster_ref.name))
+        cluster = await self.cluster(Key(key.namespace, pipeline.spec.cluster_ref.name))
         if cluster is None:
             why = f"there is no Cluster {pipeline.spec.cluster_ref.name} in this namespace"
             return await self._tell(body, memory, Run("Pending", Working("NoCluster", why)))

@@ -4,7 +4,7 @@ They are looked at together: the brokers are asked once for all of them, and wha
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,7 +39,7 @@ class Topics:
     api: Api
     telling: Telling
     bodies: Callable[[Key], Mapping[str, Json]]
-    cluster: Callable[[Key], Json | None]
+    cluster: Callable[[Key], Awaitable[Json | None]]
     _wishes: dict[tuple[str, int], Wish] = field(default_factory=dict)
     """By uid and generation: a spec is parsed once."""
 
@@ -50,7 +50,7 @@ class Topics:
         ledger = await Ledger.read(self.api, key)
         if not wishes and not ledger.by_resource:
             return None
-        body = self.cluster(key)
+        body = await self.cluster(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             await self._tell_all(wishes, Working("NoCluster", f"there is no Cluster {key.name} in this namespace"))
             return None if not wishes else WAITING_S
