@@ -88,7 +88,9 @@ class Clusters:
         if live and "deletionTimestamp" in live["metadata"]:
             await self._tell(body, memory, Working("Waiting", "the StatefulSet is being deleted; then it is made anew"))
             return SOON_S
-        brokers = max(live["spec"]["replicas"] if live else 0, cluster.spec.replicas)
+        # An operator that was killed while disks grew leaves pods whose StatefulSet is gone.
+        there = live["spec"]["replicas"] if live else max(seen.pods, default=0)
+        brokers = max(there, cluster.spec.replicas)
         try:
             wanted = await self._bring(body, cluster, memory, seen, brokers)
         except Taken as error:
@@ -166,7 +168,7 @@ class Clusters:
         for said in scaled.said:
             await self.telling.event(body, "Scaling", said)
         await self._note_down(cluster, look, scaled)
-        if link and not away and not rolled.outdated:
+        if link:  # also while others are to be restarted: as long as it counts for the metadata log, fewer of them can be spared
             for broker in await scaling.forget_gone(link, seen, scaled.brokers):
                 await self.telling.event(body, "BrokerForgotten", f"broker {broker} is stopped and forgotten")
         await self._upkeep.take_away(cluster, seen, wanted)
