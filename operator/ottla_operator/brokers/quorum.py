@@ -12,15 +12,18 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers.link import Link, checked
 
 METADATA_LOG: Final = "__cluster_metadata"
+IN_SYNC_WITHIN_MS: Final = 2000  # as Kafka's controller.quorum.fetch.timeout.ms
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """A broker that copies the log. `member`: whether it counts for what is committed. `end`: how far its copy goes, -1 when not known."""
+    """A broker that copies the log. `member`: whether it counts for what is committed. `end`: how far its copy goes, -1 when not known. `in_sync`: whether it
+    had everything that is committed a moment ago."""
 
     broker: int
     member: bool
     end: int
+    in_sync: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,14 @@ async def describe(link: Link) -> Quorum | None:
     checked(answer.error_code, answer.error_message, "metadata log")
     state: State = answer.topics[0].partitions[0]
     checked(state.error_code, state.error_message, "metadata log")
+    now_ms = max((it.last_caught_up_timestamp for it in state.current_voters), default=-1)  # the leader's own
     keepers = (
-        Keeper(int(it.replica_id), member, int(it.log_end_offset))
+        Keeper(
+            int(it.replica_id),
+            member,
+            int(it.log_end_offset),
+            in_sync=it.last_caught_up_timestamp >= now_ms - IN_SYNC_WITHIN_MS,
+        )
         for member, them in ((True, state.current_voters), (False, state.observers))
         for it in them
     )
