@@ -194,9 +194,13 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
             "nothing was pruned that we emit, so nothing is written again"
         )
         resources.edit("Pipeline", "hourly", {"state": "suspended"})
-        eventually(
-            lambda: resources.of(*APPLICATIONS)["hourly"]["spec"]["suspend"], what=lambda: told(resources, operator)
-        )
+
+        def made_anew() -> bool:
+            """What has failed goes first: it would never run again."""
+            found = resources.of(*APPLICATIONS).get("hourly")
+            return found is not None and bool(found["spec"]["suspend"])
+
+        eventually(made_anew, what=lambda: told(resources, operator))
     finally:
         plane.admin.ask("DELETE", spark_application_crd.PATH)
 
