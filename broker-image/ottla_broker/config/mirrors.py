@@ -3,12 +3,12 @@
 Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling. docs/mirroring.md tells how they are used.
 """
 
-from ottla_broker.config.kinds import boolean, integer, list_of, long, one_of
+from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of
 from ottla_broker.config.setting import Setting, Theme
 
 Role = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
-STOP, RESYNC = "Stop", "Resync"
+STOP, RESYNC, TRUNCATE = "Stop", "Resync", "Truncate"
 
 
 def _is_address(entry: str) -> bool:
@@ -53,6 +53,13 @@ MIRROR_ON_SOURCE_TRUNCATION = _mirrors.mirror(
     "When the source has lost records that were copied, or its topic was made anew. `Stop`: the copy stands still as it is, and says why. "
     "`Resync`: the copy is deleted, and made anew from what the source has.",
 )
+MIRROR_ON_DIVERGENCE = _mirrors.mirror(
+    "on.divergence",
+    one_of(STOP, TRUNCATE),
+    STOP,
+    "When a topic of this cluster becomes a copy of what was its own copy, and has records that never came there. `Stop`: it stays as it is, closed, "
+    "and says how many. `Truncate`: they are written to a file beside the partition's log, and cut off.",
+)
 MIRROR_SYNC_CONFIGS = _mirrors.mirror(
     "sync.configs",
     boolean(),
@@ -64,6 +71,12 @@ MIRROR_METADATA_MAX_AGE_MS = _mirrors.mirror(
     long(at_least=100),
     10_000,
     "How often the source is asked for new topics, partitions and settings, in milliseconds.",
+)
+MIRROR_THROTTLED_RATE = _mirrors.mirror(
+    "throttled.rate",
+    long(at_least=1),
+    MAX_INT64,
+    "The most that each broker fetches for this mirror, in bytes a second on average: what a fetch brought is paid for by waiting before the next.",
 )
 MIRROR_FETCH_MAX_WAIT_MS = _mirrors.mirror(
     "fetch.max.wait.ms",

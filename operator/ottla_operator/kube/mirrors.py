@@ -121,7 +121,9 @@ class Mirrors:
         """What was known of the copies stays in the status while nobody can be asked."""
         before = body.get("status") or {}
         known = (
-            {key: before.get(key) for key in ("role", "topics", "lagRecords", "lagSeconds")} if more is None else more
+            {key: before.get(key) for key in ("role", "topics", "lagRecords", "lagSeconds", "lagBytes")}
+            if more is None
+            else more
         )
         was: Json = next((it for it in before.get("conditions") or [] if it["type"] == "Stalled"), {})
         aspects = plan.aspects(seen) if more is not None else []
