@@ -94,9 +94,9 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
 
 def test_what_cannot_be_is_told(resources: Resources) -> None:
     wish = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    resources.make("Mirror", "throttled", {**wish, "throttle": "1M"})
-    assert resources.wait("Mirror", "throttled", "Failed")
-    assert resources.condition("Mirror", "throttled")["message"] == "spec.throttle is not served yet; leave it out"
+    resources.make("Mirror", "with-acls", {**wish, "sync": {"acls": True}})
+    assert resources.wait("Mirror", "with-acls", "Failed")
+    assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not served yet; leave it out"
     resources.make("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
     eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "NoCluster", within_s=30)
     assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"

@@ -19,6 +19,7 @@ from ottla_broker.wire.batch import Buffer, batches
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "diverged"
+UNFINISHED: Final = ".unfinished"
 CHUNK_BYTES: Final = 1 << 20
 FILE_BYTES: Final = 1 << 30
 
@@ -44,8 +45,11 @@ async def save(log: PartitionLog, offset: int, epoch: int) -> str:
     folder, disk, offload = folder_of(log, offset, epoch), log.storage.disk, log.storage.runtime.offload
     if disk.exists(folder):
         return folder
-    unfinished, end = f"{folder}.unfinished", log.end
-    await offload(disk.remove_tree, unfinished)
+    unfinished, end = f"{folder}{UNFINISHED}", log.end
+    disk.make_directory(f"{log.directory}/{FOLDER}")
+    for name in disk.list(f"{log.directory}/{FOLDER}"):
+        if name.endswith(UNFINISHED):
+            await offload(disk.remove_tree, f"{log.directory}/{FOLDER}/{name}")
     disk.make_directory(unfinished)
     while offset < end:
         offset = await _save_file(log, offset, end, unfinished)
