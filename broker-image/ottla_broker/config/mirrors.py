@@ -3,8 +3,11 @@
 Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling. docs/mirroring.md tells how they are used.
 """
 
-from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of
+from collections.abc import Callable
+
+from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of, string, verbatim
 from ottla_broker.config.setting import Setting, Theme
+from ottla_broker.wire.secured import MECHANISMS, PLAINTEXT, PROTOCOLS, Secured
 
 Role = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
@@ -38,6 +41,53 @@ MIRROR_GROUPS: Setting[tuple[str, ...]] = _mirrors.mirror(
     (),
     "The source's consumer groups whose committed offsets are copied, every `metadata.max.age.ms`: only forward, and only while nobody is in the "
     "group here.",
+)
+MIRROR_SECURITY_PROTOCOL: Setting[str] = _mirrors.mirror(
+    "security.protocol",
+    one_of(*PROTOCOLS),
+    PLAINTEXT,
+    "How brokers talk to the source: encrypted with SSL, logged in with SASL.",
+)
+MIRROR_SSL_TRUSTSTORE_CERTIFICATES: Setting[str] = _mirrors.mirror(
+    "ssl.truststore.certificates",
+    string("certificates in PEM"),
+    "",
+    "Authorities that may sign the source's certificates. Without it, those that the broker's system trusts.",
+)
+MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN: Setting[str] = _mirrors.mirror(
+    "ssl.keystore.certificate.chain",
+    string("certificates in PEM"),
+    "",
+    "What brokers show the source when it wants certificates of its clients.",
+)
+MIRROR_SSL_KEYSTORE_KEY: Setting[str] = _mirrors.mirror(
+    "ssl.keystore.key", string("a private key in PEM, not encrypted"), "", "The certificate's key.", sensitive=True
+)
+MIRROR_SSL_ENDPOINT_IDENTIFICATION: Setting[str] = _mirrors.mirror(
+    "ssl.endpoint.identification.algorithm",
+    one_of("https", ""),
+    "https",
+    "Whether the source's certificates must name the host that was asked for; empty: any host.",
+)
+MIRROR_SASL_MECHANISM: Setting[str] = _mirrors.mirror(
+    "sasl.mechanism",
+    one_of(*MECHANISMS, ""),
+    "",
+    "How brokers prove who they are. PLAIN sends the password: only over SSL.",
+)
+MIRROR_SASL_USERNAME: Setting[str] = _mirrors.mirror("sasl.username", string(), "", "Who brokers are at the source.")
+MIRROR_SASL_PASSWORD: Setting[str] = _mirrors.mirror(
+    "sasl.password",
+    verbatim(),
+    "",
+    "The password. It is kept in the metadata log as it is, and shown to nobody who asks for configs.",
+    sensitive=True,
+)
+MIRROR_CREDENTIALS_VERSION: Setting[str] = _mirrors.mirror(
+    "credentials.version",
+    string(),
+    "",
+    "Anything that tells which version of the credentials is set, for whoever sets them from elsewhere and cannot read them back.",
 )
 MIRROR_ROLE: Setting[Role] = _mirrors.mirror(
     "role",
@@ -96,3 +146,17 @@ MIRROR_MAX_PARTITION_FETCH_BYTES = _mirrors.mirror(
     1 << 20,
     "Bytes of one partition that are asked for at a time. A first batch that is larger comes all the same.",
 )
+
+
+def secured(of: Callable[[Setting[str]], str]) -> Secured:
+    """How the source is reached. `of`: a setting's value."""
+    return Secured(
+        of(MIRROR_SECURITY_PROTOCOL),
+        of(MIRROR_SSL_TRUSTSTORE_CERTIFICATES),
+        of(MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN),
+        of(MIRROR_SSL_KEYSTORE_KEY),
+        of(MIRROR_SSL_ENDPOINT_IDENTIFICATION) == "https",
+        of(MIRROR_SASL_MECHANISM),
+        of(MIRROR_SASL_USERNAME),
+        of(MIRROR_SASL_PASSWORD),
+    )

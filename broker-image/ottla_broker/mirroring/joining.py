@@ -28,7 +28,7 @@ from ottla_broker.mirroring.rewinding import rewind
 from ottla_broker.mirroring.source_copies import lineage_of
 from ottla_broker.mirroring.source_epochs import Epochs
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.client import Client, parse_bootstrap
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.reading import Malformed
 
@@ -109,7 +109,7 @@ class Joining:
             await self._wanted.wait()
             self._wanted.clear()
             name = f"mirror-{self.link.name}-{self._me}-joining"
-            source = Client(parse_bootstrap(self.link.bootstrap), client_id=name)
+            source = self.link.client(name)
             own = Client(self._own(), client_id=name)
             try:
                 while self.joiners:

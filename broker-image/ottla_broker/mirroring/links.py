@@ -24,8 +24,12 @@ from ottla_broker.config import (
     SettingError,
 )
 from ottla_broker.config.kinds import MAX_INT64
+from ottla_broker.config.mirrors import secured
 from ottla_broker.config.problems import parse_value
 from ottla_broker.metadata.image import MIRROR_RESOURCE, Image
+from ottla_broker.wire.channel import OPEN
+from ottla_broker.wire.client import Client, parse_bootstrap
+from ottla_broker.wire.secured import Secured
 
 T = TypeVar("T")
 
@@ -55,6 +59,11 @@ class Link:
     refresh_s: float
     pace: Pace
     truncates: bool = False
+    secured: Secured = OPEN
+
+    def client(self, client_id: str) -> Client:
+        """Of the source."""
+        return Client(parse_bootstrap(self.bootstrap), client_id=client_id, secured=self.secured)
 
     @property
     def replicates(self) -> bool:
@@ -95,6 +104,7 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
             of(MIRROR_THROTTLED_RATE),
         ),
         of(MIRROR_ON_DIVERGENCE) == TRUNCATE,
+        secured(of),
     )
 
 

@@ -35,7 +35,7 @@ from ottla_broker.mirroring.group_offsets import GroupOffsets
 from ottla_broker.mirroring.links import Link, links
 from ottla_broker.mirroring.source import look
 from ottla_broker.mirroring.source_copies import copies_at
-from ottla_broker.wire.client import Client, parse_bootstrap
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.reading import Malformed
 
@@ -77,7 +77,7 @@ class MirrorOffice:
     async def _keep(self, link: Link) -> None:
         name = f"mirror-{link.name}-controller"
         addresses = self._image.addresses(self._config.inter_broker_listener)
-        client, own = Client(parse_bootstrap(link.bootstrap), client_id=name), Client(addresses, client_id=name)
+        client, own = link.client(name), Client(addresses, client_id=name)
         groups = GroupOffsets(link.groups, client, own)
         try:
             while True:

@@ -18,6 +18,7 @@ from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.reading import Malformed
 from ottla_broker.wire.replica_fetch import FETCH, Got, Response, read_response
+from ottla_broker.wire.secured import Secured
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class Home(Protocol):
     def pace(self) -> Pace: ...
     @property
     def client_id(self) -> str: ...
+    @property
+    def secured(self) -> Secured: ...
 
     def held_back_s(self) -> float:
         """How long a throttle lets nothing more be fetched."""
@@ -98,7 +101,7 @@ class SourceFetcher:
     async def _stay(self) -> None:
         """Until nothing is followed here any more, or the connection breaks."""
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            channel = await open_channel(*self.address, self._home.client_id)
+            channel = await open_channel(*self.address, self._home.client_id, secured=self._home.secured)
         try:
             version = self._version(channel)
             self.session.begin()
