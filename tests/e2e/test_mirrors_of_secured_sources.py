@@ -1,8 +1,10 @@
 """Mirrors of Apache Kafka over TLS, with certificates and with logins; and what is said when one of them is wrong."""
 
 import asyncio
+import base64
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ottla_broker.wire.client import Client
 from tests.brokers import Broker, ottla_broker
 from tests.e2e.mirroring import MIRROR, produce, seen, set_mirror, try_mirror, watermarks
 from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.e2e.upping import house
 from tests.kube.authority import client_certificate
 from tests.waiting import eventually
 
@@ -142,3 +145,48 @@ def described(bootstrap: str) -> dict[str, Any]:
             return await client.ask(DescribeConfigsRequest(resources=(resource,), include_synonyms=True))
 
     return {one.name: one for one in asyncio.run(ask()).results[0].configs}
+
+
+def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
+    """`ottla up` with the Secrets beside the Mirror; a password that is changed in the file counts at once."""
+
+    def objects(password: str) -> list[dict[str, Any]]:
+        wish = {
+            "source": {
+                "bootstrap": source.at["SASL_SSL"],
+                "tls": {"caSecretRef": {"name": "west-ca"}},
+                "credentials": {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "west-login"}},
+            },
+            "target": {"clusterRef": {"name": "here"}},
+            "topics": [TOPIC],
+        }
+        listeners = [{"name": "plain", "port": home.port}]
+        ours: dict[str, Any] = {"apiVersion": "ottla.dev/v1alpha1"}
+        secret: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret"}
+        authority = source.authority.certificate.read_text()
+        return [
+            {**ours, "kind": "Cluster", "metadata": {"name": "here"}, "spec": {"replicas": 1, "listeners": listeners}},
+            {**ours, "kind": "Mirror", "metadata": {"name": "west"}, "spec": wish},
+            {**secret, "metadata": {"name": "west-ca"}, "stringData": {"ca.crt": authority}},
+            {
+                **secret,
+                "metadata": {"name": "west-login"},
+                "data": {"username": base64.b64encode(USER.encode()).decode()},
+                "stringData": {"password": password},
+            },
+        ]
+
+    with house(tmp_path) as home:
+        home.write(*objects("wrong, and not for the eyes of people"))
+        home.up()
+        home.says("mirror west: bootstrap.servers=")
+        home.write(*objects(PASSWORD))
+        eventually(
+            lambda: watermarks(home.bootstrap, TOPIC, 0) == watermarks(source.broker.bootstrap, TOPIC, 0),
+            within_s=60,
+            what=lambda: "\n".join(home.lines),
+        )
+        assert home.stop() == 0
+        said = "\n".join(home.lines)
+        assert PASSWORD not in said and "eyes of people" not in said
+        assert "sasl.password=(hidden)" in said

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
+from ottla_operator.plan.source_credentials import SECRET, VERSION
 from ottla_operator.resources.common import quantity
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
@@ -19,7 +21,7 @@ FAILED_OVER: Final = "FailedOver"
 DIVERGED: Final = "Diverged"
 UNKNOWN: Final = -1
 ROLE: Final = "role"
-TAKEN_OFF: Final = ("groups", "throttled.rate")  # when a resource wishes for them no more
+TAKEN_OFF: Final = ("groups", "throttled.rate", *source_credentials.NAMES)  # when a resource wishes for them no more
 MOST_NAMED: Final = 3  # partitions, in a sentence
 
 
@@ -71,14 +73,14 @@ def settings(mirror: Mirror, source: str) -> dict[str, str]:
 def changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
     """`seen`: what was set. None takes a setting off; what the resource does not speak of (how often a source is asked) is left as it is."""
     put: dict[str, str | None] = {name: value for name, value in wanted.items() if seen.get(name) != value}
+    if wanted.get(VERSION) == seen.get(VERSION):
+        put = {name: value for name, value in put.items() if name not in SECRET}  # set already, though nobody shows it
     return put | {name: None for name in TAKEN_OFF if name in seen and name not in wanted}
 
 
 def unserved(mirror: Mirror) -> list[Unserved]:
     spec = mirror.spec
     found = {
-        "source.tls": spec.source.tls is not None,
-        "source.credentials": spec.source.credentials is not None,
         "naming": spec.naming == "Prefix",
         "offsets": spec.offsets == "Appended",
         "sync.acls": bool(spec.sync and spec.sync.acls),

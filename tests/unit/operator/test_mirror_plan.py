@@ -74,7 +74,6 @@ def test_what_was_set_once_is_not_set_again(before: dict[str, str]) -> None:
         ({"naming": "Prefix", "prefix": "w."}, "naming"),
         ({"offsets": "Appended"}, "offsets"),
         ({"sync": {"acls": True}}, "sync.acls"),
-        ({"source": {"bootstrap": "w:9092", "tls": {}}}, "source.tls"),
     ],
 )
 def test_what_is_not_served_yet_is_named(spec: dict[str, Any], field: str) -> None:
