@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla_broker.config import groups, identity, mirrors, network, replication, topics
+from ottla_broker.config import groups, identity, mirrors, network, replication, sources, topics
 from ottla_broker.config.addresses import EVERY_INTERFACE
 from ottla_broker.config.foreign import why_ignored
 from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
@@ -138,7 +138,7 @@ def mirror_changes(changes: Mapping[str, str | None], current: Mapping[str, str]
             f"{mirrors.MIRROR_BOOTSTRAP_SERVERS.name} is not given; allowed: {mirrors.MIRROR_BOOTSTRAP_SERVERS.kind.allowed}"
         )
     if not problems:
-        problems += mirrors.secured(lambda setting: _parsed(setting, after)).problems()
+        problems += sources.secured(lambda setting: _parsed(setting, after)).problems()
     return problems
 
 

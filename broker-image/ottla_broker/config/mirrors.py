@@ -3,11 +3,9 @@
 Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling. docs/mirroring.md tells how they are used.
 """
 
-from collections.abc import Callable
-
 from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of, string, verbatim
 from ottla_broker.config.setting import Setting, Theme
-from ottla_broker.wire.secured import MECHANISMS, PLAINTEXT, PROTOCOLS, Secured
+from ottla_broker.wire.secured import MECHANISMS, PLAINTEXT, PROTOCOLS
 
 Role = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
@@ -87,7 +85,8 @@ MIRROR_CREDENTIALS_VERSION: Setting[str] = _mirrors.mirror(
     "credentials.version",
     string(),
     "",
-    "Anything that tells which version of the credentials is set, for whoever sets them from elsewhere and cannot read them back.",
+    "Anything that tells which version of the credentials is set, for whoever sets them from elsewhere and cannot read them back. Connections are made "
+    "anew when it changes.",
 )
 MIRROR_ROLE: Setting[Role] = _mirrors.mirror(
     "role",
@@ -146,17 +145,3 @@ MIRROR_MAX_PARTITION_FETCH_BYTES = _mirrors.mirror(
     1 << 20,
     "Bytes of one partition that are asked for at a time. A first batch that is larger comes all the same.",
 )
-
-
-def secured(of: Callable[[Setting[str]], str]) -> Secured:
-    """How the source is reached. `of`: a setting's value."""
-    return Secured(
-        of(MIRROR_SECURITY_PROTOCOL),
-        of(MIRROR_SSL_TRUSTSTORE_CERTIFICATES),
-        of(MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN),
-        of(MIRROR_SSL_KEYSTORE_KEY),
-        of(MIRROR_SSL_ENDPOINT_IDENTIFICATION) == "https",
-        of(MIRROR_SASL_MECHANISM),
-        of(MIRROR_SASL_USERNAME),
-        of(MIRROR_SASL_PASSWORD),
-    )

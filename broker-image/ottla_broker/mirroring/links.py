@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from ottla_broker.config import (
     MIRROR_BOOTSTRAP_SERVERS,
+    MIRROR_CREDENTIALS_VERSION,
     MIRROR_FETCH_MAX_BYTES,
     MIRROR_FETCH_MAX_WAIT_MS,
     MIRROR_GROUPS,
@@ -24,8 +25,8 @@ from ottla_broker.config import (
     SettingError,
 )
 from ottla_broker.config.kinds import MAX_INT64
-from ottla_broker.config.mirrors import secured
 from ottla_broker.config.problems import parse_value
+from ottla_broker.config.sources import secured
 from ottla_broker.metadata.image import MIRROR_RESOURCE, Image
 from ottla_broker.wire.channel import OPEN
 from ottla_broker.wire.client import Client, parse_bootstrap
@@ -60,6 +61,7 @@ class Link:
     pace: Pace
     truncates: bool = False
     secured: Secured = OPEN
+    credentials_version: str = ""
 
     def client(self, client_id: str) -> Client:
         """Of the source."""
@@ -105,6 +107,7 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
         ),
         of(MIRROR_ON_DIVERGENCE) == TRUNCATE,
         secured(of),
+        of(MIRROR_CREDENTIALS_VERSION),
     )
 
 
