@@ -168,6 +168,15 @@ class Partition:
         """As a follower: the log has lost its end, because it is not the new leader's."""
         self._acks.cut_back(self.log.end, KafkaError(ErrorCode.not_leader_or_follower))
 
+    def cut_as_leader(self, offset: int) -> None:
+        """As a leader of whom nobody has fetched yet in this epoch: gives up the log's end, by a decision that the metadata hold. Followers find where
+        their logs part from ours. KafkaError: KAFKA_STORAGE_ERROR."""
+        self.log.truncate_to(offset)
+        self.log.epochs.assign(self._led_epoch, self.log.end)
+        self.epoch_start = self.log.end
+        self.cut_back()
+        self._wake()
+
     @property
     def unacknowledged(self) -> asyncio.Future[None] | None:
         """Ends when all producers that wait now have been told."""
