@@ -299,6 +299,8 @@ def _formatted(version: str) -> Path:
         "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n"
         f"controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:2\nlog.dirs={place}/data\n"
     )
-    command = java(kafka_classpath(version), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+    command = java(
+        kafka_classpath(version), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
+    )
     subprocess.run(command, check=True, capture_output=True, text=True)
     return place / "data"
