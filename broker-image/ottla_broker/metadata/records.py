@@ -70,7 +70,8 @@ class RemoveTopic(msgspec.Struct, frozen=True, tag="remove-topic"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """The whole state of one partition. `directories` runs beside `replicas`; `eligible`: eligible leader replicas (KIP-966)."""
+    """The whole state of one partition. `directories` runs beside `replicas`; `eligible`, `last_known`: eligible leader replicas, and those that were
+    in sync or eligible until they lost power (KIP-966)."""
 
     topic: UUID
     partition: int
@@ -83,6 +84,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     directories: tuple[UUID, ...] = ()
+    last_known: tuple[int, ...] = ()
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):

@@ -114,9 +114,9 @@ class Partition:
     @property
     def min_isr(self) -> int:
         """How many must be in sync for acks=all, and for the high watermark to move. While the controller has others eligible to lead who are not
-        in sync, more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
+        in sync (or were until they lost power), more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
         least = effective_min_insync(self.state, self.log.config.min_insync_replicas)
-        return max(least, len(self.state.isr) + 1) if self.state.eligible else least
+        return max(least, len(self.state.isr) + 1) if self.state.eligible or self.state.last_known else least
 
     @property
     def acks_are_synced(self) -> bool:
