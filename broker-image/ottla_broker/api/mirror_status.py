@@ -82,9 +82,9 @@ def status(
         return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
     settings = link(broker.image, copied.mirror)
     copy = broker.mirrors.copy_of(partition)
-    if (joiner := broker.mirrors.joiner_of(partition)) is not None:
-        state: State = "Diverged" if joiner.stuck else "Joining"
-        return PartitionStatus(state, end, why=joiner.why, diverging=joiner.diverging)
+    if (rejoiner := broker.mirrors.rejoiner_of(partition)) is not None:
+        state: State = "Diverged" if rejoiner.stuck else "Joining"
+        return PartitionStatus(state, end, why=rejoiner.why, diverging=rejoiner.diverging)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=_newest(known))
     trouble = copy.why or broker.mirrors.trouble(copied.mirror)

@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla_broker.log import names
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import Buffer, batches
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,14 @@ def is_cut(log: PartitionLog, joined: int, joined_epoch: int) -> bool:
     """Whether nothing at or above `joined` is left of `joined_epoch` or an older one."""
     newer = next((start for epoch, start in log.epochs.entries() if epoch > joined_epoch), log.end)
     return newer <= max(joined, log.start)
+
+
+def begin(partition: Partition, joined: int, joined_epoch: int) -> None:
+    """As a leader in the turn in which its epoch begins: cuts what is to go, if it was saved here. If it was not, a later epoch will. KafkaError:
+    KAFKA_STORAGE_ERROR."""
+    log = partition.log
+    if not is_cut(log, joined, joined_epoch) and is_saved(log, joined, joined_epoch):
+        partition.cut_as_leader(joined)
 
 
 def folder_of(log: PartitionLog, offset: int, epoch: int) -> str:

@@ -20,11 +20,11 @@ from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, Report, known_partition
 from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.copying import UNKNOWN, Copy
-from ottla_broker.mirroring.divergence import is_cut, is_saved
+from ottla_broker.mirroring.divergence import begin, is_cut
 from ottla_broker.mirroring.filling import Filling
-from ottla_broker.mirroring.joining import Joiner, Joining
 from ottla_broker.mirroring.links import Link, link
 from ottla_broker.mirroring.opening import abort_open, report_end
+from ottla_broker.mirroring.rejoining import Rejoiner, Rejoining
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -52,7 +52,7 @@ class Mirrors:
         self._now_ms = now_ms
         self._own = own
         self._fillings: dict[str, Filling] = {}
-        self._joinings: dict[str, Joining] = {}
+        self._rejoinings: dict[str, Rejoining] = {}
         self._source_ends: dict[Partition, int] = {}
         self._opening: dict[Partition, int] = {}  # in which epoch
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -67,14 +67,14 @@ class Mirrors:
         """While it is being copied here."""
         return next((copy for one in self._fillings.values() if (copy := one.copies.get(partition))), None)
 
-    def joiners(self) -> Iterator[Joiner]:
+    def rejoiners(self) -> Iterator[Rejoiner]:
         """What is to become a copy here."""
-        for joining in self._joinings.values():
-            yield from joining.joiners.values()
+        for rejoining in self._rejoinings.values():
+            yield from rejoining.rejoiners.values()
 
-    def joiner_of(self, partition: Partition) -> Joiner | None:
+    def rejoiner_of(self, partition: Partition) -> Rejoiner | None:
         """While it is not known here where it goes on."""
-        return next((found for one in self._joinings.values() if (found := one.joiners.get(partition))), None)
+        return next((found for one in self._rejoinings.values() if (found := one.rejoiners.get(partition))), None)
 
     def trouble(self, mirror: str) -> str:
         """Why its source cannot be reached from here; empty when it can."""
@@ -103,22 +103,22 @@ class Mirrors:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        rooms: list[Filling | Joining] = [*self._fillings.values(), *self._joinings.values()]
+        rooms: list[Filling | Rejoining] = [*self._fillings.values(), *self._rejoinings.values()]
         await asyncio.gather(*tasks, *(one.close() for one in rooms), return_exceptions=True)
         self._fillings.clear()
-        self._joinings.clear()
+        self._rejoinings.clear()
 
     def _reset(self, name: str) -> None:
         """Its settings are others: its connections are made anew."""
         now = link(self._image, name)
-        before, joining = self._fillings.get(name), self._joinings.get(name)
+        before, rejoining = self._fillings.get(name), self._rejoinings.get(name)
         if before is not None and before.link != now:
             del self._fillings[name]
             for copy in before.copies.values():
                 self._remember(copy)
             self._spawn(before.close())
-        if joining is not None and joining.link != now:
-            self._spawn(self._joinings.pop(name).close())
+        if rejoining is not None and rejoining.link != now:
+            self._spawn(self._rejoinings.pop(name).close())
         for topic in self._image.mirrored.values():
             if topic.mirror == name:
                 self._consider_topic(self._image.topic_names[topic.topic])
@@ -143,7 +143,7 @@ class Mirrors:
             self._forget_copy(partition)
             self._join(partition, topic, known, settings)
         else:
-            self._forget_joiner(partition)
+            self._forget_rejoiner(partition)
             filling = self._fillings.get(topic.mirror)
             if filling is None:
                 filling = self._fillings[topic.mirror] = Filling(self._me, settings, self._tell)
@@ -157,20 +157,17 @@ class Mirrors:
         return known.joined != NO_OFFSET and is_cut(partition.log, known.joined, known.joined_epoch)
 
     def _join(self, partition: Partition, topic: MirroredTopic, known: MirroredPartition, settings: Link) -> None:
-        joining = self._joinings.get(topic.mirror)
-        if joining is None:
-            joining = self._joinings[topic.mirror] = Joining(self._me, settings, self._tell, self._own)
-        joining.follow(partition, topic, known)
+        rejoining = self._rejoinings.get(topic.mirror)
+        if rejoining is None:
+            rejoining = self._rejoinings[topic.mirror] = Rejoining(self._me, settings, self._tell, self._own)
+        rejoining.follow(partition, topic, known)
 
     def _cut(self, partition: Partition) -> None:
         """The first thing in a leader epoch, when nobody can have fetched in it: what the metadata say is to go, if it was saved here."""
-        topic = self._image.closed(partition.topic_id)
         known = known_partition(self._image, partition.topic_id, partition.partition)
-        if topic is None or known.joined == NO_OFFSET or self._goes_on(partition, known):
-            return
-        if is_saved(partition.log, known.joined, known.joined_epoch):
+        if known.joined != NO_OFFSET and self._image.closed(partition.topic_id) is not None:
             with suppress(KafkaError):  # its disk failed: another broker will lead
-                partition.cut_as_leader(known.joined)
+                begin(partition, known.joined, known.joined_epoch)
 
     def _open(self, partition: Partition, end: int) -> None:
         if end >= 0:
@@ -183,11 +180,11 @@ class Mirrors:
 
     def _forget(self, partition: Partition) -> None:
         self._forget_copy(partition)
-        self._forget_joiner(partition)
+        self._forget_rejoiner(partition)
 
-    def _forget_joiner(self, partition: Partition) -> None:
-        for joining in self._joinings.values():
-            joining.forget(partition)
+    def _forget_rejoiner(self, partition: Partition) -> None:
+        for rejoining in self._rejoinings.values():
+            rejoining.forget(partition)
 
     def _forget_copy(self, partition: Partition) -> None:
         for filling in self._fillings.values():

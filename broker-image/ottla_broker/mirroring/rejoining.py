@@ -42,7 +42,7 @@ Tell = Callable[[str, Report], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
-class Joiner:
+class Rejoiner:
     """`diverging`: how many offsets are here beyond the common point, for whose end there is no consent; `why`: what it waits for."""
 
     partition: Partition
@@ -62,21 +62,21 @@ class Joiner:
 class Decided:
     """Where a partition joins. `epochs`: the source's leader epochs below; None: as the metadata know."""
 
-    joiner: Joiner
+    rejoiner: Rejoiner
     at: int
     epochs: Epochs | None
 
     @property
     def cut(self) -> int:
-        return max(self.joiner.partition.log.end - self.at, 0)
+        return max(self.rejoiner.partition.log.end - self.at, 0)
 
 
-class Joining:
+class Rejoining:
     """Of one mirror. `own`: this cluster's addresses, as they are when they are needed; `me`: this broker."""
 
     def __init__(self, me: int, link: Link, tell: Tell, own: Callable[[], Sequence[tuple[str, int]]]) -> None:
         self.link = link
-        self.joiners: dict[Partition, Joiner] = {}
+        self.rejoiners: dict[Partition, Rejoiner] = {}
         self._me = me
         self._tell = tell
         self._own = own
@@ -85,13 +85,13 @@ class Joining:
         self._running.add_done_callback(self._ended)
 
     def follow(self, partition: Partition, topic: MirroredTopic, known: MirroredPartition) -> None:
-        before = self.joiners.get(partition)
+        before = self.rejoiners.get(partition)
         if before is None or not before.is_led or (before.topic, before.known) != (topic, known):
-            self.joiners[partition] = Joiner(partition, topic, known, partition.leader_epoch)
+            self.rejoiners[partition] = Rejoiner(partition, topic, known, partition.leader_epoch)
             self._wanted.set()
 
     def forget(self, partition: Partition) -> None:
-        self.joiners.pop(partition, None)
+        self.rejoiners.pop(partition, None)
 
     async def close(self) -> None:
         self._running.cancel()
@@ -101,20 +101,20 @@ class Joining:
         if not task.cancelled() and (reason := task.exception()) is not None:
             logger.error("mirror %s: %s", self.link.name, reason, exc_info=reason)
 
-    def _holds(self, joiner: Joiner) -> bool:
-        return self.joiners.get(joiner.partition) is joiner and joiner.is_led
+    def _holds(self, rejoiner: Rejoiner) -> bool:
+        return self.rejoiners.get(rejoiner.partition) is rejoiner and rejoiner.is_led
 
     async def _run(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            name = f"mirror-{self.link.name}-{self._me}-joining"
+            name = f"mirror-{self.link.name}-{self._me}-rejoining"
             source = self.link.client(name)
             own = Client(self._own(), client_id=name)
             try:
-                while self.joiners:
+                while self.rejoiners:
                     await self._once(source, own)
-                    stuck = all(one.stuck for one in self.joiners.values())
+                    stuck = all(one.stuck for one in self.rejoiners.values())
                     with suppress(TimeoutError):
                         async with asyncio.timeout(STUCK_PAUSE_S if stuck else PAUSE_S):
                             await self._wanted.wait()
@@ -126,14 +126,14 @@ class Joining:
     async def _once(self, source: Client, own: Client) -> None:
         """Takes every partition as far as it can go now."""
         saved: list[Decided] = []
-        for joiner in tuple(self.joiners.values()):
-            decided = await self._trying(joiner, self._decide(source, joiner))
-            if decided is not None and await self._trying(joiner, self._save(decided)):
+        for rejoiner in tuple(self.rejoiners.values()):
+            decided = await self._trying(rejoiner, self._decide(source, rejoiner))
+            if decided is not None and await self._trying(rejoiner, self._save(decided)):
                 saved.append(decided)
         cut = {
-            (one.joiner.partition.topic, one.joiner.partition.partition): one.at
+            (one.rejoiner.partition.topic, one.rejoiner.partition.partition): one.at
             for one in saved
-            if one.cut and self._holds(one.joiner)
+            if one.cut and self._holds(one.rejoiner)
         }
         try:
             await rewind(own, cut)
@@ -141,33 +141,33 @@ class Joining:
             logger.info("mirror %s: groups cannot be taken back: %s", self.link.name, reason or "no answer in time")
             return
         for one in saved:
-            await self._trying(one.joiner, self._join(one))
+            await self._trying(one.rejoiner, self._join(one))
 
-    async def _trying(self, joiner: Joiner, work: Coroutine[object, object, T]) -> T | None:
-        """None when it is to be tried again later, and the joiner says why."""
+    async def _trying(self, rejoiner: Rejoiner, work: Coroutine[object, object, T]) -> T | None:
+        """None when it is to be tried again later, and the rejoiner says why."""
         try:
             return await work
         except (KafkaError, OSError, TimeoutError, Malformed) as reason:
-            self._says(joiner, str(reason) or "no answer in time")
+            self._says(rejoiner, str(reason) or "no answer in time")
             return None
 
-    def _says(self, joiner: Joiner, why: str, *, diverging: int = 0, stuck: bool = False) -> None:
-        if stuck and joiner.why != why:
-            logger.warning("%r is stopped: %s", joiner.partition, why)
-        joiner.why, joiner.diverging, joiner.stuck = why, diverging, stuck
+    def _says(self, rejoiner: Rejoiner, why: str, *, diverging: int = 0, stuck: bool = False) -> None:
+        if stuck and rejoiner.why != why:
+            logger.warning("%r is stopped: %s", rejoiner.partition, why)
+        rejoiner.why, rejoiner.diverging, rejoiner.stuck = why, diverging, stuck
 
-    async def _decide(self, source: Client, joiner: Joiner) -> Decided | None:
-        partition, log = joiner.partition, joiner.partition.log
-        if joiner.known.joined != NO_OFFSET:
+    async def _decide(self, source: Client, rejoiner: Rejoiner) -> Decided | None:
+        partition, log = rejoiner.partition, rejoiner.partition.log
+        if rejoiner.known.joined != NO_OFFSET:
             return Decided(
-                joiner, joiner.known.joined, None
+                rejoiner, rejoiner.known.joined, None
             )  # an earlier leader's word, who has not cut, or not everywhere
-        lineage = await lineage_of(source, joiner.topic.source_topic, partition.partition)
-        if not self._holds(joiner):
+        lineage = await lineage_of(source, rejoiner.topic.source_topic, partition.partition)
+        if not self._holds(rejoiner):
             return None
-        if lineage is None or lineage.source_id != joiner.topic.topic:
+        if lineage is None or lineage.source_id != rejoiner.topic.topic:
             self._says(
-                joiner,
+                rejoiner,
                 "the source does not say up to where its log and this one are the same: it must be an Ottla cluster whose copy of this topic has "
                 "failed over",
                 stuck=True,
@@ -175,13 +175,13 @@ class Joining:
             return None
         epochs = tuple(log.epochs.entries())
         if log.end > log.start and not epochs:
-            self._says(joiner, "the leader epochs of the records that are here are not known", stuck=True)
+            self._says(rejoiner, "the leader epochs of the records that are here are not known", stuck=True)
             return None
         at = common_point(epochs, log.end, lineage.copied, lineage.end)
-        decided = Decided(joiner, at, epochs_below(lineage.epochs, at))
+        decided = Decided(rejoiner, at, epochs_below(lineage.epochs, at))
         if decided.cut and not self.link.truncates:
             self._says(
-                joiner,
+                rejoiner,
                 f"{decided.cut} records, from offset {at} to {log.end - 1}, are here and not at the source, whose own follow from {lineage.end} on; "
                 "on.divergence=Truncate writes them to a file and cuts them off",
                 diverging=decided.cut,
@@ -191,21 +191,21 @@ class Joining:
         return decided
 
     async def _save(self, decided: Decided) -> bool:
-        joiner, at = decided.joiner, decided.at
-        if decided.cut and self._holds(joiner):
-            folder = await save(joiner.partition.log, at, joiner.leader_epoch)
-            logger.warning("%r: what it has from offset %d on is saved in %s", joiner.partition, at, folder)
-        return self._holds(joiner)
+        rejoiner, at = decided.rejoiner, decided.at
+        if decided.cut and self._holds(rejoiner):
+            folder = await save(rejoiner.partition.log, at, rejoiner.leader_epoch)
+            logger.warning("%r: what it has from offset %d on is saved in %s", rejoiner.partition, at, folder)
+        return self._holds(rejoiner)
 
     async def _join(self, decided: Decided) -> None:
-        joiner, partition = decided.joiner, decided.joiner.partition
-        if not self._holds(joiner):
+        rejoiner, partition = decided.rejoiner, decided.rejoiner.partition
+        if not self._holds(rejoiner):
             return
         report = Report(
             self._me,
             partition.topic_id,
             partition.partition,
-            joiner.leader_epoch,
+            rejoiner.leader_epoch,
             epochs=decided.epochs,
             joined=decided.at,
             cut=decided.cut,
