@@ -36,6 +36,7 @@ from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.snapshotting import Intervals
+from ottla_broker.mirroring.keeping import Keeping
 from ottla_broker.mirroring.mirrors import Mirrors
 from ottla_broker.mirroring.office import MirrorOffice
 from ottla_broker.replication.acks import HANDOVER_S
@@ -94,6 +95,7 @@ class Broker:
         self.successors = Successors(self.image, config.inter_broker_listener, f"broker-{self.node_id}")
         self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
         self.mirrors = Mirrors(self.node_id, self.image, self.partitions, self.to_controller.ask, self.runtime.now_ms)
+        self.keeping = Keeping(self.image, self.partitions, config, self.runtime.now_ms)
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -133,6 +135,7 @@ class Broker:
             await self._take_in_orphans()
         self._spawn(self._care.run())
         self._spawn(watch_lag(self.partitions, self.config))
+        self._spawn(self.keeping.run())
         self.ready = True
         for tell in self.when_ready:
             tell()

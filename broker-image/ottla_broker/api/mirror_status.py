@@ -1,6 +1,6 @@
 """How a copy of another cluster's topic is, as entries of DescribeConfigs for resource type 102: who asks all brokers knows all.
 
-`mirror`, `source.topic` and `state` tell of the topic what the metadata say; `<partition>` is JSON (`PartitionStatus`) and is given by the broker that
+`mirror`, `source.topic`, `failed.over` and `origins` (ids of the clusters that records come from now) tell of the topic what the metadata say; `<partition>` is JSON (`PartitionStatus`) and is given by the broker that
 leads the partition, because only it knows how far the source is.
 """
 
@@ -16,6 +16,7 @@ from ottla_broker.metadata.mirror_plans import known_partition
 from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.copying import Copy
 from ottla_broker.mirroring.links import link
+from ottla_broker.mirroring.origins import ORIGINS, origins_of
 from ottla_broker.mirroring.source_epochs import NO_EPOCH
 from ottla_broker.replication.partition import Partition
 
@@ -42,9 +43,14 @@ def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
     copy = None if topic is None else broker.image.mirrored.get(topic.id)
     if topic is None or copy is None:
         return []
-    of_topic = {"mirror": copy.mirror, "source.topic": copy.source_topic, "failed.over": str(copy.failed_over).lower()}
-    return [_entry(key, value) for key, value in sorted(of_topic.items())] + [
-        _entry(str(index), msgspec.json.encode(status(broker, topic, copy, partition, now_s)).decode())
+    of_topic = {
+        "mirror": copy.mirror,
+        "source.topic": copy.source_topic,
+        "failed.over": str(copy.failed_over).lower(),
+        ORIGINS: ",".join(sorted(origins_of(broker.image, name))),
+    }
+    return [read_only_entry(key, value) for key, value in sorted(of_topic.items())] + [
+        read_only_entry(str(index), msgspec.json.encode(status(broker, topic, copy, partition, now_s)).decode())
         for index in sorted(topic.partitions)
         if (partition := broker.partitions.get(name, index)) is not None and partition.leads
     ]
@@ -64,14 +70,15 @@ def status(
     if known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
     settings = link(broker.image, copied.mirror)
-    copy = broker.mirrors.copy_of(partition)
+    copy = broker.mirrors.copy_of(partition, copied.mirror)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=_newest(known))
     trouble = copy.why or broker.mirrors.trouble(copied.mirror)
-    return _live(copy, end, trouble, now_s)
+    return live_status(copy, end, trouble, now_s)
 
 
-def _live(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
+def live_status(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
+    """Of a copy that goes on."""
     seen = copy.source_end != UNKNOWN
     return PartitionStatus(
         "Unreachable" if trouble else "Replicating",
@@ -88,5 +95,5 @@ def _newest(known: MirroredPartition) -> int:
     return known.epochs[-1][0] if known.epochs else NO_EPOCH
 
 
-def _entry(name: str, value: str) -> Entry:
+def read_only_entry(name: str, value: str) -> Entry:
     return Entry(name, value, Source.DYNAMIC_MIRROR_CONFIG, (), True, False, ConfigType.STRING, "")

@@ -3,7 +3,8 @@
 - The last five batches of each producer: a batch sent again is answered with its *original* offset; a gap in the sequence numbers, which wrap
   at 2³¹, is refused (KIP-98).
 - Open transactions and those whose end marker is not replicated yet: read_committed readers stop before the first of them.
-- A producer that has been silent for `producer.id.expiration.ms` is forgotten, unless its transaction is open.
+- A producer that has been silent for `producer.id.expiration.ms` is forgotten, unless its transaction is open. Those with ids from `LASTING` on are
+  never: they are no producers' but say how far another cluster's log was copied (`mirroring.positions`).
 
 `check` looks before a batch is written, `apply` notes it afterwards; replication and recovery only apply.
 """
@@ -21,6 +22,8 @@ SEQUENCES: Final = 1 << 31
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
+LASTING: Final = 1 << 62
+"""Ids from here on are this cluster's own: no producer is given one, and none may use one."""
 
 
 class SentBatch(NamedTuple):
@@ -225,7 +228,7 @@ class ProducerStates:
         silent = [
             p.producer_id
             for p in self._producers.values()
-            if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms
+            if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms and p.producer_id < LASTING
         ]
         for producer_id in silent:
             del self._producers[producer_id]

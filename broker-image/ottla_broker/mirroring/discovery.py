@@ -20,6 +20,7 @@ from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.metadata.mirror_plans import NewMirror, known_partition
 from ottla_broker.metadata.records import MirroredTopic
 from ottla_broker.mirroring.links import Link
+from ottla_broker.mirroring.origins import come_back, origins_with
 from ottla_broker.mirroring.patterns import chosen_topic
 from ottla_broker.mirroring.source import SourceTopic, SourceView
 
@@ -66,6 +67,15 @@ class Configure:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """The records of the copy `id` come by way of other clusters than before."""
+
+    topic: str
+    id: UUID
+    origins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """It stays as it is; why, in words."""
 
@@ -73,7 +83,7 @@ class Refused:
     why: str
 
 
-Step = Create | Recreate | Grow | Configure | Refused
+Step = Create | Recreate | Grow | Configure | Trace | Refused
 
 
 def topic_of(step: Step) -> str:
@@ -84,36 +94,42 @@ def topic_of(step: Step) -> str:
 def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopic]:
     """Of the source: those that the patterns choose, and those that are copied already."""
     copied = {topic.source_topic for topic in image.mirrored.values() if topic.mirror == link.name}
+    copied |= {
+        one.source_topic for sources in image.appended.values() for one in sources.values() if one.mirror == link.name
+    }
     return [topic for name, topic in sorted(view.topics.items()) if name in copied or chosen_topic(name, link.topics)]
 
 
 def steps(
-    image: Image, link: Link, view: SourceView, configs: Configs | None, replication_factor: int
+    image: Image, link: Link, view: SourceView, configs: Configs | None, replication_factor: int, cluster_id: str
 ) -> Iterator[Step]:
-    """`configs` None: they are not kept in step."""
+    """`configs` None: they are not kept in step. `cluster_id`: this cluster's."""
     for topic in wanted_topics(image, link, view):
         config = {} if configs is None else synced(configs.get(topic.name, {}))
-        wish = NewMirror(link.name, topic.name, topic.name, topic.id, len(topic.leaders), replication_factor, config)
-        here = image.topics.get(topic.name)
-        if here is None:
+        name, origins = link.name_here(topic.name), origins_with(view.cluster_id, topic)
+        wish = NewMirror(link.name, name, topic.name, topic.id, len(topic.leaders), replication_factor, config, origins)
+        here = image.topics.get(name)
+        if come_back(cluster_id, topic):
+            yield Refused(name, f"records of {topic.name!r} come to the source from this cluster")
+        elif here is None:
             yield Create(wish)
-            continue
-        copy = image.mirrored.get(here.id)
-        if (why := _not_ours(link, copy)) is not None:
-            yield Refused(topic.name, why)
+        elif (why := _not_ours(link, copy := image.mirrored.get(here.id))) is not None:
+            yield Refused(name, why)
         elif copy is not None and (copy.source_id != topic.id or _is_stopped(image, here)):
             if link.resyncs:
                 yield Recreate(wish, here.id)
         else:
             if len(topic.leaders) > len(here.partitions):
-                yield Grow(topic.name, len(topic.leaders))
-            if configs is not None and (changes := _differences(image.topic_config(topic.name), config)):
-                yield Configure(topic.name, changes)
+                yield Grow(name, len(topic.leaders))
+            if copy is not None and copy.origins != origins:
+                yield Trace(name, here.id, origins)
+            if configs is not None and (changes := _differences(image.topic_config(name), config)):
+                yield Configure(name, changes)
 
 
 def is_copy(image: Image, link: Link, topic: SourceTopic) -> bool:
-    """Whether the topic of that name here is a copy of this one, and of nothing before it."""
-    here = image.topics.get(topic.name)
+    """Whether what a copy of it is called here is one, and of nothing before it."""
+    here = image.topics.get(link.name_here(topic.name))
     copy = None if here is None else image.closed(here.id)
     return (
         copy is not None

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ottla_broker.config import (
+    APPENDED,
     MIRROR_BOOTSTRAP_SERVERS,
     MIRROR_FETCH_MAX_BYTES,
     MIRROR_FETCH_MAX_WAIT_MS,
     MIRROR_GROUPS,
     MIRROR_MAX_PARTITION_FETCH_BYTES,
     MIRROR_METADATA_MAX_AGE_MS,
+    MIRROR_OFFSETS,
     MIRROR_ON_SOURCE_TRUNCATION,
+    MIRROR_PREFIX,
     MIRROR_ROLE,
     MIRROR_SYNC_CONFIGS,
     MIRROR_TOPICS,
@@ -28,17 +31,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a mirror fetches: milliseconds and bytes."""
+    """How a mirror fetches: milliseconds and bytes. `committed_only`: only what readers of committed transactions see."""
 
     max_wait_ms: int = 500
     max_bytes: int = 10 << 20
     partition_bytes: int = 1 << 20
+    committed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """`bootstrap`: host:port pairs separated by commas. `replicates`: whether copies are filled; `resyncs`: whether one that the source has parted
-    from is made anew."""
+    from is made anew; `prefix`: before a topic's name there makes that of its copy; `appends`: whether records get offsets of their own here."""
 
     name: str
     bootstrap: str
@@ -49,10 +53,16 @@ class Link:
     sync_configs: bool
     refresh_s: float
     pace: Pace
+    prefix: str = ""
+    appends: bool = False
 
     @property
     def replicates(self) -> bool:
         return self.role == REPLICATE
+
+    def name_here(self, topic: str) -> str:
+        """What the copy of a topic of the source is called."""
+        return self.prefix + topic
 
 
 def links(image: Image) -> dict[str, Link]:
@@ -73,6 +83,7 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
         except SettingError:  # written by another version, which allowed more
             return setting.default
 
+    appends = of(MIRROR_OFFSETS) == APPENDED
     return Link(
         name,
         ",".join(of(MIRROR_BOOTSTRAP_SERVERS)),
@@ -82,5 +93,7 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
         of(MIRROR_ON_SOURCE_TRUNCATION) == RESYNC,
         of(MIRROR_SYNC_CONFIGS),
         of(MIRROR_METADATA_MAX_AGE_MS) / 1000,
-        Pace(of(MIRROR_FETCH_MAX_WAIT_MS), of(MIRROR_FETCH_MAX_BYTES), of(MIRROR_MAX_PARTITION_FETCH_BYTES)),
+        Pace(of(MIRROR_FETCH_MAX_WAIT_MS), of(MIRROR_FETCH_MAX_BYTES), of(MIRROR_MAX_PARTITION_FETCH_BYTES), appends),
+        of(MIRROR_PREFIX),
+        appends,
     )

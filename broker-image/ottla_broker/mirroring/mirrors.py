@@ -16,12 +16,14 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.metadata.config_plans import copies_of
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, Changes, Image
 from ottla_broker.metadata.mirror_plans import Report, known_partition
-from ottla_broker.mirroring.copying import UNKNOWN, Copy
+from ottla_broker.mirroring.copying import IDENTICAL, UNKNOWN, Copy
 from ottla_broker.mirroring.filling import Filling
 from ottla_broker.mirroring.links import Link, link
 from ottla_broker.mirroring.opening import abort_open, report_end
+from ottla_broker.mirroring.wanted import wanted_copies
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -50,9 +52,10 @@ class Mirrors:
             for copy in filling.copies.values():
                 yield filling.link, copy
 
-    def copy_of(self, partition: Partition) -> Copy | None:
+    def copy_of(self, partition: Partition, mirror: str) -> Copy | None:
         """While it is being copied here."""
-        return next((copy for one in self._fillings.values() if (copy := one.copies.get(partition))), None)
+        filling = self._fillings.get(mirror)
+        return None if filling is None else filling.copies.get(partition)
 
     def trouble(self, mirror: str) -> str:
         """Why its source cannot be reached from here; empty when it can."""
@@ -93,9 +96,8 @@ class Mirrors:
             for copy in before.copies.values():
                 self._remember(copy)
             self._spawn(before.close())
-        for topic in self._image.mirrored.values():
-            if topic.mirror == name:
-                self._consider_topic(self._image.topic_names[topic.topic])
+        for topic in copies_of(self._image, name):
+            self._consider_topic(topic)
 
     def _consider_topic(self, name: str) -> None:
         for index in self._image.topics[name].partitions if name in self._image.topics else ():
@@ -104,22 +106,26 @@ class Mirrors:
 
     def _consider(self, partition: Partition) -> None:
         """Copies it, or does not any more; opens it, when it has failed over."""
+        wanted = wanted_copies(self._image, partition)
+        for name, filling in self._fillings.items():
+            if name not in wanted:
+                self._remember(filling.forget(partition))
         topic = self._image.mirrored.get(partition.topic_id)
-        settings = None if topic is None else link(self._image, topic.mirror)
-        known = known_partition(self._image, partition.topic_id, partition.partition)
-        if topic is not None and topic.failed_over:
-            self._forget(partition)
-            if partition.leads:
-                self._open(partition, known.end)
-        elif topic is None or settings is None or not (partition.leads and settings.replicates) or known.stopped:
-            self._forget(partition)
-        else:
-            filling = self._fillings.get(topic.mirror)
-            if filling is None:
-                filling = self._fillings[topic.mirror] = Filling(self._me, settings, self._tell)
-            if (copy := filling.copies.get(partition)) is None or not copy.is_led:
+        if topic is not None and topic.failed_over and partition.leads:
+            self._open(partition, known_partition(self._image, partition.topic_id, partition.partition).end)
+        for name, copy in wanted.items():
+            held = (filling := self._filling(name)).copies.get(partition)
+            if held is None or not held.is_led or held.source_id != copy.source_id:
                 filling.forget(partition)
-                filling.follow(Copy(partition, topic.source_topic, topic.source_id, known.epochs))
+                filling.follow(copy)
+
+    def _filling(self, mirror: str) -> Filling:
+        filling = self._fillings.get(mirror)
+        if filling is None:
+            settings = link(self._image, mirror)
+            assert settings is not None  # or nothing of it would be wanted
+            filling = self._fillings[mirror] = Filling(self._me, settings, self._tell)
+        return filling
 
     def _open(self, partition: Partition, end: int) -> None:
         if end >= 0:
@@ -136,7 +142,7 @@ class Mirrors:
 
     def _remember(self, copy: Copy | None) -> None:
         """How far the source was when last seen: a failover is to tell that."""
-        if copy is not None and copy.source_end != UNKNOWN:
+        if copy is not None and copy.source_end != UNKNOWN and copy.manner is IDENTICAL:
             self._source_ends[copy.partition] = copy.source_end
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:

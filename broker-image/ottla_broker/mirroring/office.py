@@ -23,6 +23,7 @@ from ottla_broker.mirroring.discovery import (
     Recreate,
     Refused,
     Step,
+    Trace,
     is_copy,
     steps,
     synced,
@@ -30,8 +31,10 @@ from ottla_broker.mirroring.discovery import (
     wanted_topics,
 )
 from ottla_broker.mirroring.group_offsets import GroupOffsets
+from ottla_broker.mirroring.joining import Join, Resume, joins
 from ottla_broker.mirroring.links import Link, links
-from ottla_broker.mirroring.source import look
+from ottla_broker.mirroring.origins import Tracing
+from ottla_broker.mirroring.source import SourceView, look
 from ottla_broker.wire.client import Client, parse_bootstrap
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.reading import Malformed
@@ -74,12 +77,12 @@ class MirrorOffice:
     async def _keep(self, link: Link) -> None:
         name = f"mirror-{link.name}-controller"
         client, own = Client(parse_bootstrap(link.bootstrap), client_id=name), Client(self._own(), client_id=name)
-        groups = GroupOffsets(link.groups, client, own)
+        groups, tracing = GroupOffsets(link.groups, client, own), Tracing(client)
         try:
             while True:
                 try:
-                    copied = await self._bring_in_step(link, client)
-                    if link.groups:
+                    copied = await self._bring_in_step(link, client, tracing)
+                    if link.groups and copied:
                         await groups.copy(copied)
                     self._say(link, "", "")
                     pause_s = link.refresh_s
@@ -97,16 +100,21 @@ class MirrorOffice:
         endpoints = [one.endpoints.get(listener) for one in self._image.brokers.values()]
         return [(one.host, one.port) for one in endpoints if one is not None]
 
-    async def _bring_in_step(self, link: Link, client: Client) -> list[str]:
-        """The copies that are what the source has now, by their names."""
+    async def _bring_in_step(self, link: Link, client: Client, tracing: Tracing) -> dict[str, str]:
+        """The copies that are what the source has now: their names there → here."""
         view = await look(client, None)
         if view.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "it is this cluster itself")
         topics = wanted_topics(self._image, link, view)
-        configs = await self._configs(client, [topic.name for topic in topics]) if link.sync_configs else None
+        names = [topic.name for topic in topics]
+        view = await tracing.traced(view, names)
+        configs = await self._configs(client, names) if link.sync_configs else None
         factor = self._config(DEFAULT_REPLICATION_FACTOR)
+        if link.appends:
+            await self._join(link, view, configs, factor)
+            return {}
         created: list[Create] = []
-        for step in steps(self._image, link, view, configs, factor):
+        for step in steps(self._image, link, view, configs, factor, self._cluster_id):
             if isinstance(step, Create):
                 created.append(step)
                 continue
@@ -121,7 +129,22 @@ class MirrorOffice:
                     self._say(link, made.topic.name, answer.message or answer.code.name)
                 else:
                     logger.info("mirror %s: topic %r is copied from now on", link.name, made.topic.name)
-        return [topic.name for topic in topics if is_copy(self._image, link, topic)]
+        return {topic.name: link.name_here(topic.name) for topic in topics if is_copy(self._image, link, topic)}
+
+    async def _join(self, link: Link, view: SourceView, configs: Configs | None, factor: int) -> None:
+        for step in joins(self._image, link, view, configs, factor, self._cluster_id):
+            try:
+                match step:
+                    case Join(source):
+                        await self._controller.mirrors.join(source)
+                        logger.info("mirror %s: %r comes into %r", link.name, source.source_topic, source.name)
+                    case Resume(_, topic_id, source_id):
+                        await self._controller.mirrors.resume(topic_id, source_id)
+                    case Refused(name, why):
+                        self._say(link, name, why)
+            except KafkaError as reason:
+                name = step.source.name if isinstance(step, Join) else step.topic
+                self._say(link, name, reason.message or reason.code.name)
 
     async def _take(self, link: Link, step: Step) -> None:
         match step:
@@ -132,6 +155,8 @@ class MirrorOffice:
                 await self._controller.create_partitions(name, count)
             case Configure(name, changes):
                 await self._controller.alter_configs(TOPIC_RESOURCE, name, changes)
+            case Trace(_, topic_id, origins):
+                await self._controller.mirrors.trace(topic_id, origins)
             case Refused(name, why):
                 self._say(link, name, why)
 

@@ -17,6 +17,7 @@ PAUSED: Final = "Paused"
 FAILED_OVER: Final = "FailedOver"
 UNKNOWN: Final = -1
 ROLE: Final = "role"
+OPTIONAL: Final = ("groups", "prefix", "offsets")  # settings that a mirror need not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,16 @@ def settings(mirror: Mirror, source: str) -> dict[str, str]:
         ROLE: spec.role or REPLICATE,
         "on.source.truncation": spec.on_source_truncation or "Stop",
         "sync.configs": "false" if sync is not None and sync.configs is False else "true",
+        "prefix": spec.prefix or "",
+        "offsets": spec.offsets if spec.offsets == "Appended" else "",
     }
-    return {name: value for name, value in found.items() if value or name != "groups"}
+    return {name: value for name, value in found.items() if value or name not in OPTIONAL}
 
 
 def changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
     """`seen`: what was set. None takes a setting off; what the resource does not speak of (how often a source is asked) is left as it is."""
     put: dict[str, str | None] = {name: value for name, value in wanted.items() if seen.get(name) != value}
-    if "groups" in seen and "groups" not in wanted:
-        put["groups"] = None
-    return put
+    return put | {name: None for name in OPTIONAL if name in seen and name not in wanted}
 
 
 def unserved(mirror: Mirror) -> list[Unserved]:
@@ -71,12 +72,17 @@ def unserved(mirror: Mirror) -> list[Unserved]:
     found = {
         "source.tls": spec.source.tls is not None,
         "source.credentials": spec.source.credentials is not None,
-        "naming": spec.naming == "Prefix",
-        "offsets": spec.offsets == "Appended",
         "sync.acls": bool(spec.sync and spec.sync.acls),
         "throttle": spec.throttle is not None,
     }
-    return [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
+    missing = [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
+    if spec.offsets == "Appended" and spec.groups:
+        missing.append(
+            Unserved(
+                "groups", "cannot be copied with offsets: Appended, which are others than the source's; leave it out"
+            )
+        )
+    return missing
 
 
 def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict:
