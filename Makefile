@@ -11,7 +11,7 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: up test check unit clients sim spark bench bench-cluster bench-kube rounds kcat kube-programs control-plane kube kind clean
+.PHONY: up test check unit clients sim spark bench bench-cluster bench-mirror bench-kube rounds kcat kube-programs control-plane kube kind clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -79,6 +79,10 @@ kind: ## the operator in a Kubernetes of its own, called KIND; for people who ha
 bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
 	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
+
+bench-mirror: $(VENV)/.installed-test ## one cluster copied to another, beside MirrorMaker 2; LINES and BENCH as above
+	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
 
 bench-kube: kube-programs ## the operator: LINES as above; those with nodes take root
 	$(BIN)/python -m bench.kube $(LINES)

@@ -32,10 +32,3 @@ LINES = (
     Line("partitions-start", "2,000 partitions: restart to the first acknowledged record", "s", "lower", None, 3.0),
     Line("partitions-cpu", "2,000 partitions: idle, share of a core over 10 s", "%", "lower", None, 2.0),
 )
-
-
-def chosen(names: list[str]) -> list[Line]:
-    """The lines of these names (a name also stands for those that begin with it), all without names. ValueError."""
-    if unknown := [name for name in names if not any(line.name.startswith(name) for line in LINES)]:
-        raise ValueError(f"no line is called {', '.join(unknown)}; there are: {', '.join(line.name for line in LINES)}")
-    return [line for line in LINES if not names or any(line.name.startswith(name) for name in names)]

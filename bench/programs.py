@@ -10,9 +10,7 @@ from pathlib import Path
 
 from tests.jars import fetched_classpath, java
 
-SOURCE = Path(__file__).with_name("load.c")
 PATIENCE_S = 300
-HINT = "needs a C compiler and librdkafka's header (Debian: apt-get install gcc librdkafka-dev)"
 
 commands: list[str] = []
 
@@ -75,13 +73,20 @@ def java_produce(bootstrap: str, topic: str, records: int, size: int) -> float:
     return float(rate.group(1)) * size / 1e6
 
 
-@cache
 def load_program() -> str:
-    """Compiles `load.c` once a run. RuntimeError that says what is missing."""
-    made = SOURCE.parent.parent / "build" / "bench-load"
+    return compiled("load")
+
+
+@cache
+def compiled(name: str) -> str:
+    """Compiles `bench/NAME.c` once a run; the program's path. RuntimeError that says what is missing."""
+    source = Path(__file__).with_name(f"{name}.c")
+    made = source.parent.parent / "build" / f"bench-{name}"
     made.parent.mkdir(exist_ok=True)
     try:
-        run(["cc", "-O2", "-o", str(made), str(SOURCE), "-lrdkafka", "-lpthread"])
+        run(["cc", "-O2", "-o", str(made), str(source), "-lrdkafka", "-lpthread"])
     except (RuntimeError, FileNotFoundError) as error:
-        raise RuntimeError(f"bench/load.c {HINT}:\n{error}") from error
+        raise RuntimeError(
+            f"bench/{name}.c needs a C compiler and librdkafka's header (Debian: apt-get install gcc librdkafka-dev):\n{error}"
+        ) from error
     return str(made)

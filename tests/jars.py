@@ -27,6 +27,12 @@ COORDINATES = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+# MirrorMaker 2, which is a set of connectors and the program that runs them.
+MIRROR_MAKER = (
+    "org.apache.kafka:connect-mirror:{version}",
+    "org.apache.kafka:connect-runtime:{version}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
 # A tool lives for a second: the second compiler and parallel collection would cost more than they bring.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
@@ -50,13 +56,14 @@ def kafka_classpath(version: str = KAFKA) -> str:
         unavailable(str(reason))
 
 
-def fetched_classpath(version: str = KAFKA) -> str:
+def fetched_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
     """A value for `java -cp`; JarsMissing when the jars cannot be had."""
-    wanted = [coordinates.format(version=version) for coordinates in COORDINATES]
+    wanted = [one.format(version=version) for one in coordinates]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jars"
     home.mkdir(parents=True, exist_ok=True)
-    folder = home / version
-    with _locked(home / f"{version}.lock"):
+    name = version if coordinates is COORDINATES else f"{coordinates[0].split(':')[1]}-{version}"
+    folder = home / name
+    with _locked(home / f"{name}.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=home) as scratch:
                 jars = Path(scratch) / "jars"

@@ -9,31 +9,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 from bench import programs
-
-SOURCE = Path(__file__).parent.parent / "acks.c"
-
-
-@cache
-def program() -> str:
-    """Compiles `acks.c` once a run. RuntimeError that says what is missing."""
-    made = SOURCE.parent.parent / "build" / "bench-acks"
-    made.parent.mkdir(exist_ok=True)
-    try:
-        programs.run(["cc", "-O2", "-o", str(made), str(SOURCE), "-lrdkafka", "-lpthread"])
-    except (RuntimeError, FileNotFoundError) as error:
-        raise RuntimeError(f"bench/acks.c {programs.HINT}:\n{error}") from error
-    return str(made)
 
 
 def flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
     """Acknowledged records per second."""
     words = ["flood", bootstrap, topic, str(partitions), str(size), str(records)]
-    said = json.loads(programs.run([program(), *words]))
+    said = json.loads(programs.run([programs.compiled("acks"), *words]))
     return float(said["records"] / said["seconds"])
 
 
@@ -41,7 +25,7 @@ def steady(bootstrap: str, topic: str, partitions: int, size: int, per_s: int, s
     """p50, p99, p999 and max of the acknowledgements' latency, in seconds. librdkafka would keep each record for its
     `linger.ms`: that is set to 0, because it is the brokers that are asked."""
     words = ["steady", bootstrap, topic, str(partitions), str(size), str(per_s), str(seconds), "linger.ms=0"]
-    said: dict[str, float] = json.loads(programs.run([program(), *words]))
+    said: dict[str, float] = json.loads(programs.run([programs.compiled("acks"), *words]))
     return said
 
 
@@ -64,7 +48,7 @@ class Watch:
 @contextmanager
 def watch(bootstrap: str, topic: str, per_s: int, *settings: str) -> Iterator[Watch]:
     """A producer of one record after the other to partition 0, as long as this lasts. RuntimeError when it ends by itself."""
-    command = [program(), "watch", bootstrap, topic, "1", "100", str(per_s), *settings]
+    command = [programs.compiled("acks"), "watch", bootstrap, topic, "1", "100", str(per_s), *settings]
     programs.commands.append(shlex.join(command) + " &")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     seen = Watch()

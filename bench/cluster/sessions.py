@@ -11,6 +11,7 @@ from functools import partial
 from bench.cluster import acks, many
 from bench.cluster.topics import create, first_ack, topic_created
 from bench.programs import commands
+from bench.turns import Session
 from tests.clusters import Cluster, cluster_of
 from tests.waiting import eventually
 
@@ -43,15 +44,6 @@ class Amounts:
 
 
 QUICK = Amounts(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
-
-
-@dataclass(frozen=True)
-class Session:
-    """`lines`: names that begin so belong to it. `turns`: how often each side goes through it."""
-
-    lines: tuple[str, ...]
-    turns: int
-    measure: Callable[[NewCluster, Sequence[str], Amounts], dict[str, float]]
 
 
 def new_cluster(kind: str) -> NewCluster:
@@ -210,7 +202,7 @@ def _note(took: Sequence[float]) -> None:
     commands[-1] += "\n      " + " ".join(f"{value:.3f}" for value in took) + " s"
 
 
-SESSIONS = (
+SESSIONS: tuple[Session[NewCluster, Amounts], ...] = (
     Session(("start", "memory", "produce", "latency"), 3, load),
     Session(("killed", "silent", "planned", "controller"), 1, faults),
     Session(("10k",), 1, many.partitions),

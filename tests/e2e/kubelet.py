@@ -53,7 +53,7 @@ class World:
         as_api = cast(Api, self.api)
         told = Told(as_api, "test", said=self.said)
         self.clusters = Clusters(as_api, told, Images("broker", "1"), lambda key: self._body("Cluster", key.name))
-        self.topics = Topics(as_api, told, lambda key: self._topics(), lambda key: self._body("Cluster", key.name))
+        self.topics = Topics(as_api, told, lambda key: self._topics(), self._cluster)
 
     # --- people
 
@@ -179,6 +179,9 @@ class World:
     def _body(self, kind: str, name: str) -> Json | None:
         it = self.api.objects.get((kind, "events", name))
         return slim(it) if it else None
+
+    async def _cluster(self, key: Key) -> Json | None:
+        return self._body("Cluster", key.name)
 
     def _topics(self) -> dict[str, Json]:
         return {name: slim(it) for name, it in self.api.of("Topic").items()}

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ottla_broker.wire.batch import Compression
-from ottla_broker.wire.records import Record, encode_batch, end_transaction_marker
+from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.records import Record, encode_batch
 from tests.jars import java, kafka_classpath
-from tests.unit.records.test_cleaner import CONFIG, DAY_MS, House
+from tests.unit.records.cleaning import CONFIG, DAY_MS, House
 
 BATCH = re.compile(
     r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+) .*"

@@ -1,12 +1,14 @@
 """The operator's looks with real brokers, on a kubelet of processes: topics, settings that change while brokers run, and those that take a restart."""
 
 import asyncio
+import copy
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ottla_broker.wire.records import Record
-from ottla_operator.brokers import cluster_settings, topics
+from ottla_operator.brokers import cluster_settings, groups, topics
 from ottla_operator.brokers.link import Link, connected
 from ottla_operator.brokers.producing import Producer
 from tests.e2e.kubelet import KEY, World
@@ -182,6 +184,47 @@ def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path
             found = (await topics.describe(link, ["flights"]))["flights"]
             assert {broker for it in found.partitions for broker in it.replicas} == {1, 2}
             assert all(set(it.isr) == {1, 2} for it in found.partitions)
+
+    run(tmp_path, 2, story)
+
+
+def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", partitions=2, replicas=3)
+        await world.current("Topic", "flights")
+        before = await told(world)
+        world.edit("Cluster", "demo", replicas=2)
+        await world.until(lambda: world.condition("Cluster", "demo", "Stalled").get("reason") == "CannotScale")
+        assert "flights" in world.condition("Cluster", "demo", "Stalled")["message"]
+        assert await told(world) == before
+        world.edit("Cluster", "demo", replicas=3)
+        await world.current()
+        assert sorted(world.made) == ["demo-1", "demo-2", "demo-3"], "nobody was restarted"
+
+    async def told(world: World) -> tuple[object, ...]:
+        async with brokers(world) as link:
+            await groups.committed(link, "readers")  # the brokers' own topic is there from here on
+            (own,) = (await topics.describe(link, ["__consumer_offsets"])).values()
+            replicas = {it.index: it.replicas for it in own.partitions}
+            least = await cluster_settings.min_isr(link, ["flights", "__consumer_offsets"])
+            return replicas, least, copy.deepcopy(world.api.stateful_set["spec"])
+
+    run(tmp_path, 3, story)
+
+
+def test_of_two_brokers_one_goes_when_the_other_keeps_the_metadata_log_too(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        kept_by: list[int] = []
+
+        def look_on(write: str) -> None:
+            if write.startswith("delete Pod"):
+                kept_by.append(len(json.loads((world.folder / "register.json").read_text())["isr"]))
+
+        world.api.refuse = look_on
+        world.edit("Cluster", "demo", config={"num.partitions": 5})
+        await world.current()
+        assert sorted(world.made) == ["demo-1", "demo-1", "demo-2", "demo-2"]
+        assert kept_by == [2, 2]
 
     run(tmp_path, 2, story)
 

@@ -1,17 +1,53 @@
-"""One cluster for all tests that need nodes, and one operator and one Cluster in it; each is made when the first test asks for it."""
+"""What tests on a real Kubernetes share; each is made when the first test asks for it.
+
+For each file that needs no nodes, an API server of its own, and an operator that is a process for each test. For all tests that need nodes together, one
+cluster, with one installed operator and one Cluster in it.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.jars import unavailable
 from tests.kube.cluster import Kube, cluster, missing
+from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.images import build
 from tests.kube.installed import Installed
 from tests.kube.kept import NAMESPACE, Kept
 from tests.kube.moments import Moments
-from tests.kube.operators import Resources
+from tests.kube.operators import OperatorProcess, Resources, install_crds
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server without nodes, and with nothing of ours."""
+    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def crds(plane: ControlPlane) -> None:
+    install_crds(plane.admin)
+
+
+@pytest.fixture
+def operator(plane: ControlPlane, crds: None, tmp_path: Path) -> Iterator[OperatorProcess]:
+    made = OperatorProcess(tmp_path, plane.kubeconfig())
+    made.start()
+    try:
+        yield made
+    finally:
+        made.daemon.stop()
+
+
+@pytest.fixture
+def resources(plane: ControlPlane, crds: None) -> Resources:
+    """Of a namespace of the test's own."""
+    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
+    made.make_namespace()
+    return made
 
 
 @pytest.fixture(scope="package")

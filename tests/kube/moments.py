@@ -23,7 +23,7 @@ class Moments:
 
     api: Api
     namespace: str
-    kinds: tuple[str, ...] = ("clusters", "topics")
+    kinds: tuple[str, ...] = ("clusters", "topics", "pipelines", "mirrors")
     versions: list[Json] = field(default_factory=list)
     _end: threading.Event = field(default_factory=threading.Event)
 
@@ -119,6 +119,10 @@ def _not_done(resource: Json, holding: set[str]) -> Iterator[str]:
         for part in ("roll", "reassignment", "underReplicated"):
             if status.get(part):
                 yield f"it passes for current with {part}: {status[part]}"
+    if resource["kind"] == "Pipeline" and status.get("state") not in ("Running", "Suspended", "Finished"):
+        yield f"it passes for current and is {status.get('state')}"
+    if resource["kind"] == "Mirror" and status.get("role") != spec.get("role", "Replicate"):
+        yield f"it passes for current in role {status.get('role')}"
 
 
 def jumps(before: Json, after: Json) -> Iterator[str]:

@@ -35,13 +35,13 @@ def broker_process(host: str = "127.9.1.1") -> Iterator[Broker]:
         yield made
 
 
-def make_cluster_of(resources: Resources, broker: Broker) -> None:
-    """A Cluster `demo` whose one broker is the process; returns when its pod is there. An operator has to be at work."""
+def make_cluster_of(resources: Resources, broker: Broker, name: str = "demo") -> None:
+    """A Cluster whose one broker is the process; returns when its pod is there. An operator has to be at work."""
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
     resources.api.ask("POST", root, {"metadata": {"name": "default"}})
-    resources.make("Cluster", "demo", {"replicas": 1, "storage": {"size": "1Gi"}})
-    found = eventually(lambda: resources.of("apps/v1", "statefulsets").get("demo"), what="the operator makes brokers")
+    resources.make("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})
+    found = eventually(lambda: resources.of("apps/v1", "statefulsets").get(name), what="the operator makes brokers")
     assert found is not None
     template = found["spec"]["template"]
     template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
-    make_pod(resources, "demo-1", template, broker.host)
+    make_pod(resources, f"{name}-1", template, broker.host)

@@ -3,7 +3,6 @@
 import os
 import sys
 import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,9 @@ CUSTOM = f"/apis/{crds.GROUP}/{crds.VERSION}"
 
 @dataclass
 class OperatorProcess:
-    """`environment`: what it is started with beside KUBECONFIG."""
-
     folder: Path
     kubeconfig: Path
     name: str = "operator"
-    environment: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
@@ -38,9 +34,9 @@ class OperatorProcess:
             "PYTHONPATH": paths,
             "OTTLA_BROKER_IMAGE": f"{REGISTRY}/ottla-broker",
             "OTTLA_BROKER_VERSION": "test",
+            "OTTLA_SPARK_IMAGE": f"{REGISTRY}/ottla-spark:test",
             "POD_NAMESPACE": "default",
             "POD_NAME": self.name,
-            **self.environment,
         }
         self.daemon = Daemon(command, self.folder / f"{self.name}.log", environment)
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import yaml
 
 from ottla_operator.kube.kinds import (
     CLAIM,
@@ -125,10 +124,8 @@ def test_values_that_are_wrong_are_refused(value: str) -> None:
 
 
 def test_helm_test_is_in_a_namespace_that_the_operator_keeps_and_leaves_nothing() -> None:
-    for options, namespace in (((), "ottla"), (("--set", "namespaces={a,b}"), "a")):
-        done = helm.run("template", "demo", helm.CHART, "--namespace", "ottla", "--kube-version", "1.36.0", *options)
-        hooks = [it for it in yaml.safe_load_all(done.stdout) if it and "helm.sh/hook" in str(it["metadata"])]
-        hooks.sort(key=lambda it: str(it["metadata"]["annotations"]["helm.sh/hook-weight"]))
+    for values, namespace in (((), "ottla"), (("namespaces={a,b}",), "a")):
+        hooks = helm.rendered_tests(*values)
         assert [it["kind"] for it in hooks] == ["Cluster", "Topic", "Pod"]
         assert {it["metadata"]["namespace"] for it in hooks} == {namespace}
         for it in hooks:

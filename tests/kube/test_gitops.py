@@ -1,16 +1,14 @@
 """What is applied again changes nothing: the chart by a real helm, and resources as GitOps tools apply them, with an operator that keeps them meanwhile."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.kube import helm
 from tests.kube.api import Json
-from tests.kube.control_plane import ControlPlane, control_plane
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.control_plane import ControlPlane
+from tests.kube.operators import OperatorProcess, Resources
 from tests.unit.operator import samples
 from tests.waiting import eventually
 
@@ -19,23 +17,6 @@ MANIFESTS = (
     samples.topic(partitions=3, config={"retention.ms": 1000, "min.insync.replicas": "2"}),
     samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}}, trigger={"interval": "1s"}),
 )
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
-        yield plane
-
-
-@pytest.fixture
-def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    install_crds(plane.admin)
-    made = OperatorProcess(tmp_path, plane.kubeconfig())
-    made.start()
-    try:
-        yield made
-    finally:
-        made.daemon.stop()
 
 
 def test_the_chart_again(plane: ControlPlane) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -15,7 +15,7 @@ from ottla_broker.metadata.register import Member, RegisterError, RegisterValue,
 from ottla_broker.metadata.register.api_server import ApiServer, Bytes
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 from tests.kube.api import Json
-from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.control_plane import ControlPlane
 from tests.kube.programs import program
 
 ME = Member(1, UUID(int=1), "one:9091")
@@ -24,12 +24,6 @@ LEASE = {"labels": {"app.kubernetes.io/managed-by": "ottla"}, "annotations": {"e
 RIGHTS = ("get", "watch", "patch")
 
 Work = Callable[[KubernetesRegister], Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
-        yield plane
 
 
 @dataclass

@@ -1,8 +1,6 @@
 """Mirrors on a real API server without nodes: the brokers of both clusters are processes."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -10,51 +8,22 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import Broker, ottla_broker
 from tests.e2e.mirroring import produce, seen, watermarks
-from tests.kube.control_plane import ControlPlane, control_plane
-from tests.kube.nobodys_node import make_pod
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.nobodys_node import broker_process, make_cluster_of
+from tests.kube.operators import OperatorProcess, Resources
 from tests.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
-        install_crds(plane.admin)
-        yield plane
 
 
 @pytest.fixture
 def target() -> Iterator[Broker]:
-    """Where a Cluster's brokers speak to each other, and the operator to them."""
-    with ottla_broker(start=False) as made:
-        made.host, made.port = "127.9.1.3", 9091
-        made.start()
+    with broker_process("127.9.1.3") as made:
         yield made
 
 
 @pytest.fixture
-def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    made = OperatorProcess(tmp_path, plane.kubeconfig())
-    made.start()
-    try:
-        yield made
-    finally:
-        made.daemon.stop()
-
-
-@pytest.fixture
-def resources(plane: ControlPlane, target: Broker, operator: OperatorProcess) -> Resources:
+def resources(resources: Resources, target: Broker, operator: OperatorProcess) -> Resources:
     """A namespace with a Cluster whose one broker is the process."""
-    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
-    made.make_namespace()
-    made.api.ask("POST", f"/api/v1/namespaces/{made.namespace}/serviceaccounts", {"metadata": {"name": "default"}})
-    made.make("Cluster", "here", {"replicas": 1, "storage": {"size": "1Gi"}})
-    found = eventually(lambda: made.of("apps/v1", "statefulsets").get("here"), what=lambda: operator.daemon.said())
-    assert found is not None
-    template = found["spec"]["template"]
-    template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})
-    make_pod(made, "here-1", template, target.host)
-    return made
+    make_cluster_of(resources, target, "here")
+    return resources
 
 
 def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(

@@ -1,15 +1,13 @@
 """The operator on a real API server without nodes: what is refused, made, left alone, put right and told."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from ottla_operator.plan.conditions import kstatus
 from tests.kube.api import Json, Refused
-from tests.kube.control_plane import ControlPlane, control_plane
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.control_plane import ControlPlane
+from tests.kube.operators import OperatorProcess, Resources
 from tests.waiting import eventually
 
 SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
@@ -26,30 +24,6 @@ KINDS = (
     ("ottla.dev/v1alpha1", "clusters"),
     ("ottla.dev/v1alpha1", "topics"),
 )
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
-        install_crds(plane.admin)
-        yield plane
-
-
-@pytest.fixture
-def resources(plane: ControlPlane) -> Resources:
-    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
-    made.make_namespace()
-    return made
-
-
-@pytest.fixture
-def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    made = OperatorProcess(tmp_path, plane.kubeconfig())
-    made.start()
-    try:
-        yield made
-    finally:
-        made.daemon.stop()
 
 
 def versions(resources: Resources) -> dict[str, str]:

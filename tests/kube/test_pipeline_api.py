@@ -4,9 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -17,9 +15,9 @@ from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
 from tests.kube import spark_application_crd
 from tests.kube.api import Json
-from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.control_plane import ControlPlane
 from tests.kube.nobodys_node import broker_process, make_cluster_of, make_pod
-from tests.kube.operators import OperatorProcess, Resources, install_crds
+from tests.kube.operators import OperatorProcess, Resources
 from tests.unit.operator.samples import pipeline
 from tests.unit.operator.spark_application_fields import unknown
 from tests.waiting import eventually
@@ -37,13 +35,6 @@ KINDS = (
 )
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
-        install_crds(plane.admin)
-        yield plane
-
-
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     with broker_process() as made:
@@ -51,22 +42,10 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
-    made = OperatorProcess(tmp_path, plane.kubeconfig(), environment={"OTTLA_SPARK_IMAGE": "registry/ottla-spark:test"})
-    made.start()
-    try:
-        yield made
-    finally:
-        made.daemon.stop()
-
-
-@pytest.fixture
-def resources(plane: ControlPlane, broker: Broker, operator: OperatorProcess) -> Resources:
+def resources(resources: Resources, broker: Broker, operator: OperatorProcess) -> Resources:
     """A namespace with a Cluster whose one broker is the process."""
-    made = Resources(plane.admin, f"ns-{uuid4().hex[:8]}")
-    made.make_namespace()
-    make_cluster_of(made, broker)
-    return made
+    make_cluster_of(resources, broker)
+    return resources
 
 
 class Driver:
@@ -215,9 +194,13 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
             "nothing was pruned that we emit, so nothing is written again"
         )
         resources.edit("Pipeline", "hourly", {"state": "suspended"})
-        eventually(
-            lambda: resources.of(*APPLICATIONS)["hourly"]["spec"]["suspend"], what=lambda: told(resources, operator)
-        )
+
+        def made_anew() -> bool:
+            """What has failed goes first: it would never run again."""
+            found = resources.of(*APPLICATIONS).get("hourly")
+            return found is not None and bool(found["spec"]["suspend"])
+
+        eventually(made_anew, what=lambda: told(resources, operator))
     finally:
         plane.admin.ask("DELETE", spark_application_crd.PATH)
 
@@ -231,7 +214,7 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
         ({"launcher": "Somebody"}, "spec.launcher"),
     ],
 )
-def test_the_api_server_itself_refuses_what_is_wrong(plane: ControlPlane, spec: Json, said: str) -> None:
+def test_the_api_server_itself_refuses_what_is_wrong(plane: ControlPlane, crds: None, spec: Json, said: str) -> None:
     made = Resources(plane.admin, "default")
     with pytest.raises(Exception, match=said):
         made.make("Pipeline", "wrong", {**SPEC, **spec})

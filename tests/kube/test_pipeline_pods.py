@@ -1,6 +1,7 @@
 """A Pipeline from `kubectl apply` to right output, on a real kubelet: the installed operator starts the driver, the driver its executor."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.clients.sample import START_MS, Message
 from tests.kube import helm, spark_application_crd
 from tests.kube.cluster import Kube
 from tests.kube.installed import HOME, Installed, told
+from tests.kube.moments import Moments
 from tests.kube.operators import Resources
 from tests.kube.spark_operator import SparkOperator
 from tests.waiting import eventually
@@ -41,15 +43,17 @@ SPEC: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def resources(installed: Installed, kube: Kube, spark_image: None) -> Resources:
-    """A Cluster of one and its Topics, in a namespace that takes only pods of the restricted profile."""
+def resources(installed: Installed, kube: Kube, spark_image: None) -> Iterator[Resources]:
+    """A Cluster of one and its Topics, in a namespace that takes only pods of the restricted profile. Conditions have to be in order at every moment."""
     made = Resources(kube.plane.admin, NAMESPACE)
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     made.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})
-    made.make("Cluster", "demo", CLUSTER)
-    for topic in ("events", "counts"):
-        made.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
-    return made
+    with Moments(made.api, NAMESPACE) as moments:
+        made.make("Cluster", "demo", CLUSTER)
+        for topic in ("events", "counts"):
+            made.make("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 2})
+        yield made
+        assert moments.of("Pipeline", "sums", 1) and moments.troubles() == []
 
 
 def bootstrap(kube: Kube, resources: Resources) -> str:
@@ -58,7 +62,9 @@ def bootstrap(kube: Kube, resources: Resources) -> str:
     return f"{kube.nodes[0].address}:{port}"
 
 
-def test_a_pipeline_runs_is_suspended_and_ends(kube: Kube, resources: Resources) -> None:
+def test_a_pipeline_runs_is_suspended_and_ends(installed: Installed, kube: Kube, resources: Resources) -> None:
+    """The active operator is killed at some moment of each change."""
+
     def what() -> str:
         status = resources.get("Pipeline", "sums").get("status")
         return "\n".join([str(status), told(kube, HOME, ""), told(kube, NAMESPACE, "")])
@@ -71,22 +77,25 @@ def test_a_pipeline_runs_is_suspended_and_ends(kube: Kube, resources: Resources)
         found = resources.condition("Pipeline", "sums")
         return (status().get("state"), found["status"], found.get("observedGeneration")) == (state, ready, generation)
 
-    resources.make("Pipeline", "sums", SPEC)
-    eventually(lambda: is_("Running"), within_s=STARTS_WITHIN_S, what=what)
+    with installed.killed_meanwhile("pipeline-started"):
+        resources.make("Pipeline", "sums", SPEC)
+        eventually(lambda: is_("Running"), within_s=STARTS_WITHIN_S, what=what)
     at = bootstrap(kube, resources)
     produce_rows(at, "Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau")
     eventually(lambda: counts(at) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, what=what)
     assert executors(resources), "no executor was made: the driver did it all"
     eventually(lambda: status().get("lagRecords") == 0 and status().get("lastProgress"), within_s=30, what=what)
 
-    resources.edit("Pipeline", "sums", {"state": "suspended"})
-    eventually(lambda: is_("Suspended"), within_s=120, what=what)
+    with installed.killed_meanwhile("pipeline-suspended"):
+        resources.edit("Pipeline", "sums", {"state": "suspended"})
+        eventually(lambda: is_("Suspended"), within_s=120, what=what)
     assert not [name for name in resources.of("v1", "pods") if "driver" in name]
     produce_rows(at, "Prague", "Vienna")
     eventually(lambda: status().get("lagRecords") == 2, within_s=30, what=what)
 
-    resources.edit("Pipeline", "sums", {"state": None, "trigger": {"interval": None, "availableNow": True}})
-    eventually(lambda: is_("Finished"), within_s=STARTS_WITHIN_S, what=what)
+    with installed.killed_meanwhile("pipeline-resumed"):
+        resources.edit("Pipeline", "sums", {"state": None, "trigger": {"interval": None, "availableNow": True}})
+        eventually(lambda: is_("Finished"), within_s=STARTS_WITHIN_S, what=what)
     assert counts(at) == {"Berlin": 1, "Prague": 4, "Zurau": 2, "Vienna": 1}, what()
     assert resources.condition("Pipeline", "sums")["reason"] == "Completed"
     assert status()["lagRecords"] == 0 and status()["restarts"] == 0, what()

@@ -61,12 +61,12 @@ def call(disk: Disk, root: str, name: str, path: str, *rest: object) -> object:
 @given(CALLS)
 def test_it_does_what_the_operating_system_does(calls: list[tuple[str, str]]) -> None:
     fake = simulated()
-    fake.make_directory("/root")
+    fake.make_directory("/disk")
     with tempfile.TemporaryDirectory(prefix="ottla-disk-") as place:
         for one in calls:
-            assert call(fake, "/root", *one) == call(OsDisk(), place, *one), one
+            assert call(fake, "/disk", *one) == call(OsDisk(), place, *one), one
         files = sorted(str(path.relative_to(place)) for path in Path(place).rglob("*") if path.is_file())
-        assert {name: fake.read_file(f"/root/{name}") for name in files} == {
+        assert {name: fake.read_file(f"/disk/{name}") for name in files} == {
             name: (Path(place) / name).read_bytes() for name in files
         }
 

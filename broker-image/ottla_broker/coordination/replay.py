@@ -20,8 +20,9 @@ from ottla_broker.coordination.records import (
 )
 from ottla_broker.coordination.schema import Malformed
 from ottla_broker.wire.batch import BatchHeader, Buffer, batches, check_crc
+from ottla_broker.wire.control import ControlType, control_type
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import ControlType, Record, control_type, payload_of, spans
+from ottla_broker.wire.records import Record, payload_of, spans
 
 RECORDS_PER_STEP = 64
 

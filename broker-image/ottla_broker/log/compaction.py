@@ -35,7 +35,8 @@ from ottla_broker.wire.batch import (
     pack_batch,
 )
 from ottla_broker.wire.compression import compress
-from ottla_broker.wire.records import ControlType, Span, control_type, decode_batch, payload_of, retimed, spans
+from ottla_broker.wire.control import ControlType, control_type
+from ottla_broker.wire.records import Span, decode_batch, payload_of, retimed, spans
 
 # What one key takes in a `KeyOffsets`, by measurement: key, offset, and their share of the table while it grows.
 BYTES_PER_KEY: Final = 220

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from ottla_broker.wire.batch import BatchHeader, Buffer
-from ottla_broker.wire.records import ControlType, control_type, coordinator_epoch, decode_batch
+from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch
+from ottla_broker.wire.records import decode_batch
 
 
 class Marker(NamedTuple):

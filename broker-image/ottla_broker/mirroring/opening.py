@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.control import end_transaction_marker
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.records import end_transaction_marker
 
 logger = logging.getLogger(__name__)
 

@@ -25,11 +25,11 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+# New logs that are made before anybody else gets a turn; of a topic of thousands of partitions the others follow in slices.
 MADE_AT_ONCE: Final = 64
+MADE_PER_TURN: Final = 16
 AGAIN_S: Final = 5.0
 NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name: "-1"}
-"""New logs that are made before anybody else gets a turn; of a topic of thousands of partitions the others follow in slices."""
-MADE_PER_TURN: Final = 16
 
 
 class Following(Protocol):

@@ -9,10 +9,8 @@ value · header count, and for each header key length, key (UTF-8), value length
 its time on.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from ottla_broker.wire.batch import (
@@ -37,9 +35,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 # (max.request.size, 1 MiB by default), so this leaves room for settings a hundred times that.
 DECOMPRESSED_LIMIT: Final = 128 << 20
 
-_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
-_END_TRANSACTION: Final = struct.Struct(">hi")  # version, coordinator epoch
-
 Headers = tuple[tuple[str, bytes | None], ...]
 # (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 when there are none); positions
 # in the payload.
@@ -55,20 +50,6 @@ class Record:
     value: bytes | None
     headers: Headers = ()
     offset: int = -1
-
-
-class ControlType(IntEnum):
-    """What a control record says; the types that KRaft's own log adds are named so that a folder from Apache Kafka
-    reads."""
-
-    abort = 0
-    commit = 1
-    leader_change = 2
-    snapshot_header = 3
-    snapshot_footer = 4
-    kraft_version = 5
-    kraft_voters = 6
-    unknown = -1
 
 
 def encode_batch(
@@ -363,46 +344,3 @@ def _raw_varint(payload: bytes, at: int) -> tuple[int, int]:
 
 def _nonsense(why: str) -> KafkaError:
     return KafkaError(ErrorCode.corrupt_message, f"records do not parse: {why}")
-
-
-def end_transaction_marker(
-    commit: bool,
-    coordinator_epoch: int,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    timestamp_ms: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-) -> bytes:
-    """The control batch that ends a producer's transaction in a partition (KIP-98)."""
-    kind = ControlType.commit if commit else ControlType.abort
-    marker = Record(timestamp_ms, _CONTROL_KEY.pack(0, kind), _END_TRANSACTION.pack(0, coordinator_epoch))
-    return encode_batch(
-        [marker],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
-
-
-def control_type(record: Record) -> ControlType:
-    """What a record of a control batch says; `unknown` for types of a later Kafka. CORRUPT_MESSAGE when its key is too
-    short."""
-    if record.key is None or len(record.key) < _CONTROL_KEY.size:
-        raise KafkaError(ErrorCode.corrupt_message, "a control record's key takes four bytes")
-    kind = _CONTROL_KEY.unpack_from(record.key)[1]
-    return ControlType(kind) if kind in _CONTROL_TYPES else ControlType.unknown
-
-
-_CONTROL_TYPES: Final = frozenset(ControlType)
-
-
-def coordinator_epoch(record: Record) -> int:
-    """Epoch of the transaction coordinator that wrote an abort or commit marker; −1 when the marker does not say."""
-    if record.value is None or len(record.value) < _END_TRANSACTION.size:
-        return -1
-    return int(_END_TRANSACTION.unpack_from(record.value)[1])

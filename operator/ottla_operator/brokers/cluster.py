@@ -5,20 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
-from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import BrokerId
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
-from kio.static.primitive import i32
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers.link import Link, checked
 from ottla_operator.brokers.offsets import Place
 from ottla_operator.brokers.reassignments import Ongoing
 from ottla_operator.brokers.topics import Topic
 
-METADATA_LOG: Final = "__cluster_metadata"
 OFFLINE: Final = "offline"
 UNDER_REPLICATED: Final = "under-replicated"
 
@@ -55,14 +51,6 @@ class Ailment:
     replicas: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """Who leads the metadata log, and so is the controller, and in which epoch."""
-
-    controller: int
-    epoch: int
-
-
 async def describe(link: Link) -> Cluster:
     """Brokers that are up."""
     answer: MetadataResponse = await link.ask(
@@ -85,21 +73,6 @@ async def describe_all(link: Link) -> Cluster:
         for it in sorted(answer.brokers, key=lambda it: it.broker_id)
     )
     return Cluster(answer.cluster_id, answer.controller_id, brokers)
-
-
-async def lead(link: Link) -> Lead | None:
-    """None where brokers do not tell of their metadata log."""
-    log = TopicData(topic_name=TopicName(METADATA_LOG), partitions=(PartitionData(partition_index=i32(0)),))
-    try:
-        answer = await link.ask_controller(DescribeQuorumRequest(topics=(log,)))
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return None
-        raise
-    checked(answer.error_code, answer.error_message, "controller")
-    ((partition,),) = (it.partitions for it in answer.topics)
-    checked(partition.error_code, partition.error_message, "controller")
-    return Lead(int(partition.leader_id), int(partition.leader_epoch))
 
 
 async def unregister(link: Link, broker: int) -> None:

@@ -13,8 +13,9 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import HEADER_SIZE, LENGTH_END, parse_header
+from ottla_broker.wire.control import ControlType, control_type
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import ControlType, Record, control_type, decode_batch
+from ottla_broker.wire.records import Record, decode_batch
 from ottla_operator.brokers import topics
 from ottla_operator.brokers.link import Link, Unreachable, checked
 from ottla_operator.brokers.offsets import Place

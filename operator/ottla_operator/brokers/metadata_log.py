@@ -1,4 +1,4 @@
-"""The metadata log as a client may read it: who keeps it, and what it says (KIP-595, KIP-630).
+"""The metadata log as a client may read it: what it says, and of what there is a snapshot (KIP-595, KIP-630).
 
 Records are JSON in it, so nothing here knows what kinds of them there are.
 """
@@ -10,10 +10,6 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
-from kio.schema.describe_quorum.v2.request import PartitionData as QuorumPartition
-from kio.schema.describe_quorum.v2.request import TopicData as QuorumTopic
-from kio.schema.describe_quorum.v2.response import PartitionData as QuorumState
 from kio.schema.fetch.v13.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.fetch.v13.response import PartitionData as Fetched
 from kio.schema.fetch_snapshot.v0.request import (
@@ -26,23 +22,15 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import batches
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decode_all
-from ottla_operator.brokers.cluster import METADATA_LOG
+from ottla_operator.brokers import quorum
 from ottla_operator.brokers.link import Link, checked
+from ottla_operator.brokers.quorum import METADATA_LOG, Quorum
 
 METADATA_LOG_ID: Final = UUID(int=1)  # what Kafka reserves for it
 PIECE: Final = 1 << 20
 NO_WAIT: Final = i32Timedelta.parse(timedelta())
-
-
-@dataclass(frozen=True, slots=True)
-class Keeper:
-    """A broker that copies the log. `member`: whether it counts for what is committed. `end`: how far its copy goes, -1 when not known."""
-
-    broker: int
-    member: bool
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +42,12 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
-    """`start`: the first offset that the log still holds; `end`: the first that is not committed. `snapshot`: of what was before `start`."""
+class Log:
+    """`start`: the first offset that it still holds. `snapshot`: of what was before that."""
 
-    leader: int
-    epoch: int
+    quorum: Quorum
     start: int
-    end: int
     snapshot: Snapshot | None
-    keepers: tuple[Keeper, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,52 +60,38 @@ class Entry:
     what: dict[str, Any]
 
 
-async def describe(link: Link) -> Quorum:
+async def describe(link: Link) -> Log:
     """KafkaError UNSUPPORTED_VERSION when the brokers do not tell."""
-    topic = QuorumTopic(topic_name=TopicName(METADATA_LOG), partitions=(QuorumPartition(partition_index=i32(0)),))
-    answer = await link.ask_controller(DescribeQuorumRequest(topics=(topic,)))
-    checked(answer.error_code, answer.error_message, "metadata log")
-    state: QuorumState = answer.topics[0].partitions[0]
-    checked(state.error_code, state.error_message, "metadata log")
+    found = await quorum.describe(link)
+    if found is None:
+        raise KafkaError(ErrorCode.unsupported_version, "these brokers do not tell of their metadata log")
     # Whoever asks for what is no longer there is told where the log begins, and of the snapshot of what was before.
-    beginning = await _fetch(link, int(state.leader_id), 0, allow=ErrorCode.offset_out_of_range)
+    beginning = await _fetch(link, found.leader, 0, allow=ErrorCode.offset_out_of_range)
     snapshot = Snapshot(int(beginning.snapshot_id.end_offset), int(beginning.snapshot_id.epoch))
-    keepers = [
-        Keeper(int(it.replica_id), member, int(it.log_end_offset))
-        for member, them in ((True, state.current_voters), (False, state.observers))
-        for it in them
-    ]
-    return Quorum(
-        leader=int(state.leader_id),
-        epoch=int(state.leader_epoch),
-        start=int(beginning.log_start_offset),
-        end=int(state.high_watermark),
-        snapshot=snapshot if snapshot.end >= 0 else None,
-        keepers=tuple(sorted(keepers, key=lambda it: it.broker)),
-    )
+    return Log(found, int(beginning.log_start_offset), snapshot if snapshot.end >= 0 else None)
 
 
-async def entries(link: Link, quorum: Quorum, first: int) -> AsyncIterator[Entry]:
+async def entries(link: Link, log: Log, first: int) -> AsyncIterator[Entry]:
     """The log from offset `first` on, which must not be before its start, as far as it was committed when it was described."""
     at = first
-    while at < quorum.end:
-        told = await _fetch(link, quorum.leader, at)
+    while at < log.quorum.end:
+        told = await _fetch(link, log.quorum.leader, at)
         found = list(_entries(bytes(told.records or b"")))
         if not found:
             return
         for entry in found:
-            if entry.offset is not None and at <= entry.offset < quorum.end:
+            if entry.offset is not None and at <= entry.offset < log.quorum.end:
                 yield entry
         at = max(at, *(entry.offset + 1 for entry in found if entry.offset is not None))
 
 
-async def snapshot_entries(link: Link, quorum: Quorum, snapshot: Snapshot) -> list[Entry]:
+async def snapshot_entries(link: Link, log: Log, snapshot: Snapshot) -> list[Entry]:
     """What a snapshot says. KafkaError SNAPSHOT_NOT_FOUND when there is a newer one by now."""
     data = b""
     while True:
         wanted = PartitionSnapshot(
             partition=i32(0),
-            current_leader_epoch=i32(quorum.epoch),
+            current_leader_epoch=i32(log.quorum.epoch),
             snapshot_id=SnapshotId(end_offset=i64(snapshot.end), epoch=i32(snapshot.epoch)),
             position=i64(len(data)),
         )
@@ -129,7 +100,7 @@ async def snapshot_entries(link: Link, quorum: Quorum, snapshot: Snapshot) -> li
             max_bytes=i32(PIECE),
             topics=(TopicSnapshot(name=TopicName(METADATA_LOG), partitions=(wanted,)),),
         )
-        answer = await link.ask(request, broker=quorum.leader)
+        answer = await link.ask(request, broker=log.quorum.leader)
         checked(answer.error_code, None, "snapshot")
         piece = answer.topics[0].partitions[0]
         checked(piece.error_code, None, "snapshot")

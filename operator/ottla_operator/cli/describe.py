@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, log_dirs, offsets, reassignments, replicas, topics
+from ottla_operator.brokers import cluster, log_dirs, offsets, quorum, reassignments, replicas, topics
 from ottla_operator.brokers.link import Link, connected
 from ottla_operator.cli.exits import run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
@@ -126,7 +126,7 @@ def describe_cluster(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = 
 
 async def _cluster(link: Link) -> dict[str, Any]:
     found = await cluster.describe_all(link)
-    lead = await cluster.lead(link)
+    lead = await quorum.describe(link)
     every = await topics.all_topics(link)
     sizes = await log_dirs.replica_sizes(link, [it.id for it in found.brokers if not it.fenced])
     moving = await reassignments.ongoing(link)
@@ -134,7 +134,7 @@ async def _cluster(link: Link) -> dict[str, Any]:
     partitions = [it for topic in every for it in topic.partitions]
     return {
         "id": found.id,
-        "controller": lead.controller if lead else found.controller,
+        "controller": lead.leader if lead else found.controller,
         "controllerEpoch": lead.epoch if lead else None,
         "topics": len(every),
         "partitions": len(partitions),

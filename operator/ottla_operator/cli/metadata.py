@@ -10,7 +10,7 @@ import typer
 
 from ottla_operator.brokers import metadata_log, topics
 from ottla_operator.brokers.link import Link, connected
-from ottla_operator.brokers.metadata_log import Entry, Quorum
+from ottla_operator.brokers.metadata_log import Entry, Log
 from ottla_operator.cli.exits import run
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
 from ottla_operator.cli.output import emit, facts, show
@@ -41,64 +41,64 @@ def metadata(
     if snapshot and first is not None:
         raise typer.BadParameter("--snapshot shows everything; leave --from out")
 
-    async def work() -> tuple[Quorum, list[Entry], dict[str, str]]:
+    async def work() -> tuple[Log, list[Entry], dict[str, str]]:
         async with connected(bootstrap) as link:
-            quorum = await metadata_log.describe(link)
+            log = await metadata_log.describe(link)
             found: deque[Entry] = deque(maxlen=None if snapshot or first is not None else last)
-            async for entry in _chosen(link, quorum, first, snapshot):
+            async for entry in _chosen(link, log, first, snapshot):
                 if kind in (None, entry.what.get("type")):
                     found.append(entry)
             names = {str(it.id): it.name for it in await topics.all_topics(link)} if output is Format.table else {}
-            return quorum, list(found), names
+            return log, list(found), names
 
-    quorum, found, names = run(work())
+    log, found, names = run(work())
     if output is not Format.table:
-        emit({**_state(quorum), "records": [_row(it) for it in found]}, output)
+        emit({**_state(log), "records": [_row(it) for it in found]}, output)
         return
-    _tell(quorum)
+    _tell(log)
     print()
     rows = [{**_row(it), "time": _short(it.time_ms), "what": _words(it.what, names)} for it in found]
     show(rows, {"offset": "OFFSET", "epoch": "EPOCH", "time": "TIME", "type": "TYPE", "what": "WHAT"}, output)
 
 
-async def _chosen(link: Link, quorum: Quorum, first: int | None, snapshot: bool) -> AsyncIterator[Entry]:
-    begin = max(quorum.start, first or 0)
-    if snapshot and quorum.snapshot is not None:
-        for entry in await metadata_log.snapshot_entries(link, quorum, quorum.snapshot):
+async def _chosen(link: Link, log: Log, first: int | None, snapshot: bool) -> AsyncIterator[Entry]:
+    begin = max(log.start, first or 0)
+    if snapshot and log.snapshot is not None:
+        for entry in await metadata_log.snapshot_entries(link, log, log.snapshot):
             yield entry
-        begin = quorum.snapshot.end
-    async for entry in metadata_log.entries(link, quorum, begin):
+        begin = log.snapshot.end
+    async for entry in metadata_log.entries(link, log, begin):
         yield entry
 
 
-def _state(quorum: Quorum) -> dict[str, Any]:
+def _state(log: Log) -> dict[str, Any]:
     return {
-        "leader": quorum.leader,
-        "epoch": quorum.epoch,
-        "start": quorum.start,
-        "highWatermark": quorum.end,
-        "snapshot": {"end": quorum.snapshot.end, "epoch": quorum.snapshot.epoch} if quorum.snapshot else None,
-        "brokers": [{"id": it.broker, "member": it.member, "end": it.end} for it in quorum.keepers],
+        "leader": log.quorum.leader,
+        "epoch": log.quorum.epoch,
+        "start": log.start,
+        "highWatermark": log.quorum.end,
+        "snapshot": {"end": log.snapshot.end, "epoch": log.snapshot.epoch} if log.snapshot else None,
+        "brokers": [{"id": it.broker, "member": it.member, "end": it.end} for it in log.quorum.keepers],
     }
 
 
-def _tell(quorum: Quorum) -> None:
+def _tell(log: Log) -> None:
     facts(
         {
-            "leader": quorum.leader,
-            "epoch": quorum.epoch,
-            "first offset": quorum.start,
-            "high watermark": quorum.end,
-            "snapshot": f"up to offset {quorum.snapshot.end}" if quorum.snapshot else None,
-            "members": [it.broker for it in quorum.keepers if it.member],
-            "observers": [it.broker for it in quorum.keepers if not it.member],
-            "behind": _behind(quorum),
+            "leader": log.quorum.leader,
+            "epoch": log.quorum.epoch,
+            "first offset": log.start,
+            "high watermark": log.quorum.end,
+            "snapshot": f"up to offset {log.snapshot.end}" if log.snapshot else None,
+            "members": [it.broker for it in log.quorum.keepers if it.member],
+            "observers": [it.broker for it in log.quorum.keepers if not it.member],
+            "behind": _behind(log),
         }
     )
 
 
-def _behind(quorum: Quorum) -> str | None:
-    behind = [(it.broker, quorum.end - it.end) for it in quorum.keepers if 0 <= it.end < quorum.end]
+def _behind(log: Log) -> str | None:
+    behind = [(it.broker, log.quorum.end - it.end) for it in log.quorum.keepers if 0 <= it.end < log.quorum.end]
     return ", ".join(f"{broker} by {count} records" for broker, count in behind) or None
 
 

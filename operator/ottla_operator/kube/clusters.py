@@ -6,17 +6,17 @@ A look decides from what it sees and remembers nothing that matters, so that an 
 import datetime
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla_broker.wire.errors import KafkaError
 from ottla_operator.brokers import cluster as asking
 from ottla_operator.brokers import reassignments, topics
-from ottla_operator.brokers.link import Link, Unreachable, connected
+from ottla_operator.brokers.link import Link
 from ottla_operator.kube import rolling, scaling
 from ottla_operator.kube.api import Api, ApiError
+from ottla_operator.kube.checked import Checked
 from ottla_operator.kube.children import Children, Seen, Taken
+from ottla_operator.kube.cluster_brokers import addresses, brokers_at
 from ottla_operator.kube.cluster_status import Broker, Told, status_of
 from ottla_operator.kube.known import Key
 from ottla_operator.kube.telling import Telling
@@ -28,7 +28,6 @@ from ottla_operator.plan.objects.addresses import bootstrap
 from ottla_operator.plan.objects.pods import Images, pod_hash
 from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
 from ottla_operator.plan.objects.whole import Given, Objects, broker_ids, desired, unfit
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import duration_ms
 from ottla_operator.resources.model import Json
@@ -44,8 +43,6 @@ BROKERS_WITHIN_S: Final = 10.0
 class Memory:
     """What need not be found out again. `refused`: settings that running brokers did not take, with their values."""
 
-    checked: tuple[str, int] | None = None
-    wrong: str = ""
     refused: dict[str, str] = field(default_factory=dict)
     verdict: str = ""
 
@@ -60,6 +57,7 @@ class Clusters:
     body: Callable[[Key], Json | None]
     topics_may_go_on: Callable[[Key], None] = lambda key: None
     _memories: dict[Key, Memory] = field(default_factory=dict)
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: unfit(cluster_of(body))))
     _children: Children = field(init=False)
     _upkeep: Upkeep = field(init=False)
 
@@ -71,22 +69,13 @@ class Clusters:
         body = self.body(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._memories.pop(key, None)
+            self._checked.forget(key)
             return None  # what it owns goes by Kubernetes' own means
         memory = self._memories.setdefault(key, Memory())
-        if why := self._wrong(body, memory):
+        if why := self._checked.wrong(key, body):
             await self._tell(body, memory, Stuck("InvalidSpec", why))
             return RESYNC_S
         return await self._keep(key, body, cluster_of(body), memory)
-
-    def _wrong(self, body: Json, memory: Memory) -> str:
-        """Why the spec cannot be fulfilled; looked at once for each change of it."""
-        now = (body["metadata"]["uid"], body["metadata"]["generation"])
-        if memory.checked != now:
-            metadata = {"name": body["metadata"]["name"]}
-            found = problems({**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
-            memory.wrong = "; ".join(map(str, found)) or unfit(cluster_of(body))
-            memory.checked = now
-        return memory.wrong
 
     async def failed(self, key: Key, error: Exception) -> None:
         """Brokers or the API server did not do what they should: it is tried again."""
@@ -99,7 +88,9 @@ class Clusters:
         if live and "deletionTimestamp" in live["metadata"]:
             await self._tell(body, memory, Working("Waiting", "the StatefulSet is being deleted; then it is made anew"))
             return SOON_S
-        brokers = max(live["spec"]["replicas"] if live else 0, cluster.spec.replicas)
+        # An operator that was killed while disks grew leaves pods whose StatefulSet is gone.
+        there = live["spec"]["replicas"] if live else max(seen.pods, default=0)
+        brokers = max(there, cluster.spec.replicas)
         try:
             wanted = await self._bring(body, cluster, memory, seen, brokers)
         except Taken as error:
@@ -115,13 +106,13 @@ class Clusters:
                 body, memory, Working("WaitingForAddress", f"Service {', '.join(wanted.waits_for)} has no address yet")
             )
             return WAITING_S
-        async with AsyncExitStack() as stack:
-            link, unreached = await _linked(stack, cluster, seen)
-            return await self._with_brokers(key, body, cluster, memory, _Look(seen, wanted, brokers, link, unreached))
+        async with brokers_at(addresses(cluster, seen.pods.values()), BROKERS_WITHIN_S) as asked:
+            look = _Look(seen, wanted, brokers, asked.link, asked.why)
+            return await self._with_brokers(key, body, cluster, memory, look)
 
     async def _bring(self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int) -> Objects:
         """Everything but the pods themselves; what is wanted now."""
-        common = _without_refused(common_settings(cluster), memory, seen)
+        common = _without_refused(common_settings(cluster, brokers), memory, seen)
         given = Given(brokers, seen.addresses(), seen.notes, common)
         wanted = desired(cluster, self.images, given)
         await self._children.ensure_all(wanted.first, seen)
@@ -177,7 +168,7 @@ class Clusters:
         for said in scaled.said:
             await self.telling.event(body, "Scaling", said)
         await self._note_down(cluster, look, scaled)
-        if link and not away and not rolled.outdated:
+        if link:  # also while others are to be restarted: as long as it counts for the metadata log, fewer of them can be spared
             for broker in await scaling.forget_gone(link, seen, scaled.brokers):
                 await self.telling.event(body, "BrokerForgotten", f"broker {broker} is stopped and forgotten")
         await self._upkeep.take_away(cluster, seen, wanted)
@@ -269,18 +260,6 @@ class _Look:
 
 def cluster_of(body: Json) -> Cluster:
     return Cluster.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
-
-
-async def _linked(stack: AsyncExitStack, cluster: Cluster, seen: Seen) -> tuple[Link | None, str]:
-    """A link by the pods that are ready; None, and why, when there is none."""
-    port = names.brokers_port(cluster)
-    at = [f"[{it.ip}]:{port}" if ":" in it.ip else f"{it.ip}:{port}" for it in seen.pods.values() if it.ready and it.ip]
-    if not at:
-        return None, ""
-    try:
-        return await stack.enter_async_context(connected(",".join(at), BROKERS_WITHIN_S)), ""
-    except (Unreachable, KafkaError) as error:
-        return None, f"no broker can be asked: {error}"
 
 
 def _without_refused(common: dict[str, str], memory: Memory, seen: Seen) -> dict[str, str]:

@@ -4,7 +4,7 @@ The brokers do the copying, and go on with it whoever looks or does not. When a 
 open or to delete them is for people to say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,15 +12,15 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import mirrors
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.kube.api import Api
+from ottla_operator.kube.checked import Checked
+from ottla_operator.kube.cluster_brokers import brokers_of
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.known import Key
-from ottla_operator.kube.pipeline_brokers import brokers_of
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan import mirror as plan
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
 from ottla_operator.plan.mirror import PartitionSeen
 from ottla_operator.plan.pipeline.whole import bootstrap
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
@@ -49,23 +49,23 @@ class Mirrors:
     api: Api
     telling: Telling
     body: Callable[[Key], Json | None]
-    cluster: Callable[[Key], Json | None]
-    _checked: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By uid and generation: why the spec cannot be fulfilled."""
+    cluster: Callable[[Key], Awaitable[Json | None]]
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.unfit(mirror_of(body))))
 
     async def look(self, key: Key) -> float | None:
         body = self.body(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
+            self._checked.forget(key)
             return None
-        if why := self._wrong(body):
+        if why := self._checked.wrong(key, body):
             return await self._tell(body, Stuck("InvalidSpec", why))
         mirror = mirror_of(body)
         name = mirror.spec.target.cluster_ref.name
-        target = self.cluster(Key(key.namespace, name))
+        target = await self.cluster(Key(key.namespace, name))
         if target is None:
             return await self._tell(body, Working("NoCluster", f"there is no Cluster {name} in this namespace"))
         try:
-            wanted = plan.settings(mirror, self._source(key, mirror))
+            wanted = plan.settings(mirror, await self._source(key, mirror))
         except NoSource as error:
             return await self._tell(body, Working("NoSource", str(error)))
         async with brokers_of(self.api, cluster_of(target)) as brokers:
@@ -93,27 +93,16 @@ class Mirrors:
             await self.telling.event(body, "Configured", f"told the brokers: {said}")
         return await mirrors.copies(link, name)
 
-    def _source(self, key: Key, mirror: Mirror) -> str:
+    async def _source(self, key: Key, mirror: Mirror) -> str:
         """Addresses by which the target's brokers reach the source's. NoSource."""
         source = mirror.spec.source
         if source.cluster_ref is None:
             assert source.bootstrap is not None  # the schema wants one of them
             return source.bootstrap
-        found = self.cluster(Key(key.namespace, source.cluster_ref.name))
+        found = await self.cluster(Key(key.namespace, source.cluster_ref.name))
         if found is None:
             raise NoSource(f"there is no Cluster {source.cluster_ref.name} in this namespace, which is the source")
         return bootstrap(cluster_of(found))
-
-    def _wrong(self, body: Json) -> str:
-        """Why the spec cannot be fulfilled; looked at once for each change of it."""
-        now = (body["metadata"]["uid"], body["metadata"]["generation"])
-        if now not in self._checked:
-            metadata = {"name": body["metadata"]["name"]}
-            found = problems({**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
-            wrong = [str(it) for it in found] or [f"spec.{it.field} {it.why}" for it in plan.unserved(mirror_of(body))]
-            self._checked = {key: why for key, why in self._checked.items() if key[0] != now[0]}
-            self._checked[now] = "; ".join(wrong)
-        return self._checked[now]
 
     async def _tell(
         self, body: Json, judged: Verdict, seen: Sequence[PartitionSeen] = (), more: dict[str, Json] | None = None

@@ -37,6 +37,7 @@ from ottla_operator.plan.objects.names import INSTANCE, MANAGER  # noqa: E402
 from ottla_operator.plan.objects.pods import Images  # noqa: E402
 from ottla_operator.plan.pipeline import names as pipeline_names  # noqa: E402
 from ottla_operator.plan.pipeline.pods import Image  # noqa: E402
+from ottla_operator.resources.model import Json  # noqa: E402
 
 LoginError = kopf.LoginError
 LEASE: Final = "ottla-operator"
@@ -76,16 +77,16 @@ class Operator:
         self.api = Api(login, self.metrics.wrote)
         telling = Telling(self.api, who)
         self.clusters = Clusters(self.api, telling, self.options.images, self.known.clusters.get, self.wake_topics)
-        self.topics = Topics(self.api, telling, lambda key: self.known.topics.get(key, {}), self.known.clusters.get)
+        self.topics = Topics(self.api, telling, lambda key: self.known.topics.get(key, {}), self.cluster)
         self.pipelines = Pipelines(
             self.api,
             telling,
             self.options.spark,
             self.known.pipelines.get,
-            self.known.clusters.get,
+            self.cluster,
             lambda key: self.known.topics.get(key, {}).values(),
         )
-        self.mirrors = Mirrors(self.api, telling, self.known.mirrors.get, self.known.clusters.get)
+        self.mirrors = Mirrors(self.api, telling, self.known.mirrors.get, self.cluster)
         self._cluster_loops = Loops(self._timed("Cluster", self.clusters.look), FAILURES, self.clusters.failed)
         self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, self.topics.failed)
         self._pipeline_loops = Loops(self._timed("Pipeline", self.pipelines.look), FAILURES, self.pipelines.failed)
@@ -95,6 +96,10 @@ class Operator:
     _who: str = ""
     _served: set[Key] = field(default_factory=set)
     """Clusters whose topics have been woken since their brokers became reachable."""
+
+    async def cluster(self, key: Key) -> Json | None:
+        """As it was last seen. That there is none, the API server itself has to say: when we have just begun, watches have not shown everything yet."""
+        return self.known.clusters.get(key) or await self.api.get(CLUSTER, key.namespace, key.name)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`. Watches go on all the time, so that whoever takes over knows everything already."""

@@ -10,11 +10,12 @@ from typing import Final
 
 from ottla_operator.kube import drivers
 from ottla_operator.kube.api import Api, ApiError
+from ottla_operator.kube.checked import Checked
 from ottla_operator.kube.children import Children, Taken
+from ottla_operator.kube.cluster_brokers import Brokers, brokers_of
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, DEPLOYMENT, POD, SPARK_APPLICATION, Kind, kind_of
 from ottla_operator.kube.known import Key
-from ottla_operator.kube.pipeline_brokers import Brokers, brokers_of
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import refuses
 from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Verdict, Working
@@ -26,7 +27,6 @@ from ottla_operator.plan.pipeline.pods import Image
 from ottla_operator.plan.pipeline.status import status_of
 from ottla_operator.plan.pipeline.verdict import Facts, Run, of_application, of_driver
 from ottla_operator.plan.pipeline.whole import Given, Launcher, Objects, bootstrap, desired, launcher, unfit
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -42,8 +42,6 @@ ENDED: Final = ("COMPLETED", "FAILED")
 class Memory:
     """What need not be found out again."""
 
-    checked: tuple[str, int] | None = None
-    wrong: str = ""
     verdict: str = ""
 
 
@@ -56,10 +54,11 @@ class Pipelines:
     telling: Telling
     image: Image
     body: Callable[[Key], Json | None]
-    cluster: Callable[[Key], Json | None]
+    cluster: Callable[[Key], Awaitable[Json | None]]
     topics: Callable[[Key], Iterable[Json]]
     ask: Callable[[str], Awaitable[seen.Told | None]] = drivers.ask
     _memories: dict[Key, Memory] = field(default_factory=dict)
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: unfit(pipeline_of(body))))
     _children: Children = field(init=False)
     _served: tuple[float, bool] | None = None
 
@@ -70,12 +69,13 @@ class Pipelines:
         body = self.body(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._memories.pop(key, None)
+            self._checked.forget(key)
             return None  # what it owns goes by Kubernetes' own means
         memory = self._memories.setdefault(key, Memory())
-        if why := self._wrong(body, memory):
+        if why := self._checked.wrong(key, body):
             return await self._tell(body, memory, Run("Pending", Stuck("InvalidSpec", why)))
         pipeline = pipeline_of(body)
-        cluster = self.cluster(Key(key.namespace, pipeline.spec.cluster_ref.name))
+        cluster = await self.cluster(Key(key.namespace, pipeline.spec.cluster_ref.name))
         if cluster is None:
             why = f"there is no Cluster {pipeline.spec.cluster_ref.name} in this namespace"
             return await self._tell(body, memory, Run("Pending", Working("NoCluster", why)))
@@ -94,16 +94,6 @@ class Pipelines:
         if (body := self.body(key)) is not None:
             memory = self._memories.setdefault(key, Memory())
             await self._tell(body, memory, Run(_state(body), Working("TryingAgain", str(error))))
-
-    def _wrong(self, body: Json, memory: Memory) -> str:
-        """Why the spec cannot be fulfilled; looked at once for each change of it."""
-        now = (body["metadata"]["uid"], body["metadata"]["generation"])
-        if memory.checked != now:
-            metadata = {"name": body["metadata"]["name"]}
-            found = problems({**{key: body[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
-            memory.wrong = "; ".join(map(str, found)) or unfit(pipeline_of(body))
-            memory.checked = now
-        return memory.wrong
 
     async def _keep(self, body: Json, pipeline: Pipeline, cluster: Cluster, memory: Memory) -> float:
         served = await self._spark_operator_is_there()

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import cluster_settings, topics
+from ottla_operator.brokers import cluster_settings
+from ottla_operator.brokers.in_sync import partition_states
 from ottla_operator.brokers.link import Link
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.children import Seen
@@ -13,7 +14,7 @@ from ottla_operator.kube.kinds import POD
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.settings import started_with
 from ottla_operator.plan.pods_seen import BrokerPod
-from ottla_operator.plan.roll import Blocker, BrokerState, PartitionState, Restart, Wait, next_step
+from ottla_operator.plan.roll import Blocker, BrokerState, Restart, Step, Wait, next_step, regardless
 from ottla_operator.plan.settings import Settings, settings_plan
 from ottla_operator.resources.cluster import Cluster
 
@@ -97,8 +98,8 @@ async def restart_next(
         _state(id_, seen.pods.get(id_), rolled.outdated.get(id_, ""), None if link is None else id_ in up)
         for id_ in range(names.FIRST_BROKER, names.FIRST_BROKER + cluster.spec.replicas)
     ]
-    partitions = await partition_states(link) if link else ()
-    match next_step(states, partitions, controller, (roll and roll.max_unavailable) or 1):
+    most = (roll and roll.max_unavailable) or 1
+    match regardless(states, most) or await _by_partitions(link, states, controller, most):
         case Restart(broker, why):
             pod = seen.pods[broker]
             at = {"metadata": {"name": pod.name, "namespace": cluster.metadata.namespace, "uid": pod.uid}}
@@ -110,6 +111,12 @@ async def restart_next(
     return ""
 
 
+async def _by_partitions(link: Link | None, states: list[BrokerState], controller: int | None, most: int) -> Step:
+    assert link is not None, "without a link, none that is ready is outdated"
+    partitions = await partition_states(link, [it.id for it in states if it.ready])
+    return next_step(states, partitions, controller, most)
+
+
 def _state(broker: int, pod: BrokerPod | None, outdated: str, counted_on: bool | None) -> BrokerState:
     """`counted_on`: None when no broker can be asked. Then one that is ready is not restarted: nobody knows who needs it."""
     if pod is None or pod.leaving:
@@ -117,13 +124,3 @@ def _state(broker: int, pod: BrokerPod | None, outdated: str, counted_on: bool |
     if counted_on is None:
         return BrokerState(broker, pod.ready, "" if pod.ready else outdated)
     return BrokerState(broker, pod.ready and counted_on, outdated)
-
-
-async def partition_states(link: Link) -> list[PartitionState]:
-    every = await topics.all_topics(link)
-    least = await cluster_settings.min_isr(link, [it.name for it in every])
-    return [
-        PartitionState(topic.name, it.index, it.replicas, it.isr, least[topic.name])
-        for topic in every
-        for it in topic.partitions
-    ]

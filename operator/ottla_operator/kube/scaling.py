@@ -63,11 +63,10 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
             if await _move(link, cluster, found, moves, done):
                 done.said.append(done.doing)
         case scale.LetGo(broker):
-            if broker == brokers:  # a StatefulSet lets its last pod go, and no other
-                done.brokers = brokers - 1
-                done.said.append(
-                    f"broker {broker} holds nothing any more: it is stopped, its disk stays or goes as the storage says"
-                )
+            done.brokers = broker - 1  # a StatefulSet lets its last pod go, and no other
+            done.said.append(
+                f"broker {broker} holds nothing any more: it is stopped, its disk stays or goes as the storage says"
+            )
             done.doing = f"letting broker {broker} go"
         case scale.IsSpread(spread):
             await _end(link, found, done)

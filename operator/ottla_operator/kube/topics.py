@@ -4,7 +4,7 @@ They are looked at together: the brokers are asked once for all of them, and wha
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,17 +12,16 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import reconcile
 from ottla_operator.brokers.link import Link, Unreachable, connected
 from ottla_operator.kube.api import Api
-from ottla_operator.kube.kinds import POD, TOPIC
+from ottla_operator.kube.cluster_brokers import ready_addresses
+from ottla_operator.kube.clusters import cluster_of
+from ottla_operator.kube.kinds import TOPIC
 from ottla_operator.kube.known import Key
 from ottla_operator.kube.ledger import Ledger
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
-from ottla_operator.plan.objects import names
-from ottla_operator.plan.pods_seen import broker_pods
 from ottla_operator.plan.topic_verdict import Wish, owners, verdict
 from ottla_operator.plan.topics import Delete, Seen, changes
 from ottla_operator.plan.topics import Stuck as CannotBe
-from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
 
@@ -40,7 +39,7 @@ class Topics:
     api: Api
     telling: Telling
     bodies: Callable[[Key], Mapping[str, Json]]
-    cluster: Callable[[Key], Json | None]
+    cluster: Callable[[Key], Awaitable[Json | None]]
     _wishes: dict[tuple[str, int], Wish] = field(default_factory=dict)
     """By uid and generation: a spec is parsed once."""
 
@@ -51,11 +50,11 @@ class Topics:
         ledger = await Ledger.read(self.api, key)
         if not wishes and not ledger.by_resource:
             return None
-        body = self.cluster(key)
+        body = await self.cluster(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             await self._tell_all(wishes, Working("NoCluster", f"there is no Cluster {key.name} in this namespace"))
             return None if not wishes else WAITING_S
-        at = await self._addresses(key, body)
+        at = await ready_addresses(self.api, cluster_of(body))
         if not at:
             await self._tell_all(wishes, Working("ClusterNotReady", f"no broker of Cluster {key.name} is ready"))
             return WAITING_S
@@ -126,14 +125,6 @@ class Topics:
             if found is not None and found.topic_id == id_:  # a topic of the same name that was made since is another
                 await reconcile.apply(link, Delete(topic))
         return unseen
-
-    async def _addresses(self, key: Key, body: Json) -> list[str]:
-        cluster = Cluster.model_validate({it: body[it] for it in ("apiVersion", "kind", "metadata", "spec")})
-        port = names.brokers_port(cluster)
-        pods = broker_pods(cluster, await self.api.list(POD, key.namespace, names.selector_text(cluster)))
-        return [
-            f"[{it.ip}]:{port}" if ":" in it.ip else f"{it.ip}:{port}" for it in pods.values() if it.ready and it.ip
-        ]
 
     def _wish(self, body: Json) -> Wish:
         now = (body["metadata"]["uid"], body["metadata"]["generation"])

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.brokers import cluster, cluster_settings, elections, reassignments, topics
 from ottla_operator.brokers.elections import Election
+from ottla_operator.brokers.in_sync import partition_states
 from ottla_operator.brokers.link import Link
 from ottla_operator.local.board import Board
 from ottla_operator.local.brokers import Brokers
 from ottla_operator.local.memory import Memory
-from ottla_operator.plan.roll import BrokerState, Done, PartitionState, Restart, Wait, next_step
+from ottla_operator.plan.roll import BrokerState, Done, Restart, Step, Wait, next_step, regardless
 from ottla_operator.plan.settings import Settings, settings_plan
 
 BACK_WITHIN_S = 15.0  # then people are told what the roll waits for
@@ -37,14 +38,13 @@ class Rolling:
         self.waits_for_broker = False
         ours = {id_: it for id_, it in self.brokers.by_id.items() if id_ in wanted}
         restart = await self._change_running(link, ours.keys())
-        up = {it.id for it in (await cluster.describe(link)).brokers} if restart else set()
+        found = await cluster.describe(link) if restart else None
+        up = {it.id for it in found.brokers} if found else set()
         states = [
             BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())))
             for id_, it in sorted(ours.items())
         ]
-        match next_step(
-            states, await self._partitions(link) if restart else (), await self._controller(link) if restart else None
-        ):
+        match regardless(states) or await _by_partitions(link, states, found.controller if found else None):
             case Done():
                 self._waiting_since = None
                 return True
@@ -102,21 +102,13 @@ class Rolling:
         kept = {key: value for key, value in wanted.items() if self._refused.get(key) != value}
         return {**kept, **{key: (started or {})[key] for key in wanted.keys() - kept if key in (started or {})}}
 
-    async def _partitions(self, link: Link) -> list[PartitionState]:
-        every = await topics.all_topics(link)
-        least = await cluster_settings.min_isr(link, [it.name for it in every])
-        return [
-            PartitionState(topic.name, it.index, it.replicas, it.isr, least[topic.name])
-            for topic in every
-            for it in topic.partitions
-        ]
-
-    async def _controller(self, link: Link) -> int | None:
-        return (await cluster.describe(link)).controller
-
     def _say_when_it_lasts(self, why: str) -> None:
         now = asyncio.get_running_loop().time()
         self._waiting_since = self._waiting_since or now
         if now - self._waiting_since >= BACK_WITHIN_S and self._said != why:
             self._said = why
             self.board.say(f"cluster {self.name}: no broker is restarted for now: {why}", "warn")
+
+
+async def _by_partitions(link: Link, states: list[BrokerState], controller: int | None) -> Step:
+    return next_step(states, await partition_states(link, [it.id for it in states if it.ready]), controller)

@@ -85,6 +85,11 @@ def unserved(mirror: Mirror) -> list[Unserved]:
     return missing
 
 
+def unfit(mirror: Mirror) -> str:
+    """Why it cannot be served, in words; empty when it can."""
+    return "; ".join(f"spec.{it.field} {it.why}" for it in unserved(mirror))
+
+
 def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict:
     """Of a mirror whose settings are as wished."""
     stopped = [it for it in seen if it.state == "Stopped"]

@@ -1,11 +1,11 @@
 """Which broker may restart next.
 
 Invariant: after any step that this module allows, every partition that could accept an acks=all write before can still accept one, and none loses its
-last replica in sync, except where its number of replicas makes that impossible. It is kept by looking at live ISRs, not at the last plan; so a step
-is only ever one broker, and the caller asks again.
+last replica in sync, except where its number of replicas makes that impossible. The metadata log, which makes a broker the controller, is one of them. It is
+kept by looking at live ISRs, not at the last plan; so a step is only ever one broker, and the caller asks again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -66,29 +66,36 @@ class Done:
 Step: TypeAlias = Restart | Wait | Done
 
 
-def next_step(
-    brokers: Sequence[BrokerState],
-    partitions: Iterable[PartitionState],
-    controller: int | None,
-    max_unavailable: int = 1,
-) -> Step:
-    """`max_unavailable`: how many brokers may be away at once; partitions are kept writable in any case."""
-    pending = [it for it in brokers if it.outdated]
-    if not pending:
+def regardless(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> Step | None:
+    """What is to be done whatever partitions there are; None when they have to be looked at. `max_unavailable`: how many brokers may be away at once."""
+    if not any(it.outdated for it in brokers):
         return Done()
     down = [it for it in brokers if not it.ready]
     if first := next((it for it in down if it.outdated), None):
         return Restart(first.id, first.outdated)  # it serves nobody: it goes first
     if len(down) >= max_unavailable:
         return Wait(down=tuple(it.id for it in down))
+    return None
+
+
+def next_step(
+    brokers: Sequence[BrokerState],
+    partitions: Iterable[PartitionState],
+    controller: int | None,
+    max_unavailable: int = 1,
+) -> Step:
+    """`partitions`: all of them, and the metadata log; they are kept writable however many may be away."""
+    if step := regardless(brokers, max_unavailable):
+        return step
     blockers: list[Blocker] = []
     every = list(partitions)
+    pending = [it for it in brokers if it.outdated]
     for broker in sorted(pending, key=lambda it: (it.id == controller, it.id)):  # the controller last
         found = blocked(broker.id, every)
         if not found:
             return Restart(broker.id, broker.outdated)
         blockers += found
-    return Wait(tuple(it.id for it in down), tuple(blockers))
+    return Wait(tuple(it.id for it in brokers if not it.ready), tuple(blockers))
 
 
 def blocked(broker: int, partitions: Iterable[PartitionState]) -> list[Blocker]:
@@ -98,3 +105,13 @@ def blocked(broker: int, partitions: Iterable[PartitionState]) -> list[Blocker]:
         for it in partitions
         if broker in it.isr and len(it.isr) - 1 < (needed := min(it.min_isr, len(it.replicas) - 1))
     ]
+
+
+def metadata_log(
+    topic: str, members: Collection[int], in_sync: Collection[int], ready: Iterable[int]
+) -> PartitionState:
+    """The metadata log as a partition among the others: it takes records while a majority of its members is there. `in_sync`: members that have what is
+    committed, as of a moment ago. `ready`: brokers that could be members, which it waits for: until one of two has been taken in again, the other is not to
+    go."""
+    replicas = tuple(dict.fromkeys([*members, *ready]))
+    return PartitionState(topic, 0, replicas, tuple(in_sync), len(members) // 2 + 1)

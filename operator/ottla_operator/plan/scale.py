@@ -1,10 +1,10 @@
 """What is to be done so that a cluster has the brokers that it should, one step at a time.
 
 Invariant: a broker is let go only when it holds nothing; partitions are only moved while all brokers that should be there are up, and nothing else is
-moving. Steps are decided from what is seen, so that a scaling that was broken off anywhere goes on from there.
+moving. What cannot be done to its end is not begun. Steps are decided from what is seen, so that a scaling that was broken off anywhere goes on from there.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,7 +38,7 @@ class MovePartitions:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """The broker holds nothing any more: stop it and forget it."""
+    """The last broker holds nothing any more: stop it and forget it."""
 
     broker: int
 
@@ -81,28 +81,23 @@ def next_step(seen: Scale) -> Step:
     if away := seen.wanted - {it.broker for it in seen.up}:
         return Wait(f"broker {', '.join(map(str, sorted(away)))} is not there yet")
     places = [it for it in seen.up if it.broker in seen.wanted]
-    if moves := _own_topics(seen, places, leaving):
-        return MovePartitions(moves, f"the brokers' own topics for {counted(len(places), 'broker')}")
+    own = _own_topics(seen, places)
+    try:
+        off = drain(applied(seen.partitions, own), places, leaving) if leaving else ()
+    except Impossible as error:
+        return Refused(str(error))
+    if own:
+        return MovePartitions(own, f"the brokers' own topics for {counted(len(places), 'broker')}")
+    if off:
+        return MovePartitions(off, f"off broker {', '.join(map(str, sorted(leaving)))}")
     if leaving:
-        return _drain(seen, places, leaving)
+        return LetGo(max(leaving))
     if seen.spread and seen.on_scale and (moves := spread(seen.partitions, places)):
         return MovePartitions(moves, f"spread over broker {', '.join(map(str, sorted(seen.wanted)))}")
     return IsSpread(seen.wanted)
 
 
-def _drain(seen: Scale, places: Sequence[Place], leaving: Collection[int]) -> Step:
-    held = {broker for it in seen.partitions for broker in it.replicas} & set(leaving)
-    if idle := set(leaving) - held:
-        return LetGo(max(idle))
-    try:
-        return MovePartitions(
-            drain(seen.partitions, places, leaving), f"off broker {', '.join(map(str, sorted(leaving)))}"
-        )
-    except Impossible as error:
-        return Refused(str(error))
-
-
-def _own_topics(seen: Scale, places: Sequence[Place], leaving: Collection[int]) -> tuple[Move, ...]:
+def _own_topics(seen: Scale, places: Sequence[Place]) -> tuple[Move, ...]:
     """Brings topics that nobody has described to the number of replicas that suits as many brokers."""
     after = seen.partitions
     for topic, factor in sorted(seen.factors.items()):

@@ -9,7 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.records import decode_all, end_transaction_marker
+from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.records import decode_all
 from tests.unit.api.brokers import SmallBroker, batch
 from tests.unit.api.calls import answered, call_fetch, fetching_of, waited
 from tests.unit.api.requests import fetch_request

@@ -19,8 +19,9 @@ from ottla_broker.coordination.records import (
     read_value,
 )
 from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.wire.control import end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, encode_batch, end_transaction_marker
+from ottla_broker.wire.records import Record, encode_batch
 from tests.sim.virtual_loop import run_virtual
 from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
 from tests.unit.coordination.one_partition import (

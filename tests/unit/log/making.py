@@ -13,7 +13,8 @@ from ottla_broker.log.recovery import Known, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import Buffer, Compression, batches
-from ottla_broker.wire.records import Record, encode_batch, end_transaction_marker
+from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.records import Record, encode_batch
 
 NOW = 1_700_000_000_000
 TOPIC_ID = UUID(int=0x1234_5678_9ABC_4EF0_8123_4567_89AB_CDEF)

@@ -38,7 +38,7 @@ class World:
             Telling(as_api, "test"),
             Image("spark:1"),
             lambda key: self._body("Pipeline", key),
-            lambda key: self._body("Cluster", key),
+            self._cluster,
             lambda key: [slim(it) for it in self.api.of("Topic").values()],
             self._ask,
         )
@@ -46,6 +46,9 @@ class World:
     async def _ask(self, address: str) -> Told | None:
         assert address == "10.0.0.9:8080"
         return self.told
+
+    async def _cluster(self, key: Key) -> Json | None:
+        return self._body("Cluster", key)
 
     def _body(self, kind: str, key: Key) -> Json | None:
         it = self.api.objects.get((kind, key.namespace, key.name))

@@ -2,10 +2,22 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_operator.plan.roll import Blocker, BrokerState, Done, PartitionState, Restart, Wait, blocked, next_step
+from ottla_operator.plan.roll import (
+    Blocker,
+    BrokerState,
+    Done,
+    PartitionState,
+    Restart,
+    Wait,
+    blocked,
+    metadata_log,
+    next_step,
+    regardless,
+)
 
 IDS = [1, 2, 3, 4]
 
@@ -138,3 +150,39 @@ def test_several_may_be_away_where_that_is_allowed() -> None:
     brokers = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "")]
     assert next_step(brokers, [], None) == Wait(down=(1,))
     assert next_step(brokers, [], None, max_unavailable=2) == Restart(2, "x")
+
+
+def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
+    assert regardless([BrokerState(1, True, "")]) == Done()
+    assert regardless([BrokerState(1, False, "new settings"), BrokerState(2, True, "")]) == Restart(1, "new settings")
+    assert regardless([BrokerState(1, False, ""), BrokerState(2, True, "new settings")]) == Wait(down=(1,))
+    assert regardless([BrokerState(1, True, ""), BrokerState(2, True, "new settings")]) is None
+
+
+@pytest.mark.parametrize(
+    ("members", "in_sync", "ready", "needed"),
+    [
+        ([1], [1], [1], []),  # alone: it is away for as long as a restart takes
+        ([1, 2], [1, 2], [1, 2], []),
+        ([1], [1], [1, 2], [1]),  # the other has just come back, and could not go on alone
+        ([1, 2], [1], [1, 2], [1]),
+        ([1, 2], [1, 2], [1, 2, 3], [1, 2]),  # until the third is a member too
+        ([1, 2, 3], [1, 2, 3], [1, 2, 3], []),
+        ([1, 2, 3], [1, 3], [1, 2, 3], [1, 3]),
+        ([1, 2, 3], [1, 2, 3], [1, 2, 3, 4], []),
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4], [1, 2, 3, 4, 5], []),
+        ([1, 2, 3, 4, 5], [1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 3]),
+    ],
+)
+def test_the_metadata_log_keeps_its_majority(
+    members: list[int], in_sync: list[int], ready: list[int], needed: list[int]
+) -> None:
+    log = metadata_log("__cluster_metadata", members, in_sync, ready)
+    assert [it for it in ready if blocked(it, [log])] == needed
+
+
+def test_that_the_metadata_log_blocks_is_said() -> None:
+    brokers = [BrokerState(1, True, "new settings"), BrokerState(2, True, "")]
+    step = next_step(brokers, [metadata_log("__cluster_metadata", [1], [1], [1, 2])], 1)
+    assert isinstance(step, Wait)
+    assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync, and needs 1 beside broker 1"]

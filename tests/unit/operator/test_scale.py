@@ -21,10 +21,11 @@ def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[Replica
 def test_it_ends_with_the_brokers_that_are_wanted(
     before: int, after: int, factor: int, count: int, on_scale: bool
 ) -> None:
-    here = partitions(before, {"a": (count, min(before, factor)), "own": (4, min(before, 3))})
+    here = partitions(before, {"own": (4, min(before, 3)), "a": (count, min(before, factor))})
     present, spread = set(range(1, before + 1)), frozenset(range(1, before + 1))
     wanted = frozenset(range(1, after + 1))
     present |= wanted
+    begun = here
     for _ in range(20):
         seen = Scale(
             wanted, frozenset(present), tuple(map(Place, sorted(present))), here, 0, spread, {"own": 3}, on_scale
@@ -34,7 +35,9 @@ def test_it_ends_with_the_brokers_that_are_wanted(
                 assert moves
                 here = applied(here, moves)
             case LetGo(broker):
-                assert broker not in wanted
+                assert broker not in wanted and broker == max(present), (
+                    "a StatefulSet lets its last pod go, and no other"
+                )
                 assert not any(broker in it.replicas for it in here)
                 present.remove(broker)
             case IsSpread(brokers):
@@ -43,6 +46,7 @@ def test_it_ends_with_the_brokers_that_are_wanted(
                 assert after < min(before, factor)
                 assert "replicas, which need as many brokers" in why
                 assert present > wanted
+                assert here == begun, "what cannot be done to its end was begun"
                 return
             case Done():
                 break
@@ -91,3 +95,17 @@ def test_a_broker_that_leaves_and_is_away_is_drained_all_the_same() -> None:
     assert isinstance(step, MovePartitions)
     assert step.why == "off broker 3"
     assert all(3 not in it.after for it in step.moves)
+
+
+def test_one_that_holds_nothing_waits_for_those_after_it() -> None:
+    here = [Replicas("a", 0, (3,), (3,), 3)]
+    smaller = {"wanted": frozenset({1}), "partitions": here}
+    step = next_step(scale(**smaller))
+    assert isinstance(step, MovePartitions) and [it.after for it in step.moves] == [(1,)]
+    assert next_step(scale(**smaller | {"partitions": applied(here, step.moves)})) == LetGo(3)
+
+
+def test_the_brokers_own_topics_stay_as_they_are_where_others_are_in_the_way() -> None:
+    here = partitions(3, {"own": (2, 3), "a": (1, 3)})
+    step = next_step(scale(wanted=frozenset({1, 2}), partitions=here, factors={"own": 2}))
+    assert isinstance(step, Refused) and "a-0 has 3 replicas" in step.why

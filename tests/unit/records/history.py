@@ -11,15 +11,8 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.wire.batch import BatchHeader, Buffer, Compression, parse_header
-from ottla_broker.wire.records import (
-    ControlType,
-    Record,
-    control_type,
-    coordinator_epoch,
-    decode_batch,
-    encode_batch,
-    end_transaction_marker,
-)
+from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch, end_transaction_marker
+from ottla_broker.wire.records import Record, decode_batch, encode_batch
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,7 +7,8 @@ from ottla_broker.log.compaction import BYTES_PER_KEY
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.wire.batch import Compression, check_crc
-from ottla_broker.wire.records import Record, decode_batch, encode_batch, end_transaction_marker
+from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.records import Record, decode_batch, encode_batch
 from tests.unit.records.history import (
     NOW_MS,
     End,

@@ -18,19 +18,9 @@ from kio.serial.writers import write_signed_varlong
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from ottla_broker.wire.batch import HEADER_SIZE, Compression, batches, check_crc, pack_batch, parse_header
+from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch, end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import (
-    ControlType,
-    Record,
-    control_type,
-    coordinator_epoch,
-    decode_all,
-    decode_batch,
-    encode_batch,
-    end_transaction_marker,
-    spans,
-    varint,
-)
+from ottla_broker.wire.records import Record, decode_all, decode_batch, encode_batch, spans, varint
 from tests.unit.records.some import codecs, numbered, record_lists, sparse, timestamps_ms
 
 offsets = st.integers(0, 2**62)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.rewrite import check_keys, check_records, needs_rewriting, rewritten
 from ottla_broker.wire.batch import Compression, check_crc, parse_header
+from ottla_broker.wire.control import end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, decode_batch, encode_batch, end_transaction_marker
+from ottla_broker.wire.records import Record, decode_batch, encode_batch
 from tests.unit.records.some import codecs, record_lists, sparse, timestamps_ms
 
 CompressionType = Literal["uncompressed", "gzip", "snappy", "lz4", "zstd"]

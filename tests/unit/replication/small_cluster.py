@@ -368,6 +368,8 @@ def simulated(run: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
 
 def _close(loop: SimulatedLoop) -> None:
     """What the coroutines of processes that were never ended say when they are collected concerns nobody."""
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # some are collected later than here
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

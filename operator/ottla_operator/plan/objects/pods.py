@@ -11,12 +11,12 @@ from typing import Final
 
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.merging import merged
+from ottla_operator.plan.objects.restricted import container_security, pod_security
 from ottla_operator.plan.objects.services import outside
 from ottla_operator.plan.objects.settings import COMMON, DATA, file_of
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
-USER: Final = 10001
 SETTINGS_AT: Final = "/etc/ottla"
 PLACE_AT: Final = "/etc/ottla-place"
 STOP_WITHIN_S: Final = 60
@@ -51,14 +51,7 @@ def _template(cluster: Cluster, images: Images, settings: str) -> Json:
         "serviceAccountName": cluster.name,
         "terminationGracePeriodSeconds": STOP_WITHIN_S,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
         "topologySpreadConstraints": _spread(cluster),
         **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
         "containers": [_broker(cluster, images)],
@@ -103,7 +96,7 @@ def _broker(cluster: Cluster, images: Images) -> Json:
             "failureThreshold": 3,
         },
         "resources": resources.model_dump(by_alias=True, exclude_none=True) if resources else {},
-        "securityContext": _locked(),
+        "securityContext": container_security(),
         # A broker that cannot start says why in one line: it belongs in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -133,7 +126,7 @@ def _wait_for_rack(cluster: Cluster, images: Images) -> Json:
         "name": "rack",
         "image": images.of(cluster),
         "command": ["sh", "-c", script],
-        "securityContext": _locked(),
+        "securityContext": container_security(),
         "volumeMounts": [{"name": "place", "mountPath": PLACE_AT, "readOnly": True}],
     }
 
@@ -152,14 +145,6 @@ def _spread(cluster: Cluster) -> list[Json]:
     if (rack := cluster.spec.rack) and rack.topology_key != "kubernetes.io/hostname":
         found.insert(0, {"topologyKey": rack.topology_key, "whenUnsatisfiable": "DoNotSchedule", **over})
     return found
-
-
-def _locked() -> Json:
-    return {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
 
 
 def _port(name: str, port: int) -> Json:

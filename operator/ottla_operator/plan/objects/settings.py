@@ -28,12 +28,13 @@ def file_of(broker: int | str) -> str:
     return f"broker-{broker}.properties"
 
 
-def common_settings(cluster: Cluster) -> dict[str, str]:
-    """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment."""
+def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
+    """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment. `brokers`: how many there are, those that leave
+    too: what suits fewer holds once they are gone, and never if they cannot go."""
     ports = {BETWEEN_BROKERS: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless(cluster))
     made = {
-        **suitable(cluster.spec.replicas),
+        **suitable(brokers),
         **cluster.config,
         "node.id": "${env:BROKER_ID}",
         "listeners": ",".join(f"{name}://:{port}" for name, port in ports.items()),

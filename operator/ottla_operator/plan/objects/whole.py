@@ -57,7 +57,8 @@ def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
     )
     if waits := [service for broker in ids for service in missing(cluster, broker, given.addresses)]:
         return Objects(first, None, None, tuple(waits))
-    settings = config_map(cluster, given.common or common_settings(cluster), all_own(cluster, ids, given.addresses))
+    common = given.common or common_settings(cluster, given.brokers)
+    settings = config_map(cluster, common, all_own(cluster, ids, given.addresses))
     template = pod_template(cluster, images, settings["metadata"]["name"])
     return Objects(first, settings, stateful_set(cluster, template, given.brokers, given.notes))
 

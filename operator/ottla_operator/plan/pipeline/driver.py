@@ -6,6 +6,7 @@ than it, and a name could still lead to the driver before it.
 
 from typing import Final
 
+from ottla_operator.plan.objects.restricted import pod_security
 from ottla_operator.plan.pipeline import names, pods, settings, spark
 from ottla_operator.plan.pipeline.pods import Image
 from ottla_operator.resources.model import Json
@@ -35,7 +36,7 @@ def deployment(pipeline: Pipeline, image: Image, bootstrap: str, config_map: str
                     "serviceAccountName": names.driver(pipeline),
                     "terminationGracePeriodSeconds": pods.stop_within_s(pipeline),
                     "enableServiceLinks": False,
-                    "securityContext": pods.pod_security(),
+                    "securityContext": pod_security(),
                     "containers": [_container(pipeline, image, bootstrap)],
                     "volumes": pods.driver_volumes(pipeline, config_map),
                 },

@@ -6,12 +6,12 @@ Kubernetes' restricted security profile holds; nothing is written but /tmp, Spar
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.plan.objects.restricted import container_security, pod_security
 from ottla_operator.plan.pipeline import names, settings
 from ottla_operator.resources.common import duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
-USER: Final = 10001
 CHECKPOINT_AT: Final = "/checkpoint"
 HTTP: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
@@ -50,23 +50,12 @@ def stop_within_s(pipeline: Pipeline) -> int:
     return -(-duration_ms((stop and stop.graceful) or BATCH_WITHIN) // 1000) + CLOSE_WITHIN_S
 
 
-def pod_security() -> Json:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "fsGroup": USER,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
 def driver_container(pipeline: Pipeline) -> Json:
     """But for what the launchers give it: image, arguments, resources."""
     return {
         "name": DRIVER_CONTAINER,
         "ports": [{"name": names.HTTP_PORT, "containerPort": HTTP, "protocol": "TCP"}],
-        "securityContext": _locked(),
+        "securityContext": container_security(),
         "terminationMessagePath": LAST_WORDS,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -89,7 +78,7 @@ def executor_template(pipeline: Pipeline, *, beside_driver: bool) -> Json:
         "containers": [
             {
                 "name": EXECUTOR_CONTAINER,
-                "securityContext": _locked(),
+                "securityContext": container_security(),
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": _mounts(pipeline),
             }
@@ -136,11 +125,3 @@ def _volumes(pipeline: Pipeline) -> list[Json]:
     if claim := checkpoint_claim(pipeline):
         found.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": claim}})
     return found
-
-
-def _locked() -> Json:
-    return {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }

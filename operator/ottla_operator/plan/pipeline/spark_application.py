@@ -8,6 +8,7 @@
 
 from typing import Final
 
+from ottla_operator.plan.objects.restricted import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.pods import Image
 from ottla_operator.resources.model import Json
@@ -88,7 +89,7 @@ def _driver(pipeline: Pipeline, config_map: str) -> Json:
             "spec": {
                 "terminationGracePeriodSeconds": pods.stop_within_s(pipeline),
                 "enableServiceLinks": False,
-                "securityContext": pods.pod_security(),
+                "securityContext": pod_security(),
                 "containers": [container],
                 "volumes": pods.driver_volumes(pipeline, config_map),
             },

@@ -1,7 +1,7 @@
-"""What a Pipeline's looks ask the brokers: which topics there are, and how far behind the pipeline's consumer group is."""
+"""The brokers of a Cluster, as its pods lead to them: where they are, which topics they have, and how far behind a consumer group is."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from ottla_broker.wire.errors import KafkaError
@@ -10,7 +10,7 @@ from ottla_operator.brokers.link import Link, Unreachable, connected
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.kinds import POD
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.pods_seen import broker_pods
+from ottla_operator.plan.pods_seen import BrokerPod, broker_pods
 from ottla_operator.resources.cluster import Cluster
 
 WITHIN_S = 5.0
@@ -47,17 +47,36 @@ class Brokers:
         return sum(max(0, end - done.get(place, 0)) for place, end in ends.items())
 
 
+def addresses(cluster: Cluster, pods: Iterable[BrokerPod]) -> list[str]:
+    """host:port of the brokers whose pods are ready, where the operator speaks to them."""
+    port = names.brokers_port(cluster)
+    return [f"[{it.ip}]:{port}" if ":" in it.ip else f"{it.ip}:{port}" for it in pods if it.ready and it.ip]
+
+
+async def ready_addresses(api: Api, cluster: Cluster) -> list[str]:
+    """By the pods as they are now."""
+    found = await api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
+    return addresses(cluster, broker_pods(cluster, found).values())
+
+
+@asynccontextmanager
+async def brokers_at(at: Sequence[str], within_s: float) -> AsyncIterator[Brokers]:
+    """By addresses of some of them; without a link, and without a reason, when there are none."""
+    async with AsyncExitStack() as stack:
+        found = Brokers(None)
+        if at:
+            try:
+                found = Brokers(await stack.enter_async_context(connected(",".join(at), within_s)))
+            except (Unreachable, KafkaError) as error:
+                found = Brokers(None, f"the brokers cannot be asked: {error}")
+        yield found
+
+
 @asynccontextmanager
 async def brokers_of(api: Api, cluster: Cluster) -> AsyncIterator[Brokers]:
     """By the pods that are ready."""
-    port = names.brokers_port(cluster)
-    pods = broker_pods(cluster, await api.list(POD, cluster.metadata.namespace, names.selector_text(cluster)))
-    at = [f"[{it.ip}]:{port}" if ":" in it.ip else f"{it.ip}:{port}" for it in pods.values() if it.ready and it.ip]
-    if not at:
+    if not (at := await ready_addresses(api, cluster)):
         yield Brokers(None, f"no broker of Cluster {cluster.name} is ready")
         return
-    try:
-        async with connected(",".join(at), WITHIN_S) as link:
-            yield Brokers(link)
-    except (Unreachable, KafkaError) as error:
-        yield Brokers(None, f"the brokers cannot be asked: {error}")
+    async with brokers_at(at, WITHIN_S) as found:
+        yield found

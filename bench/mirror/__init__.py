@@ -1,0 +1,1 @@
+"""One cluster copied to another, beside MirrorMaker 2."""

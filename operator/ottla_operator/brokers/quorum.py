@@ -1,0 +1,67 @@
+"""Who leads the metadata log, which makes it the controller, and who keeps it (DescribeQuorum; KIP-595, KIP-836)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.schema.describe_quorum.v2.response import PartitionData as State
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.brokers.link import Link, checked
+
+METADATA_LOG: Final = "__cluster_metadata"
+IN_SYNC_WITHIN_MS: Final = 2000  # as Kafka's controller.quorum.fetch.timeout.ms
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """A broker that copies the log. `member`: whether it counts for what is committed. `end`: how far its copy goes, -1 when not known. `in_sync`: whether it
+    had everything that is committed a moment ago."""
+
+    broker: int
+    member: bool
+    end: int
+    in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """`end`: the first offset that is not committed. `keepers`: by broker."""
+
+    leader: int
+    epoch: int
+    end: int
+    keepers: tuple[Keeper, ...]
+
+
+async def describe(link: Link) -> Quorum | None:
+    """None where brokers do not tell of their metadata log."""
+    topic = TopicData(topic_name=TopicName(METADATA_LOG), partitions=(PartitionData(partition_index=i32(0)),))
+    try:
+        answer = await link.ask_controller(DescribeQuorumRequest(topics=(topic,)))
+    except KafkaError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return None
+        raise
+    checked(answer.error_code, answer.error_message, "metadata log")
+    state: State = answer.topics[0].partitions[0]
+    checked(state.error_code, state.error_message, "metadata log")
+    now_ms = max((it.last_caught_up_timestamp for it in state.current_voters), default=-1)  # the leader's own
+    keepers = (
+        Keeper(
+            int(it.replica_id),
+            member,
+            int(it.log_end_offset),
+            in_sync=it.last_caught_up_timestamp >= now_ms - IN_SYNC_WITHIN_MS,
+        )
+        for member, them in ((True, state.current_voters), (False, state.observers))
+        for it in them
+    )
+    return Quorum(
+        int(state.leader_id),
+        int(state.leader_epoch),
+        int(state.high_watermark),
+        tuple(sorted(keepers, key=lambda it: it.broker)),
+    )

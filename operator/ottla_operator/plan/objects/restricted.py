@@ -1,0 +1,29 @@
+"""What Kubernetes' restricted security profile asks of pods, and more: nothing is written but what is mounted.
+
+https://kubernetes.io/docs/concepts/security/pod-security-standards/
+"""
+
+from typing import Final
+
+from ottla_operator.resources.model import Json
+
+USER: Final = 10001  # of our images
+
+
+def pod_security() -> Json:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> Json:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
