@@ -23,7 +23,8 @@ NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 LASTING: Final = 1 << 62
-"""Ids from here on are this cluster's own: no producer is given one, and none may use one."""
+"""Ids from here on are this cluster's own: no producer is given one, and none may use one. Of theirs the newest batch or marker counts, and nothing
+that was before it: what a snapshot knows of an older one may lie below the log's start."""
 
 
 class SentBatch(NamedTuple):
@@ -181,6 +182,8 @@ class ProducerStates:
         last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCES
         producer.batches.append(SentBatch(last_sequence, base_offset + delta, delta, timestamp))
         producer.timestamp = timestamp
+        if producer_id >= LASTING:
+            producer.coordinator_epoch = -1
         if transactional and producer.transaction_start < 0:
             producer.transaction_start = base_offset
             self._open[base_offset] = producer_id
@@ -201,6 +204,8 @@ class ProducerStates:
         start, producer.transaction_start = producer.transaction_start, NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp = timestamp
+        if producer_id >= LASTING:
+            producer.batches.clear()
         if start < 0:
             return None
         self._open.pop(start, None)

@@ -71,12 +71,12 @@ class Keeping:
         """Returns when what lies below offset `below` is not needed any more to know how far the partition's sources were copied. KafkaError:
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError when the ISR does not take it in time."""
         needed = max(
-            (self._said_at(partition, producer_id, below) for producer_id in self._marks(partition)), default=-1
+            (self.said_at(partition, producer_id, below) for producer_id in self._marks(partition)), default=-1
         )
         async with asyncio.timeout(WITHIN_S):
             await _committed(partition, needed)
 
-    def _said_at(self, partition: Partition, producer_id: int, below: int) -> int:
+    def said_at(self, partition: Partition, producer_id: int, below: int) -> int:
         """An offset from `below` on where it is said how far this source was copied; −1 when that needs not to be said."""
         producer, key = partition.log.producers.get(producer_id), (partition, producer_id)
         if producer is None or not (position := position_of(producer)):

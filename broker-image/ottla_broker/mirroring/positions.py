@@ -29,7 +29,7 @@ from ottla_broker.wire.batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
 )
-from ottla_broker.wire.records import end_transaction_marker
+from ottla_broker.wire.control import end_transaction_marker
 
 SEQUENCE_BITS: Final = 31
 SEQUENCES: Final = 1 << SEQUENCE_BITS
