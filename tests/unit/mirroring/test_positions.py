@@ -1,5 +1,7 @@
 """How far a source was copied, as batches, markers and snapshots carry it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from ottla_broker.log.producer_state import LASTING, ProducerStates
 from ottla_broker.log.validation import Fields, check_from_client
 from ottla_broker.mirroring.committed import committed_batches
 from ottla_broker.mirroring.positions import END, SEQUENCES, mark, position_of, statement
-from ottla_broker.wire.batch import DELETE_HORIZON, HEADER, BatchHeader, check_crc, pack_batch, parse_header
+from ottla_broker.wire.batch import DELETE_HORIZON, HEADER, HEADER_SIZE, check_crc, pack_batch, parse_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decode_batch
 from tests.unit.log.making import NOW, batch, marker
@@ -69,10 +71,7 @@ def test_what_nothing_is_known_of_begins_at_the_beginning() -> None:
 def test_a_batch_keeps_its_records_and_is_plain_data() -> None:
     sent = batch(3, base_offset=40, producer=(8, 2, 17), transactional=True, step_ms=5)
     header = parse_header(sent)
-    sent = pack_batch(
-        BatchHeader(*HEADER.unpack_from(sent)[:5], header.attributes | DELETE_HORIZON, *HEADER.unpack_from(sent)[6:]),
-        sent[61:],
-    )
+    sent = pack_batch(replace(header, attributes=header.attributes | DELETE_HORIZON), sent[HEADER_SIZE:])
     found = marked(sent)
     now = parse_header(found)
     assert check_crc(found, now)
