@@ -45,13 +45,16 @@ class MirrorControl:
         """By way of which clusters a copy's records come."""
         await self._turn.carry_out(lambda: mirror_plans.traced(self._turn.image, topic_id, origins))
 
+    async def adopt(self, wish: NewMirror, topic_id: UUID) -> None:
+        await self._turn.carry_out(lambda: mirror_plans.adoption(self._turn.image, wish, topic_id))
+
     async def report(self, told: Report) -> None:
         """Returns when it is committed."""
 
         def plan() -> list[MetadataRecord]:
             if told.source_id is None:
                 return mirror_plans.report(self._turn.image, told)
-            mirror_plans.must_lead(self._turn.image, told)
+            mirror_plans.led(self._turn.image, told)
             return appended_plans.report(self._turn.image, told, told.source_id)
 
         await self._turn.carry_out(plan)

@@ -4,7 +4,7 @@ What decides is the image alone: who leads, of which mirror a topic is a copy, w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,12 +18,15 @@ from kio.static.primitive import i8
 
 from ottla_broker.metadata.config_plans import copies_of
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, Changes, Image
-from ottla_broker.metadata.mirror_plans import Report, known_partition
+from ottla_broker.metadata.mirror_plans import NO_OFFSET, Report, known_partition
+from ottla_broker.metadata.records import MirroredTopic
 from ottla_broker.mirroring.copying import IDENTICAL, UNKNOWN, Copy
+from ottla_broker.mirroring.divergence import begin
 from ottla_broker.mirroring.filling import Filling
 from ottla_broker.mirroring.links import Link, link
 from ottla_broker.mirroring.opening import abort_open, report_end
-from ottla_broker.mirroring.wanted import wanted_copies
+from ottla_broker.mirroring.rejoining import Rejoiner, Rejoining
+from ottla_broker.mirroring.wanted import is_to_rejoin, wanted_copies
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -33,15 +36,25 @@ SET = i8(0)
 
 
 class Mirrors:
-    """`ask` brings a request to the active controller; `now_ms`: wall time."""
+    """`ask` brings a request to the active controller; `now_ms`: wall time; `own`: this cluster's addresses."""
 
-    def __init__(self, me: int, image: Image, partitions: Partitions, ask: Ask, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        me: int,
+        image: Image,
+        partitions: Partitions,
+        ask: Ask,
+        now_ms: Callable[[], int],
+        own: Callable[[], Sequence[tuple[str, int]]],
+    ) -> None:
         self._me = me
         self._image = image
         self._partitions = partitions
         self._ask = ask
         self._now_ms = now_ms
+        self._own = own
         self._fillings: dict[str, Filling] = {}
+        self._rejoinings: dict[str, Rejoining] = {}
         self._source_ends: dict[Partition, int] = {}
         self._opening: dict[Partition, int] = {}  # in which epoch
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -57,6 +70,15 @@ class Mirrors:
         filling = self._fillings.get(mirror)
         return None if filling is None else filling.copies.get(partition)
 
+    def rejoiners(self) -> Iterator[Rejoiner]:
+        """What is to become a copy here."""
+        for rejoining in self._rejoinings.values():
+            yield from rejoining.rejoiners.values()
+
+    def rejoiner_of(self, partition: Partition) -> Rejoiner | None:
+        """While it is not known here where it goes on."""
+        return next((found for one in self._rejoinings.values() if (found := one.rejoiners.get(partition))), None)
+
     def trouble(self, mirror: str) -> str:
         """Why its source cannot be reached from here; empty when it can."""
         filling = self._fillings.get(mirror)
@@ -65,6 +87,7 @@ class Mirrors:
     def led(self, partition: Partition) -> None:
         """This broker leads it, in an epoch that is new."""
         self._forget(partition)
+        self._cut(partition)
         self._consider(partition)
 
     def lost(self, partition: Partition) -> None:
@@ -83,19 +106,22 @@ class Mirrors:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *(one.close() for one in self._fillings.values()), return_exceptions=True)
+        rooms: list[Filling | Rejoining] = [*self._fillings.values(), *self._rejoinings.values()]
+        await asyncio.gather(*tasks, *(one.close() for one in rooms), return_exceptions=True)
         self._fillings.clear()
+        self._rejoinings.clear()
 
     def _reset(self, name: str) -> None:
         """Its settings are others: its connections are made anew."""
-        before = self._fillings.get(name)
-        if before is not None and before.link == link(self._image, name):
-            return
-        if before is not None:
+        now = link(self._image, name)
+        before, rejoining = self._fillings.get(name), self._rejoinings.get(name)
+        if before is not None and before.link != now:
             del self._fillings[name]
             for copy in before.copies.values():
                 self._remember(copy)
             self._spawn(before.close())
+        if rejoining is not None and rejoining.link != now:
+            self._spawn(self._rejoinings.pop(name).close())
         for topic in copies_of(self._image, name):
             self._consider_topic(topic)
 
@@ -111,6 +137,10 @@ class Mirrors:
             if name not in wanted:
                 self._remember(filling.forget(partition))
         topic = self._image.mirrored.get(partition.topic_id)
+        if topic is not None and is_to_rejoin(self._image, topic, partition):
+            self._rejoin(partition, topic)
+        else:
+            self._forget_rejoiner(partition)
         if topic is not None and topic.failed_over and partition.leads:
             self._open(partition, known_partition(self._image, partition.topic_id, partition.partition).end)
         for name, copy in wanted.items():
@@ -127,6 +157,21 @@ class Mirrors:
             filling = self._fillings[mirror] = Filling(self._me, settings, self._tell)
         return filling
 
+    def _rejoin(self, partition: Partition, topic: MirroredTopic) -> None:
+        rejoining = self._rejoinings.get(topic.mirror)
+        if rejoining is None:
+            settings = link(self._image, topic.mirror)
+            assert settings is not None  # or it would not be to rejoin
+            rejoining = self._rejoinings[topic.mirror] = Rejoining(self._me, settings, self._tell, self._own)
+        rejoining.follow(partition, topic, known_partition(self._image, partition.topic_id, partition.partition))
+
+    def _cut(self, partition: Partition) -> None:
+        """The first thing in a leader epoch, when nobody can have fetched in it: what the metadata say is to go, if it was saved here."""
+        known = known_partition(self._image, partition.topic_id, partition.partition)
+        if known.joined != NO_OFFSET and self._image.closed(partition.topic_id) is not None:
+            with suppress(KafkaError):  # its disk failed: another broker will lead
+                begin(partition, known.joined, known.joined_epoch)
+
     def _open(self, partition: Partition, end: int) -> None:
         if end >= 0:
             with suppress(KafkaError):  # its disk failed: another broker will lead
@@ -137,6 +182,14 @@ class Mirrors:
             self._spawn(report_end(partition, self._me, source_end, self._tell))
 
     def _forget(self, partition: Partition) -> None:
+        self._forget_copy(partition)
+        self._forget_rejoiner(partition)
+
+    def _forget_rejoiner(self, partition: Partition) -> None:
+        for rejoining in self._rejoinings.values():
+            rejoining.forget(partition)
+
+    def _forget_copy(self, partition: Partition) -> None:
         for filling in self._fillings.values():
             self._remember(filling.forget(partition))
 

@@ -16,6 +16,7 @@ from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Conf
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, Changes, Image
 from ottla_broker.mirroring.discovery import (
+    Adopt,
     Configs,
     Configure,
     Create,
@@ -24,6 +25,7 @@ from ottla_broker.mirroring.discovery import (
     Refused,
     Step,
     Trace,
+    candidates,
     is_copy,
     steps,
     synced,
@@ -35,7 +37,8 @@ from ottla_broker.mirroring.joining import Join, Resume, joins
 from ottla_broker.mirroring.links import Link, links
 from ottla_broker.mirroring.origins import Tracing
 from ottla_broker.mirroring.source import SourceView, look
-from ottla_broker.wire.client import Client, parse_bootstrap
+from ottla_broker.mirroring.source_copies import copies_at
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.reading import Malformed
 
@@ -76,7 +79,8 @@ class MirrorOffice:
 
     async def _keep(self, link: Link) -> None:
         name = f"mirror-{link.name}-controller"
-        client, own = Client(parse_bootstrap(link.bootstrap), client_id=name), Client(self._own(), client_id=name)
+        addresses = self._image.addresses(self._config.inter_broker_listener)
+        client, own = link.client(name), Client(addresses, client_id=name)
         groups, tracing = GroupOffsets(link.groups, client, own), Tracing(client)
         try:
             while True:
@@ -94,12 +98,6 @@ class MirrorOffice:
             await client.close()
             await own.close()
 
-    def _own(self) -> list[tuple[str, int]]:
-        """This cluster's brokers, at the listener that they use among themselves."""
-        listener = self._config.inter_broker_listener
-        endpoints = [one.endpoints.get(listener) for one in self._image.brokers.values()]
-        return [(one.host, one.port) for one in endpoints if one is not None]
-
     async def _bring_in_step(self, link: Link, client: Client, tracing: Tracing) -> dict[str, str]:
         """The copies that are what the source has now: their names there → here."""
         view = await look(client, None)
@@ -114,7 +112,8 @@ class MirrorOffice:
             await self._join(link, view, configs, factor)
             return {}
         created: list[Create] = []
-        for step in steps(self._image, link, view, configs, factor, self._cluster_id):
+        at_source = await copies_at(client, candidates(self._image, link, topics))
+        for step in steps(self._image, link, view, configs, factor, self._cluster_id, at_source):
             if isinstance(step, Create):
                 created.append(step)
                 continue
@@ -151,6 +150,13 @@ class MirrorOffice:
             case Recreate(topic, old_id):
                 self._say(link, topic.name, "the source has parted from the copy, which is made anew")
                 await self._controller.mirrors.recreate(topic, old_id)
+            case Adopt(topic, topic_id):
+                await self._controller.mirrors.adopt(topic, topic_id)
+                self._say(
+                    link,
+                    topic.name,
+                    "it becomes a copy of what was its own copy, and takes no other records from now on",
+                )
             case Grow(name, count):
                 await self._controller.create_partitions(name, count)
             case Configure(name, changes):
