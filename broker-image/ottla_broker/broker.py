@@ -36,6 +36,7 @@ from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
 from ottla_broker.metadata.register import Member, Register
 from ottla_broker.metadata.snapshotting import Intervals
+from ottla_broker.mirroring.keeping import Keeping
 from ottla_broker.mirroring.mirrors import Mirrors
 from ottla_broker.mirroring.office import MirrorOffice
 from ottla_broker.replication.acks import HANDOVER_S
@@ -101,6 +102,7 @@ class Broker:
             self.runtime.now_ms,
             own=lambda: self.image.addresses(config.inter_broker_listener),
         )
+        self.keeping = Keeping(self.image, self.partitions, config, self.runtime.now_ms)
         self._hosting = Hosting(
             self.node_id,
             self.image,
@@ -140,6 +142,7 @@ class Broker:
             await self._take_in_orphans()
         self._spawn(self._care.run())
         self._spawn(watch_lag(self.partitions, self.config))
+        self._spawn(self.keeping.run())
         self.ready = True
         for tell in self.when_ready:
             tell()

@@ -4,6 +4,7 @@
   watermark.
 - Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start nothing changes. Partitions of compacted-only
   and internal topics refuse with POLICY_VIOLATION and INVALID_TOPIC_EXCEPTION, copies of another cluster's topics with POLICY_VIOLATION.
+- Where other clusters' topics are appended to the topic, how far they were copied is said anew above the offset first (`mirroring.keeping`).
 - v1 differs in throttling only, v2 is flexible.
 """
 
@@ -29,28 +30,26 @@ NO_WATERMARK = -1
 
 
 async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=tuple(one(ctx, topic.name, wanted) for wanted in topic.partitions)
-            )
-            for topic in request.topics
-        ),
-    )
+    found = []
+    for topic in request.topics:
+        partitions = [await one(ctx, topic.name, wanted) for wanted in topic.partitions]
+        found.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(partitions)))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(found))
 
 
-def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+async def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     try:
-        low, code = raise_start(ctx, topic, wanted), ErrorCode.none
+        low, code = await raise_start(ctx, topic, wanted), ErrorCode.none
     except KafkaError as reason:
         low, code = NO_WATERMARK, reason.code
+    except TimeoutError:
+        low, code = NO_WATERMARK, ErrorCode.request_timed_out
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=cast(i64, low), error_code=code
     )
 
 
-def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int:
+async def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int:
     if not ctx.may(Operation.delete, Resource.topic(topic)):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     known = ctx.broker.image.topics.get(topic)
@@ -64,7 +63,10 @@ def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int
         raise KafkaError(ErrorCode.policy_violation, f"{topic} is compacted; records are deleted by tombstones there")
     if wanted.offset < TO_HIGH_WATERMARK:
         raise KafkaError(ErrorCode.offset_out_of_range, f"offset {wanted.offset}")
-    start = log.delete_records_before(log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset)
+    offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+    if ctx.broker.image.appended and offset <= log.high_watermark:
+        await ctx.broker.keeping.say_anew(partition, offset)
+    start = log.delete_records_before(offset)
     partition.tell_start()
     return start
 

@@ -21,7 +21,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.api import mirror_status
+from ottla_broker.api import appended_status, mirror_status
 from ottla_broker.api.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
@@ -73,7 +73,8 @@ def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
         case ConfigResource.MIRROR:
             return config.describe_mirror(current(ctx, kind, name)) if current(ctx, kind, name) else []
         case ConfigResource.MIRRORED_TOPIC:
-            return mirror_status.entries(ctx.broker, name, asyncio.get_running_loop().time())
+            now_s = asyncio.get_running_loop().time()
+            return mirror_status.entries(ctx.broker, name, now_s) + appended_status.entries(ctx.broker, name, now_s)
         case ConfigResource.GROUP if name == "":
             raise KafkaError(ErrorCode.invalid_request, "a group's name is needed")
         case _:

@@ -1,8 +1,8 @@
 """How a copy of another cluster's topic is, as entries of DescribeConfigs for resource type 102: who asks all brokers knows all.
 
-`mirror`, `source.topic` and `failed.over` tell of the topic what the metadata say; `<partition>` is JSON (`PartitionStatus`) and is given by the broker
-that leads the partition, because only it knows how far the source is. Of a copy that has failed over `<partition>.lineage` is what its source needs
-that is to become its copy (`mirroring.lineage.Lineage`).
+`mirror`, `source.topic`, `failed.over` and `origins` (ids of the clusters that records come from now) tell of the topic what the metadata say; `<partition>`
+is JSON (`PartitionStatus`) and is given by the broker that leads the partition, because only it knows how far the source is. Of a copy that has failed over
+`<partition>.lineage` is what its source needs that is to become its copy (`mirroring.lineage.Lineage`).
 """
 
 from typing import Literal
@@ -18,6 +18,7 @@ from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.copying import Copy
 from ottla_broker.mirroring.lineage import Lineage
 from ottla_broker.mirroring.links import link
+from ottla_broker.mirroring.origins import ORIGINS, origins_of
 from ottla_broker.mirroring.source_copies import described, lineage_key
 from ottla_broker.mirroring.source_epochs import NO_EPOCH
 from ottla_broker.replication.partition import Partition
@@ -51,12 +52,13 @@ def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
     if topic is None or copy is None:
         return []
     found = described(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
+    found[ORIGINS] = ",".join(sorted(origins_of(broker.image, name)))
     for index in sorted(topic.partitions):
         if (partition := broker.partitions.get(name, index)) is not None and partition.leads:
             found[str(index)] = _json(status(broker, topic, copy, partition, now_s))
             if (told := lineage(broker.image, copy, partition)) is not None:
                 found[lineage_key(index)] = _json(told)
-    return [_entry(key, value) for key, value in found.items()]
+    return [read_only_entry(key, value) for key, value in found.items()]
 
 
 def lineage(image: Image, copied: MirroredTopic, partition: Partition) -> Lineage | None:
@@ -81,17 +83,18 @@ def status(
     if known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
     settings = link(broker.image, copied.mirror)
-    copy = broker.mirrors.copy_of(partition)
+    copy = broker.mirrors.copy_of(partition, copied.mirror)
     if (rejoiner := broker.mirrors.rejoiner_of(partition)) is not None:
         state: State = "Diverged" if rejoiner.stuck else "Joining"
         return PartitionStatus(state, end, why=rejoiner.why, diverging=rejoiner.diverging)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=_newest(known))
     trouble = copy.why or broker.mirrors.trouble(copied.mirror)
-    return _live(copy, end, trouble, now_s)
+    return live_status(copy, end, trouble, now_s)
 
 
-def _live(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
+def live_status(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
+    """Of a copy that goes on."""
     seen = copy.source_end != UNKNOWN
     return PartitionStatus(
         "Unreachable" if trouble else "Replicating",
@@ -114,5 +117,5 @@ def _json(told: msgspec.Struct) -> str:
     return msgspec.json.encode(told).decode()
 
 
-def _entry(name: str, value: str) -> Entry:
+def read_only_entry(name: str, value: str) -> Entry:
     return Entry(name, value, Source.DYNAMIC_MIRROR_CONFIG, (), True, False, ConfigType.STRING, "")

@@ -3,18 +3,28 @@
 Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling. docs/mirroring.md tells how they are used.
 """
 
-from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of, string, verbatim
+import re
+
+from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of, parsed, string, verbatim
 from ottla_broker.config.setting import Setting, Theme
 from ottla_broker.wire.secured import MECHANISMS, PLAINTEXT, PROTOCOLS
 
 Role = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
+IDENTICAL, APPENDED = "Identical", "Appended"
 STOP, RESYNC, TRUNCATE = "Stop", "Resync", "Truncate"
 
 
 def _is_address(entry: str) -> bool:
     host, colon, port = entry.rpartition(":")
     return bool(colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+
+
+def _prefix(text: str) -> str:
+    text = text.strip()
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{0,100}", text):
+        raise ValueError
+    return text
 
 
 _PATTERNS = "names, or patterns with * for any letters, separated by commas; a leading ! takes out again"
@@ -32,6 +42,19 @@ MIRROR_TOPICS: Setting[tuple[str, ...]] = _mirrors.mirror(
     list_of(allowed=_PATTERNS),
     (),
     "The source's topics that are mirrored. A pattern chooses no topic whose name begins with `__`.",
+)
+MIRROR_PREFIX: Setting[str] = _mirrors.mirror(
+    "prefix",
+    parsed(_prefix, "at most 100 letters, digits, '.', '_' and '-'"),
+    "",
+    "What goes before a topic's name to make that of its copy, such as `west.`; nothing: it has the same name. It stays as it is while there are copies.",
+)
+MIRROR_OFFSETS: Setting[str] = _mirrors.mirror(
+    "offsets",
+    one_of(IDENTICAL, APPENDED),
+    IDENTICAL,
+    "`Identical`: a copy is the same log, and takes no other records. `Appended`: the source's committed records get new offsets here, so that several "
+    "sources, and producers of this cluster, may share a topic. It stays as it is while there are copies.",
 )
 MIRROR_GROUPS: Setting[tuple[str, ...]] = _mirrors.mirror(
     "groups",

@@ -100,6 +100,9 @@ def _mirrors(broker: Broker) -> Iterator[Family]:
     yield metrics.MIRROR_SILENCE, [Sample(labels, copy.silent_s(now_s)) for labels, copy in copies]
     yield single(metrics.MIRROR_DIVERGED, sum(rejoiner.stuck for rejoiner in broker.mirrors.rejoiners()))
     stopped = [key for key, known in broker.image.mirrored_partitions.items() if known.stopped]
+    stopped += [
+        (topic, index) for (topic, _, index), known in broker.image.appended_partitions.items() if known.stopped
+    ]
     led = (broker.image.partition(*key) for key in stopped)
     yield single(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
 

@@ -21,6 +21,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from ottla_broker.log.config import MAX_INT64, LogConfig
+from ottla_broker.log.producer_state import LASTING
 from ottla_broker.log.rewrite import level_of
 from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.wire.batch import (
@@ -200,6 +201,8 @@ class Compaction:
             self.transactions.meet_marker_that_stays(header, _kind(batch, header))
 
     def _keep_control(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
+        if header.producer_id >= LASTING:
+            return batch, header.count  # it ends nothing, and goes with the log's start only
         last = self.last_of_producer.get(header.producer_id)
         fences = last is not None and last.last_data_offset < 0 and last.epoch == header.producer_epoch
         if not header.count:

@@ -3,7 +3,8 @@
 - The last five batches of each producer: a batch sent again is answered with its *original* offset; a gap in the sequence numbers, which wrap
   at 2³¹, is refused (KIP-98).
 - Open transactions and those whose end marker is not replicated yet: read_committed readers stop before the first of them.
-- A producer that has been silent for `producer.id.expiration.ms` is forgotten, unless its transaction is open.
+- A producer that has been silent for `producer.id.expiration.ms` is forgotten, unless its transaction is open. Those with ids from `LASTING` on are
+  never: they are no producers' but say how far another cluster's log was copied (`mirroring.positions`).
 
 `check` looks before a batch is written, `apply` notes it afterwards; replication and recovery only apply.
 """
@@ -21,6 +22,9 @@ SEQUENCES: Final = 1 << 31
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
+LASTING: Final = 1 << 62
+"""Ids from here on are this cluster's own: no producer is given one, and none may use one. Of theirs the newest batch or marker counts, and nothing
+that was before it: what a snapshot knows of an older one may lie below the log's start."""
 
 
 class SentBatch(NamedTuple):
@@ -178,6 +182,8 @@ class ProducerStates:
         last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCES
         producer.batches.append(SentBatch(last_sequence, base_offset + delta, delta, timestamp))
         producer.timestamp = timestamp
+        if producer_id >= LASTING:
+            producer.coordinator_epoch = -1
         if transactional and producer.transaction_start < 0:
             producer.transaction_start = base_offset
             self._open[base_offset] = producer_id
@@ -198,6 +204,8 @@ class ProducerStates:
         start, producer.transaction_start = producer.transaction_start, NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp = timestamp
+        if producer_id >= LASTING:
+            producer.batches.clear()
         if start < 0:
             return None
         self._open.pop(start, None)
@@ -225,7 +233,7 @@ class ProducerStates:
         silent = [
             p.producer_id
             for p in self._producers.values()
-            if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms
+            if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms and p.producer_id < LASTING
         ]
         for producer_id in silent:
             del self._producers[producer_id]

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ottla_broker.log import names
+from ottla_broker.log.config import LogConfig
 from ottla_broker.log.segment import Segment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -43,7 +44,7 @@ def apply_retention(log: "PartitionLog", now_ms: int) -> int:
     try:
         condemned = _below_start(log)
         if log.config.cleanup_delete:
-            condemned = max(condemned, _too_old(log, now_ms), _too_much(log), key=len)
+            condemned = max(condemned, _too_old(log, log.config, now_ms), _too_much(log, log.config), key=len)
         if condemned:
             dropped = len(condemned)
             if len(condemned) == len(log.segments):
@@ -54,6 +55,17 @@ def apply_retention(log: "PartitionLog", now_ms: int) -> int:
     except OSError as error:
         raise log.io_failed("retention", log.directory, error) from error
     return dropped
+
+
+def old_or_too_much(log: "PartitionLog", config: LogConfig, now_ms: int) -> int:
+    """The offset below which time and size, by these settings, would let everything go; at most the high watermark. OSError."""
+    if not config.cleanup_delete:
+        return log.start
+    condemned = max(_too_old(log, config, now_ms), _too_much(log, config), key=len)
+    behind = len(condemned)
+    if behind == len(log.segments):
+        return log.end
+    return max(log.segments[behind].base, log.start) if behind else log.start
 
 
 def _deletable(log: "PartitionLog") -> "list[Segment]":
@@ -68,8 +80,8 @@ def _below_start(log: "PartitionLog") -> "list[Segment]":
     return [old for old, new in pairwise(segments) if new.base <= log.start]
 
 
-def _too_old(log: "PartitionLog", now_ms: int) -> "list[Segment]":
-    retention = log.config.retention_ms
+def _too_old(log: "PartitionLog", config: LogConfig, now_ms: int) -> "list[Segment]":
+    retention = config.retention_ms
     if retention < 0:
         return []
     condemned: list[Segment] = []
@@ -83,10 +95,10 @@ def _too_old(log: "PartitionLog", now_ms: int) -> "list[Segment]":
     return condemned
 
 
-def _too_much(log: "PartitionLog") -> "list[Segment]":
-    surplus = log.size - log.config.retention_bytes
+def _too_much(log: "PartitionLog", config: LogConfig) -> "list[Segment]":
+    surplus = log.size - config.retention_bytes
     condemned: list[Segment] = []
-    if log.config.retention_bytes < 0:
+    if config.retention_bytes < 0:
         return condemned
     for segment in _deletable(log):
         if surplus < segment.size:

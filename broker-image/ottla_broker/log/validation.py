@@ -10,6 +10,7 @@ from typing import Final
 from crc32c import crc32c
 
 from ottla_broker.log.config import LogConfig
+from ottla_broker.log.producer_state import LASTING
 from ottla_broker.wire.batch import (
     COMPRESSION_MASK,
     CONTROL,
@@ -98,6 +99,8 @@ def check_from_client(fields: Fields, config: LogConfig, now_ms: int) -> None:
     if producer_id >= 0:
         if base_sequence < 0:
             raise KafkaError(ErrorCode.invalid_record, f"producer {producer_id} sent base sequence {base_sequence}")
+        if producer_id >= LASTING:
+            raise KafkaError(ErrorCode.invalid_record, f"producer ids from {LASTING} on are given to nobody")
     elif attributes & TRANSACTIONAL:
         raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer id")
     if attributes & LOG_APPEND_TIME:

@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla_broker.config import (
     FAILED_OVER,
+    MIRROR_OFFSETS,
+    MIRROR_PREFIX,
     MIRROR_ROLE,
     TOPIC_MIN_INSYNC_REPLICAS,
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
-from ottla_broker.metadata import mirror_plans
+from ottla_broker.metadata import appended_plans, mirror_plans
 from ottla_broker.metadata.broker_plans import electorate
 from ottla_broker.metadata.election import TopicRules, after_unfencing, without_eligible
 from ottla_broker.metadata.image import BROKER_RESOURCE, MIRROR_RESOURCE, TOPIC_RESOURCE, Image, TopicImage
 from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+FIXED = (MIRROR_PREFIX, MIRROR_OFFSETS)  # what stays as it is while a mirror has copies
 MIN_INSYNC, UNCLEAN = TOPIC_MIN_INSYNC_REPLICAS.name, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE.name
 
 RulesWith = Callable[[Mapping[str, str]], TopicRules]
@@ -39,8 +42,12 @@ def alteration(
     if (resource_type, name) == (BROKER_RESOURCE, "") and MIN_INSYNC in different:
         records += _under_default(image, different[MIN_INSYNC], rules_with)
     if resource_type == MIRROR_RESOURCE:
+        for setting in (setting for setting in FIXED if setting.name in different):
+            if (current.get(setting.name) or setting.default) != (changes.get(setting.name) or setting.default):
+                _must_have_no_copies(image, name, setting.name)
         if different.get(MIRROR_ROLE.name) == FAILED_OVER:
             records += mirror_plans.failover(image, name)
+            records += appended_plans.failover(image, name)
         if different and not {**current, **different}.keys() - {
             key for key, value in different.items() if value is None
         }:
@@ -48,11 +55,24 @@ def alteration(
     return records
 
 
-def _must_be_unused(image: Image, mirror: str) -> None:
-    if copies := [image.topic_names[topic.topic] for topic in mirror_plans.copies(image, mirror)]:
+def copies_of(image: Image, mirror: str) -> list[str]:
+    """Names of the topics that this mirror fills, sorted."""
+    return sorted([*mirror_plans.copied_topics(image, mirror), *appended_plans.fed_topics(image, mirror)])
+
+
+def _must_have_no_copies(image: Image, mirror: str, setting: str) -> None:
+    if copies := copies_of(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"mirror {mirror!r} cannot be removed while {sorted(copies)[0]!r} and {len(copies) - 1} other topics are its copies: delete them, or "
+            f"{setting} of mirror {mirror!r} cannot be changed: {copies[0]!r} and {len(copies) - 1} other topics are its copies",
+        )
+
+
+def _must_be_unused(image: Image, mirror: str) -> None:
+    if copies := copies_of(image, mirror):
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"mirror {mirror!r} cannot be removed while {copies[0]!r} and {len(copies) - 1} other topics are its copies: delete them, or "
             f"open them for writing with {MIRROR_ROLE.name}={FAILED_OVER}",
         )
 

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from ottla_broker.metadata.placed import Placed
 from ottla_broker.metadata.records import (
+    AppendedPartition,
+    AppendedSource,
     BrokerChange,
     ConfigRecord,
     ControllerChange,
@@ -76,6 +78,8 @@ class Image:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     mirrored: dict[UUID, MirroredTopic] = field(default_factory=dict)
     mirrored_partitions: dict[tuple[UUID, int], MirroredPartition] = field(default_factory=dict)
+    appended: dict[UUID, dict[UUID, AppendedSource]] = field(default_factory=dict)  # by topic, by source
+    appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartition] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # who had the office before, perhaps the same
@@ -158,8 +162,11 @@ class Image:
                 changes.removed.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
                 self.mirrored.pop(record.id, None)
+                sources = self.appended.pop(record.id, {})
                 for partition in removed.partitions:
                     self.mirrored_partitions.pop((record.id, partition), None)
+                    for source in sources:
+                        self.appended_partitions.pop((record.id, source, partition), None)
             case ConfigRecord():
                 self._configure(record)
                 changes.configs.add((record.resource_type, record.name))
@@ -170,6 +177,12 @@ class Image:
                 changes.mirrored.add(self.topic_names[record.topic])
             case MirroredPartition():
                 self.mirrored_partitions[record.topic, record.partition] = record
+                changes.mirrored.add(self.topic_names[record.topic])
+            case AppendedSource():
+                self.appended.setdefault(record.topic, {})[record.source_id] = record
+                changes.mirrored.add(self.topic_names[record.topic])
+            case AppendedPartition():
+                self.appended_partitions[record.topic, record.source_id, record.partition] = record
                 changes.mirrored.add(self.topic_names[record.topic])
             case RegisterBroker():
                 self.brokers[record.broker] = BrokerImage(

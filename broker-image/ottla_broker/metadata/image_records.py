@@ -32,6 +32,8 @@ def records_of(image: Image, epoch: int) -> list[MetadataRecord]:
         found += [ConfigRecord(resource_type, name, key, value) for key, value in config.items()]
     found += image.mirrored.values()
     found += image.mirrored_partitions.values()
+    found += (source for sources in image.appended.values() for source in sources.values())
+    found += image.appended_partitions.values()
     if image.next_producer_id:
         found.append(ProducerIds(image.next_producer_id))
     return found
@@ -61,7 +63,7 @@ def become(image: Image, other: Image) -> Changes:
         partitions={(name, partition) for name, topic in other.topics.items() for partition in topic.partitions},
         configs=image.configs.keys() | other.configs.keys(),
         brokers=image.brokers.keys() | other.brokers.keys(),
-        mirrored={other.topic_names[topic] for topic in other.mirrored},
+        mirrored={other.topic_names[topic] for topic in other.mirrored.keys() | other.appended.keys()},
     )
     for field in Image.__dataclass_fields__:
         setattr(image, field, getattr(other, field))

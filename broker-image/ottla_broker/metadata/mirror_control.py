@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from ottla_broker.metadata import mirror_plans
+from ottla_broker.log.producer_state import LASTING
+from ottla_broker.metadata import appended_plans, mirror_plans
+from ottla_broker.metadata.appended_plans import NewSource
 from ottla_broker.metadata.mirror_plans import NewMirror, Report
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.topic_plans import NewTopics
@@ -39,9 +41,31 @@ class MirrorControl:
         topic_id = self._runtime.new_uuid()
         await self._turn.carry_out(lambda: mirror_plans.recreation(self._turn.image, wish, topic_id, old_id))
 
+    async def trace(self, topic_id: UUID, origins: tuple[str, ...]) -> None:
+        """By way of which clusters a copy's records come."""
+        await self._turn.carry_out(lambda: mirror_plans.traced(self._turn.image, topic_id, origins))
+
     async def adopt(self, wish: NewMirror, topic_id: UUID) -> None:
         await self._turn.carry_out(lambda: mirror_plans.adoption(self._turn.image, wish, topic_id))
 
     async def report(self, told: Report) -> None:
         """Returns when it is committed."""
-        await self._turn.carry_out(lambda: mirror_plans.report(self._turn.image, told))
+
+        def plan() -> list[MetadataRecord]:
+            if told.source_id is None:
+                return mirror_plans.report(self._turn.image, told)
+            mirror_plans.led(self._turn.image, told)
+            return appended_plans.report(self._turn.image, told, told.source_id)
+
+        await self._turn.carry_out(plan)
+
+    async def join(self, wish: NewSource) -> None:
+        """A source is appended to a topic from now on, or what is known of it is brought up to date."""
+        topic_id = self._runtime.new_uuid()
+        # A random one: a log that was copied from another cluster, and is written to here, may hold marks of that cluster's sources.
+        producer_id = LASTING + self._runtime.random.getrandbits(61)
+        await self._turn.carry_out(lambda: appended_plans.joining(self._turn.image, wish, topic_id, producer_id))
+
+    async def resume(self, topic_id: UUID, source_id: UUID) -> None:
+        """What stood still of this source goes on."""
+        await self._turn.carry_out(lambda: appended_plans.resumption(self._turn.image, topic_id, source_id))

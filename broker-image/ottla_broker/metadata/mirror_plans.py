@@ -43,10 +43,12 @@ class NewMirror:
     partitions: int
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[str, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `broker` says, who leads a copied partition in `leader_epoch`. As for the others, see MirroredPartition; `epochs` None: as known.
+    """What `broker` says, who leads a copied partition in `leader_epoch`. As for the others, see MirroredPartition; `epochs` None: as known. `source_id`:
+    of which source, where records are appended (AppendedPartition).
     It comes to the controller as a value of the config resource `mirrored topic`, in JSON."""
 
     broker: int
@@ -55,6 +57,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     leader_epoch: int
     epochs: tuple[tuple[int, int], ...] | None = None
     stopped: str = ""
+    source_id: UUID | None = None
     end: int = NO_OFFSET
     source_end: int = NO_OFFSET
     joined: int = NO_OFFSET
@@ -66,7 +69,7 @@ def creation(made: NewTopics, wish: NewMirror, topic_id: UUID) -> list[MetadataR
     topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
     return [
         *made.creation(topic, topic_id),
-        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id),
+        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
     ]
 
 
@@ -82,15 +85,20 @@ def recreation(image: Image, wish: NewMirror, topic_id: UUID, old_id: UUID) -> l
     return [RemoveTopic(old_id), *creation(NewTopics(without), wish, topic_id)]
 
 
-def report(image: Image, told: Report) -> list[MetadataRecord]:
-    """UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH when somebody else leads, or leads anew; INVALID_TOPIC_EXCEPTION when
-    the topic is no copy."""
+def led(image: Image, told: Report) -> PartitionRecord:
+    """The partition, which who tells leads. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH when somebody else leads, or leads anew."""
     state = image.partition(told.topic_id, told.partition)
     if state is None:
         code = ErrorCode.unknown_topic_or_partition if image.topic_by_id(told.topic_id) else ErrorCode.unknown_topic_id
         raise KafkaError(code)
     if (state.leader, state.leader_epoch) != (told.broker, told.leader_epoch):
         raise KafkaError(ErrorCode.fenced_leader_epoch, f"broker {state.leader} leads in epoch {state.leader_epoch}")
+    return state
+
+
+def report(image: Image, told: Report) -> list[MetadataRecord]:
+    """The errors of `led`; INVALID_TOPIC_EXCEPTION when the topic is no copy."""
+    state = led(image, told)
     topic = image.mirrored.get(told.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is no copy")
@@ -105,6 +113,14 @@ def report(image: Image, told: Report) -> list[MetadataRecord]:
         source_end=before.source_end if told.source_end == NO_OFFSET else told.source_end,
     )
     return [] if after == before else [after]
+
+
+def traced(image: Image, topic_id: UUID, origins: tuple[str, ...]) -> list[MetadataRecord]:
+    """The copy's records come by way of these clusters now. UNKNOWN_TOPIC_ID when it is no copy any more."""
+    known = image.closed(topic_id)
+    if known is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no copy any more")
+    return [] if known.origins == origins else [replace(known, origins=origins)]
 
 
 def _join(
@@ -134,7 +150,7 @@ def adoption(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataReco
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is a copy already")
     known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
     return [
-        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True),
+        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins),
         *(MirroredPartition(topic_id, partition) for partition in known),
     ]
 
@@ -157,6 +173,11 @@ def failover(image: Image, mirror: str) -> list[MetadataRecord]:
 def copies(image: Image, mirror: str) -> Iterable[MirroredTopic]:
     """Those that have not failed over."""
     return [topic for topic in image.mirrored.values() if topic.mirror == mirror and not topic.failed_over]
+
+
+def copied_topics(image: Image, mirror: str) -> list[str]:
+    """Names of topics that have not failed over, sorted."""
+    return sorted(image.topic_names[topic.topic] for topic in copies(image, mirror))
 
 
 def known_partition(image: Image, topic_id: UUID, partition: int) -> MirroredPartition:

@@ -105,7 +105,7 @@ class ProducerIds(msgspec.Struct, frozen=True, tag="producer-ids"):
 class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
     """A topic that is a copy of another cluster's topic. `mirror`: the name of the mirror (its settings are configs of resource type 101);
     `failed_over`: copying has ended for good, and the topic is open for writing; `adopted`: it had records of its own before, of which its source
-    is a copy that has failed over."""
+    is a copy that has failed over; `origins`: ids of the clusters by way of which its records come, the source's among them."""
 
     topic: UUID
     mirror: str
@@ -113,6 +113,7 @@ class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defa
     source_id: UUID
     failed_over: bool = False
     adopted: bool = False
+    origins: tuple[str, ...] = ()
 
 
 class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
@@ -132,6 +133,33 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     joined_epoch: int = -1
 
 
+class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
+    """A topic of another cluster whose records are appended to `topic`. `mirror`, `source_topic`, `source_id`, `origins`: as of a mirrored topic.
+    `producer_id`: by which the records that were copied from it are known in the logs, and with them how far it was copied; `partitions`: how many it has;
+    `stopped`: why nothing is copied, in words; `ended`: copying has ended for good."""
+
+    topic: UUID
+    source_id: UUID
+    mirror: str
+    source_topic: str
+    producer_id: int
+    partitions: int
+    origins: tuple[str, ...] = ()
+    stopped: str = ""
+    ended: bool = False
+
+
+class AppendedPartition(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):
+    """What is known of one partition of such a source, whole. `epochs`: leader epoch of the source → offset of the source from which on its records
+    are of it; written before a record of that epoch is appended here. `stopped`: why nothing more is copied, in words."""
+
+    topic: UUID
+    source_id: UUID
+    partition: int
+    epochs: tuple[tuple[int, int], ...] = ()
+    stopped: str = ""
+
+
 MetadataRecord = (
     ControllerChange
     | RegisterBroker
@@ -144,6 +172,8 @@ MetadataRecord = (
     | ProducerIds
     | MirroredTopic
     | MirroredPartition
+    | AppendedSource
+    | AppendedPartition
 )
 
 _encoder = msgspec.json.Encoder()

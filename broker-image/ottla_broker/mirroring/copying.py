@@ -9,6 +9,7 @@ import logging
 import struct
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Protocol
 from uuid import UUID
 
 from ottla_broker.log.validation import Fields, whole_batches
@@ -51,6 +52,38 @@ ELSEWHERE = frozenset(
 )
 
 
+class Manner(Protocol):
+    """How a copy goes on: at the source's offsets (`Identical`), or with offsets of its own (`appending`). Offsets and epochs are the source's."""
+
+    def position(self, copy: "Copy") -> int:
+        """What is wanted next."""
+        ...
+
+    def last_epoch(self, copy: "Copy") -> int:
+        """Of the record before that; −1: not known."""
+        ...
+
+    def source(self, copy: "Copy") -> UUID | None:
+        """Which source it is, where a topic may have several."""
+        ...
+
+    def append(self, copy: "Copy", got: Got) -> Outcome | None:
+        """What hinders it."""
+        ...
+
+    def part(self, copy: "Copy", epoch: int, end: int) -> Outcome:
+        """The source's log holds records of `epoch` up to `end` only."""
+        ...
+
+    def find_range(self, copy: "Copy", start: int, end: int) -> Outcome:
+        """After OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`."""
+        ...
+
+    def follow_start(self, copy: "Copy") -> bool:
+        """Lets go what the source has let go; whether that was all of it."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class SignOfLife:
     """When a broker of the source answered last, by the loop's clock: it answers every `fetch.max.wait.ms`, records or not."""
@@ -83,6 +116,7 @@ class Copy:
     source_topic: str
     source_id: UUID
     epochs: Epochs
+    manner: Manner = field(default_factory=lambda: IDENTICAL)
     leader_epoch: int = field(init=False)
     source_end: int = UNKNOWN
     source_start: int = UNKNOWN
@@ -108,9 +142,13 @@ class Copy:
         return self.partition.leads and self.partition.leader_epoch == self.leader_epoch
 
     @property
+    def position(self) -> int:
+        """The offset of the source that is wanted next."""
+        return self.manner.position(self)
+
+    @property
     def last_epoch(self) -> int:
-        log = self.partition.log
-        return of_last(self.epochs, log.start, log.end)
+        return self.manner.last_epoch(self)
 
     def behind_s(self, now_s: float) -> float:
         """For how long something has been missing here; 0 when nothing was, when the source was last seen."""
@@ -119,7 +157,7 @@ class Copy:
     @property
     def lag(self) -> int:
         """Offsets by which the source's high watermark is ahead."""
-        return max(self.source_end - self.partition.log.end, 0)
+        return max(self.source_end - self.position, 0)
 
     @property
     def lag_bytes(self) -> int:
@@ -139,30 +177,39 @@ class Copy:
 
 def take(copy: Copy, got: Got, now_s: float) -> Outcome:
     """KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (what was sent has a format of old), KAFKA_STORAGE_ERROR."""
-    log = copy.partition.log
     if got.error is not ErrorCode.none:
         if got.error is ErrorCode.offset_out_of_range:
             return Outcome.out_of_range
         return Outcome.elsewhere if got.error in ELSEWHERE else Outcome.failed
     if got.diverging is not None:
-        epoch, end = got.diverging
-        copy.why = (
-            f"the source has lost records that were copied: its log holds records of leader epoch {epoch} up to offset {end} only; the copy ends "
-            f"at {log.end} with records of epoch {copy.last_epoch}"
-        )
-        return Outcome.parted
-    before = log.end
+        return copy.manner.part(copy, *got.diverging)
+    before = copy.position
     if len(got.records) >= HEADER_SIZE:
-        if copy.asked != log.end:
+        if copy.asked != before:
             return Outcome.moved  # the log was cut off meanwhile: this is not what follows it now
-        if (outcome := _append(copy, got.records)) is not None:
+        if (outcome := copy.manner.append(copy, got)) is not None:
             return outcome
     copy.source_end = max(got.high_watermark, 0)
-    if log.end >= copy.source_end or copy.caught_up_s == UNKNOWN:
+    if copy.position >= copy.source_end or copy.caught_up_s == UNKNOWN:
         copy.caught_up_s = now_s
     copy.source_start = got.log_start
-    follow_start(copy)
-    return Outcome.same if log.end == before else Outcome.moved
+    copy.manner.follow_start(copy)
+    return Outcome.same if copy.position == before else Outcome.moved
+
+
+def lost_epoch(copy: Copy, epoch: int, end: int) -> Outcome:
+    copy.why = (
+        f"the source has lost records that were copied: its log holds records of leader epoch {epoch} up to offset {end} only; the copy ends "
+        f"at {copy.position} with records of epoch {copy.last_epoch}"
+    )
+    return Outcome.parted
+
+
+def has_lost(copy: Copy, end: int) -> Outcome:
+    copy.why = (
+        f"the source has lost records that were copied: its log ends at offset {end}, the copy at {copy.position}"
+    )
+    return Outcome.parted
 
 
 def _append(copy: Copy, records: memoryview) -> Outcome | None:
@@ -216,6 +263,34 @@ def find_range(copy: Copy, start: int, end: int) -> Outcome:
         log.truncate_fully_and_start_at(start)
         return Outcome.moved
     if log.end > end:
-        copy.why = f"the source has lost records that were copied: its log ends at offset {end}, the copy at {log.end}"
-        return Outcome.parted
+        return has_lost(copy, end)
     return Outcome.moved
+
+
+class Identical:
+    """The same batches at the same offsets: the log itself says where it goes on."""
+
+    def position(self, copy: Copy) -> int:
+        return copy.partition.log.end
+
+    def last_epoch(self, copy: Copy) -> int:
+        log = copy.partition.log
+        return of_last(copy.epochs, log.start, log.end)
+
+    def source(self, _: Copy) -> UUID | None:
+        return None
+
+    def append(self, copy: Copy, got: Got) -> Outcome | None:
+        return _append(copy, got.records)
+
+    def part(self, copy: Copy, epoch: int, end: int) -> Outcome:
+        return lost_epoch(copy, epoch, end)
+
+    def find_range(self, copy: Copy, start: int, end: int) -> Outcome:
+        return find_range(copy, start, end)
+
+    def follow_start(self, copy: Copy) -> bool:
+        return follow_start(copy)
+
+
+IDENTICAL: Manner = Identical()

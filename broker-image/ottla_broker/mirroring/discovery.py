@@ -20,6 +20,7 @@ from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.metadata.mirror_plans import NewMirror, is_joined, known_partition
 from ottla_broker.metadata.records import MirroredTopic
 from ottla_broker.mirroring.links import Link
+from ottla_broker.mirroring.origins import come_back, origins_with
 from ottla_broker.mirroring.patterns import chosen_topic
 from ottla_broker.mirroring.source import SourceTopic, SourceView
 from ottla_broker.mirroring.source_copies import SourceCopy
@@ -75,6 +76,15 @@ class Configure:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """The records of the copy `id` come by way of other clusters than before."""
+
+    topic: str
+    id: UUID
+    origins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """It stays as it is; why, in words."""
 
@@ -82,7 +92,7 @@ class Refused:
     why: str
 
 
-Step = Create | Recreate | Adopt | Grow | Configure | Refused
+Step = Create | Recreate | Adopt | Grow | Configure | Trace | Refused
 
 
 def topic_of(step: Step) -> str:
@@ -93,13 +103,16 @@ def topic_of(step: Step) -> str:
 def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopic]:
     """Of the source: those that the patterns choose, and those that are copied already."""
     copied = {topic.source_topic for topic in image.mirrored.values() if topic.mirror == link.name}
+    copied |= {
+        one.source_topic for sources in image.appended.values() for one in sources.values() if one.mirror == link.name
+    }
     return [topic for name, topic in sorted(view.topics.items()) if name in copied or chosen_topic(name, link.topics)]
 
 
-def candidates(image: Image, topics: Iterable[SourceTopic]) -> list[str]:
+def candidates(image: Image, link: Link, topics: Iterable[SourceTopic]) -> list[str]:
     """Those of the source's topics that are here, and are open: if the source's are copies of them they may become copies themselves."""
-    here = [image.topics.get(topic.name) for topic in topics]
-    return [topic.name for topic in here if topic is not None and image.closed(topic.id) is None]
+    here = [(topic.name, image.topics.get(link.name_here(topic.name))) for topic in topics]
+    return [name for name, topic in here if topic is not None and image.closed(topic.id) is None]
 
 
 def steps(
@@ -108,37 +121,40 @@ def steps(
     view: SourceView,
     configs: Configs | None,
     replication_factor: int,
+    cluster_id: str,
     at_source: Mapping[str, SourceCopy] | None = None,
 ) -> Iterator[Step]:
-    """`configs` None: they are not kept in step. `at_source`: what the source says of the `candidates`."""
+    """`configs` None: they are not kept in step. `cluster_id`: this cluster's; `at_source`: what the source says of the `candidates`."""
     for topic in wanted_topics(image, link, view):
         config = {} if configs is None else synced(configs.get(topic.name, {}))
-        wish = NewMirror(link.name, topic.name, topic.name, topic.id, len(topic.leaders), replication_factor, config)
-        here = image.topics.get(topic.name)
-        if here is None:
-            yield Create(wish)
-            continue
-        copy = image.mirrored.get(here.id)
+        name, origins = link.name_here(topic.name), origins_with(view.cluster_id, topic)
+        wish = NewMirror(link.name, name, topic.name, topic.id, len(topic.leaders), replication_factor, config, origins)
+        here = image.topics.get(name)
+        copy = None if here is None else image.mirrored.get(here.id)
         reverse = (at_source or {}).get(topic.name)
-        if reverse is not None and reverse.source_id == here.id and image.closed(here.id) is None:
+        if here is None:
+            yield Refused(name, _loop(topic)) if come_back(cluster_id, topic) else Create(wish)
+        elif reverse is not None and reverse.source_id == here.id and image.closed(here.id) is None:
             yield _reversal(wish, here, reverse)
         elif (why := _not_ours(link, copy)) is not None:
-            yield Refused(topic.name, why)
+            yield Refused(name, _loop(topic) if come_back(cluster_id, topic) else why)
         elif copy is not None and copy.source_id != topic.id and not is_joined(image, here):
-            yield Refused(topic.name, "the source's topic was made anew before the two were joined: what is here stays")
+            yield Refused(name, "the source's topic was made anew before the two were joined: what is here stays")
         elif copy is not None and (copy.source_id != topic.id or _is_stopped(image, here)):
             if link.resyncs:
                 yield Recreate(wish, here.id)
         else:
             if len(topic.leaders) > len(here.partitions):
-                yield Grow(topic.name, len(topic.leaders))
-            if configs is not None and (changes := _differences(image.topic_config(topic.name), config)):
-                yield Configure(topic.name, changes)
+                yield Grow(name, len(topic.leaders))
+            if copy is not None and copy.origins != origins:
+                yield Trace(name, here.id, origins)
+            if configs is not None and (changes := _differences(image.topic_config(name), config)):
+                yield Configure(name, changes)
 
 
 def is_copy(image: Image, link: Link, topic: SourceTopic) -> bool:
-    """Whether the topic of that name here is a copy of this one, and of nothing before it."""
-    here = image.topics.get(topic.name)
+    """Whether what a copy of it is called here is one, and of nothing before it."""
+    here = image.topics.get(link.name_here(topic.name))
     copy = None if here is None else image.closed(here.id)
     return (
         copy is not None
@@ -162,6 +178,10 @@ def _reversal(wish: NewMirror, here: TopicImage, reverse: SourceCopy) -> Step:
     if wish.partitions < len(here.partitions):
         return Refused(wish.name, f"it has {len(here.partitions)} partitions here, and {wish.partitions} at the source")
     return Adopt(wish, here.id)
+
+
+def _loop(topic: SourceTopic) -> str:
+    return f"records of {topic.name!r} come to the source from this cluster"
 
 
 def _not_ours(link: Link, copy: MirroredTopic | None) -> str | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla_broker.metadata.mirror_plans import Report
-from ottla_broker.mirroring.copying import Copy, follow_start
+from ottla_broker.mirroring.copying import Copy
 from ottla_broker.mirroring.links import Link, Pace
 from ottla_broker.mirroring.source import SourceView, look
 from ottla_broker.mirroring.source_epochs import Epochs
@@ -132,7 +132,13 @@ class Filling:
         """Whether the metadata say so now; tried until then, or until it is somebody else's to say."""
         partition, pause_s = copy.partition, FIRST_PAUSE_S
         report = Report(
-            self._me, partition.topic_id, partition.partition, copy.leader_epoch, epochs=epochs, stopped=stopped
+            self._me,
+            partition.topic_id,
+            partition.partition,
+            copy.leader_epoch,
+            epochs=epochs,
+            stopped=stopped,
+            source_id=copy.manner.source(copy),
         )
         while self._holds(copy):
             try:
@@ -208,4 +214,4 @@ class Filling:
             for copy in tuple(self.copies.values()):
                 if copy.is_led and copy.source_start > copy.partition.log.start:
                     with suppress(KafkaError):
-                        follow_start(copy)
+                        copy.manner.follow_start(copy)

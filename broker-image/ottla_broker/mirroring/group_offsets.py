@@ -60,6 +60,11 @@ def due(
     return found
 
 
+def named_here(there: Mapping[Place, Committed], topics: Mapping[str, str]) -> dict[Place, Committed]:
+    """What the source's group has committed for topics that are copied, by the names of the copies. Pure."""
+    return {(topics[topic], index): one for (topic, index), one in there.items() if topic in topics}
+
+
 class GroupOffsets:
     """`source`, `own`: clients of the two clusters."""
 
@@ -69,11 +74,10 @@ class GroupOffsets:
         self._own = own
         self._settled: dict[str, Mapping[Place, Committed]] = {}  # what the source's groups had when all of it was here
 
-    async def copy(self, topics: Iterable[str]) -> None:
-        """Once for all groups. `topics`: the copies, which have the same names on both sides. OSError, TimeoutError, KafkaError."""
-        copied = frozenset(topics)
+    async def copy(self, topics: Mapping[str, str]) -> None:
+        """Once for all groups. `topics`: the copies, their names there → here. OSError, TimeoutError, KafkaError."""
         for group in await self._groups():
-            there = {place: one for place, one in (await committed(self._source, group)).items() if place[0] in copied}
+            there = named_here(await committed(self._source, group), topics)
             if there and there != self._settled.get(group):
                 await self._copy(group, there)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ottla_broker.config import (
+    APPENDED,
     MIRROR_BOOTSTRAP_SERVERS,
     MIRROR_CREDENTIALS_VERSION,
     MIRROR_FETCH_MAX_BYTES,
@@ -12,8 +13,10 @@ from ottla_broker.config import (
     MIRROR_GROUPS,
     MIRROR_MAX_PARTITION_FETCH_BYTES,
     MIRROR_METADATA_MAX_AGE_MS,
+    MIRROR_OFFSETS,
     MIRROR_ON_DIVERGENCE,
     MIRROR_ON_SOURCE_TRUNCATION,
+    MIRROR_PREFIX,
     MIRROR_ROLE,
     MIRROR_SYNC_CONFIGS,
     MIRROR_THROTTLED_RATE,
@@ -37,18 +40,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a mirror fetches: milliseconds and bytes. `rate`: bytes a second for each broker."""
+    """How a mirror fetches: milliseconds and bytes. `rate`: bytes a second for each broker; `committed_only`: only what readers of committed
+    transactions see."""
 
     max_wait_ms: int = 500
     max_bytes: int = 10 << 20
     partition_bytes: int = 1 << 20
     rate: int = MAX_INT64
+    committed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """`bootstrap`: host:port pairs separated by commas. `replicates`: whether copies are filled; `resyncs`: whether one that the source has parted
-    from is made anew; `truncates`: whether what a topic has beyond its source may be cut off when it becomes a copy."""
+    from is made anew; `truncates`: whether what a topic has beyond its source may be cut off when it becomes a copy; `prefix`: before a topic's name
+    there makes that of its copy; `appends`: whether records get offsets of their own here."""
 
     name: str
     bootstrap: str
@@ -62,6 +68,8 @@ class Link:
     truncates: bool = False
     secured: Secured = OPEN
     credentials_version: str = ""
+    prefix: str = ""
+    appends: bool = False
 
     def client(self, client_id: str) -> Client:
         """Of the source."""
@@ -70,6 +78,10 @@ class Link:
     @property
     def replicates(self) -> bool:
         return self.role == REPLICATE
+
+    def name_here(self, topic: str) -> str:
+        """What the copy of a topic of the source is called."""
+        return self.prefix + topic
 
 
 def links(image: Image) -> dict[str, Link]:
@@ -90,6 +102,7 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
         except SettingError:  # written by another version, which allowed more
             return setting.default
 
+    appends = of(MIRROR_OFFSETS) == APPENDED
     return Link(
         name,
         ",".join(of(MIRROR_BOOTSTRAP_SERVERS)),
@@ -104,13 +117,16 @@ def _link(name: str, settings: Mapping[str, str]) -> Link:
             of(MIRROR_FETCH_MAX_BYTES),
             of(MIRROR_MAX_PARTITION_FETCH_BYTES),
             of(MIRROR_THROTTLED_RATE),
+            appends,
         ),
         of(MIRROR_ON_DIVERGENCE) == TRUNCATE,
         secured(of),
         of(MIRROR_CREDENTIALS_VERSION),
+        of(MIRROR_PREFIX),
+        appends,
     )
 
 
-def _pace(max_wait_ms: int, max_bytes: int, partition_bytes: int, rate: int) -> Pace:
+def _pace(max_wait_ms: int, max_bytes: int, partition_bytes: int, rate: int, committed_only: bool) -> Pace:
     """One fetch brings no more than what a second may."""
-    return Pace(max_wait_ms, min(max_bytes, rate), min(partition_bytes, rate), rate)
+    return Pace(max_wait_ms, min(max_bytes, rate), min(partition_bytes, rate), rate, committed_only)

@@ -16,15 +16,17 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.metadata.config_plans import copies_of
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, Changes, Image
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, Report, known_partition
-from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
-from ottla_broker.mirroring.copying import UNKNOWN, Copy
-from ottla_broker.mirroring.divergence import begin, is_cut
+from ottla_broker.metadata.records import MirroredTopic
+from ottla_broker.mirroring.copying import IDENTICAL, UNKNOWN, Copy
+from ottla_broker.mirroring.divergence import begin
 from ottla_broker.mirroring.filling import Filling
 from ottla_broker.mirroring.links import Link, link
 from ottla_broker.mirroring.opening import abort_open, report_end
 from ottla_broker.mirroring.rejoining import Rejoiner, Rejoining
+from ottla_broker.mirroring.wanted import is_to_rejoin, wanted_copies
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -63,9 +65,10 @@ class Mirrors:
             for copy in filling.copies.values():
                 yield filling.link, copy
 
-    def copy_of(self, partition: Partition) -> Copy | None:
+    def copy_of(self, partition: Partition, mirror: str) -> Copy | None:
         """While it is being copied here."""
-        return next((copy for one in self._fillings.values() if (copy := one.copies.get(partition))), None)
+        filling = self._fillings.get(mirror)
+        return None if filling is None else filling.copies.get(partition)
 
     def rejoiners(self) -> Iterator[Rejoiner]:
         """What is to become a copy here."""
@@ -119,9 +122,8 @@ class Mirrors:
             self._spawn(before.close())
         if rejoining is not None and rejoining.link != now:
             self._spawn(self._rejoinings.pop(name).close())
-        for topic in self._image.mirrored.values():
-            if topic.mirror == name:
-                self._consider_topic(self._image.topic_names[topic.topic])
+        for topic in copies_of(self._image, name):
+            self._consider_topic(topic)
 
     def _consider_topic(self, name: str) -> None:
         for index in self._image.topics[name].partitions if name in self._image.topics else ():
@@ -130,37 +132,38 @@ class Mirrors:
 
     def _consider(self, partition: Partition) -> None:
         """Copies it, or does not any more; opens it, when it has failed over."""
+        wanted = wanted_copies(self._image, partition)
+        for name, filling in self._fillings.items():
+            if name not in wanted:
+                self._remember(filling.forget(partition))
         topic = self._image.mirrored.get(partition.topic_id)
-        settings = None if topic is None else link(self._image, topic.mirror)
-        known = known_partition(self._image, partition.topic_id, partition.partition)
-        if topic is not None and topic.failed_over:
-            self._forget(partition)
-            if partition.leads:
-                self._open(partition, known.end)
-        elif topic is None or settings is None or not (partition.leads and settings.replicates) or known.stopped:
-            self._forget(partition)
-        elif topic.adopted and not self._goes_on(partition, known):
-            self._forget_copy(partition)
-            self._join(partition, topic, known, settings)
+        if topic is not None and is_to_rejoin(self._image, topic, partition):
+            self._rejoin(partition, topic)
         else:
             self._forget_rejoiner(partition)
-            filling = self._fillings.get(topic.mirror)
-            if filling is None:
-                filling = self._fillings[topic.mirror] = Filling(self._me, settings, self._tell)
-            if (copy := filling.copies.get(partition)) is None or not copy.is_led:
+        if topic is not None and topic.failed_over and partition.leads:
+            self._open(partition, known_partition(self._image, partition.topic_id, partition.partition).end)
+        for name, copy in wanted.items():
+            held = (filling := self._filling(name)).copies.get(partition)
+            if held is None or not held.is_led or held.source_id != copy.source_id:
                 filling.forget(partition)
-                filling.follow(Copy(partition, topic.source_topic, topic.source_id, known.epochs))
+                filling.follow(copy)
 
-    @staticmethod
-    def _goes_on(partition: Partition, known: MirroredPartition) -> bool:
-        """Whether a partition of an adopted topic holds what its source has, and nothing else."""
-        return known.joined != NO_OFFSET and is_cut(partition.log, known.joined, known.joined_epoch)
+    def _filling(self, mirror: str) -> Filling:
+        filling = self._fillings.get(mirror)
+        if filling is None:
+            settings = link(self._image, mirror)
+            assert settings is not None  # or nothing of it would be wanted
+            filling = self._fillings[mirror] = Filling(self._me, settings, self._tell)
+        return filling
 
-    def _join(self, partition: Partition, topic: MirroredTopic, known: MirroredPartition, settings: Link) -> None:
+    def _rejoin(self, partition: Partition, topic: MirroredTopic) -> None:
         rejoining = self._rejoinings.get(topic.mirror)
         if rejoining is None:
+            settings = link(self._image, topic.mirror)
+            assert settings is not None  # or it would not be to rejoin
             rejoining = self._rejoinings[topic.mirror] = Rejoining(self._me, settings, self._tell, self._own)
-        rejoining.follow(partition, topic, known)
+        rejoining.follow(partition, topic, known_partition(self._image, partition.topic_id, partition.partition))
 
     def _cut(self, partition: Partition) -> None:
         """The first thing in a leader epoch, when nobody can have fetched in it: what the metadata say is to go, if it was saved here."""
@@ -192,7 +195,7 @@ class Mirrors:
 
     def _remember(self, copy: Copy | None) -> None:
         """How far the source was when last seen: a failover is to tell that."""
-        if copy is not None and copy.source_end != UNKNOWN:
+        if copy is not None and copy.source_end != UNKNOWN and copy.manner is IDENTICAL:
             self._source_ends[copy.partition] = copy.source_end
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:

@@ -24,6 +24,7 @@ from ottla_broker.mirroring.discovery import (
     Recreate,
     Refused,
     Step,
+    Trace,
     candidates,
     is_copy,
     steps,
@@ -32,8 +33,10 @@ from ottla_broker.mirroring.discovery import (
     wanted_topics,
 )
 from ottla_broker.mirroring.group_offsets import GroupOffsets
+from ottla_broker.mirroring.joining import Join, Resume, joins
 from ottla_broker.mirroring.links import Link, links
-from ottla_broker.mirroring.source import look
+from ottla_broker.mirroring.origins import Tracing
+from ottla_broker.mirroring.source import SourceView, look
 from ottla_broker.mirroring.source_copies import copies_at
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -78,12 +81,12 @@ class MirrorOffice:
         name = f"mirror-{link.name}-controller"
         addresses = self._image.addresses(self._config.inter_broker_listener)
         client, own = link.client(name), Client(addresses, client_id=name)
-        groups = GroupOffsets(link.groups, client, own)
+        groups, tracing = GroupOffsets(link.groups, client, own), Tracing(client)
         try:
             while True:
                 try:
-                    copied = await self._bring_in_step(link, client)
-                    if link.groups:
+                    copied = await self._bring_in_step(link, client, tracing)
+                    if link.groups and copied:
                         await groups.copy(copied)
                     self._say(link, "", "")
                     pause_s = link.refresh_s
@@ -95,17 +98,22 @@ class MirrorOffice:
             await client.close()
             await own.close()
 
-    async def _bring_in_step(self, link: Link, client: Client) -> list[str]:
-        """The copies that are what the source has now, by their names."""
+    async def _bring_in_step(self, link: Link, client: Client, tracing: Tracing) -> dict[str, str]:
+        """The copies that are what the source has now: their names there → here."""
         view = await look(client, None)
         if view.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "it is this cluster itself")
         topics = wanted_topics(self._image, link, view)
-        configs = await self._configs(client, [topic.name for topic in topics]) if link.sync_configs else None
+        names = [topic.name for topic in topics]
+        view = await tracing.traced(view, names)
+        configs = await self._configs(client, names) if link.sync_configs else None
         factor = self._config(DEFAULT_REPLICATION_FACTOR)
+        if link.appends:
+            await self._join(link, view, configs, factor)
+            return {}
         created: list[Create] = []
-        at_source = await copies_at(client, candidates(self._image, topics))
-        for step in steps(self._image, link, view, configs, factor, at_source):
+        at_source = await copies_at(client, candidates(self._image, link, topics))
+        for step in steps(self._image, link, view, configs, factor, self._cluster_id, at_source):
             if isinstance(step, Create):
                 created.append(step)
                 continue
@@ -120,7 +128,22 @@ class MirrorOffice:
                     self._say(link, made.topic.name, answer.message or answer.code.name)
                 else:
                     logger.info("mirror %s: topic %r is copied from now on", link.name, made.topic.name)
-        return [topic.name for topic in topics if is_copy(self._image, link, topic)]
+        return {topic.name: link.name_here(topic.name) for topic in topics if is_copy(self._image, link, topic)}
+
+    async def _join(self, link: Link, view: SourceView, configs: Configs | None, factor: int) -> None:
+        for step in joins(self._image, link, view, configs, factor, self._cluster_id):
+            try:
+                match step:
+                    case Join(source):
+                        await self._controller.mirrors.join(source)
+                        logger.info("mirror %s: %r comes into %r", link.name, source.source_topic, source.name)
+                    case Resume(_, topic_id, source_id):
+                        await self._controller.mirrors.resume(topic_id, source_id)
+                    case Refused(name, why):
+                        self._say(link, name, why)
+            except KafkaError as reason:
+                name = step.source.name if isinstance(step, Join) else step.topic
+                self._say(link, name, reason.message or reason.code.name)
 
     async def _take(self, link: Link, step: Step) -> None:
         match step:
@@ -138,6 +161,8 @@ class MirrorOffice:
                 await self._controller.create_partitions(name, count)
             case Configure(name, changes):
                 await self._controller.alter_configs(TOPIC_RESOURCE, name, changes)
+            case Trace(_, topic_id, origins):
+                await self._controller.mirrors.trace(topic_id, origins)
             case Refused(name, why):
                 self._say(link, name, why)
 

@@ -27,6 +27,7 @@ LOST: Final = frozenset(
 NO_SESSION: Final = (0, 0)
 _MAX_INT32: Final = 2**31 - 1
 READ_UNCOMMITTED: Final = i8(0)
+READ_COMMITTED: Final = i8(1)
 T = TypeVar("T")
 
 
@@ -72,14 +73,14 @@ class SourceSession:
         for key in gone:
             del self._named[key]
         for copy in asked:
-            copy.asked = copy.partition.log.end
+            copy.asked = copy.position
             self._named[copy.key] = None
         session_id, epoch = self._next
         return FetchRequest(
             max_wait=milliseconds(pace.max_wait_ms / 1000),
             min_bytes=i32(1),
             max_bytes=cast(i32, pace.max_bytes),
-            isolation_level=READ_UNCOMMITTED,
+            isolation_level=READ_COMMITTED if pace.committed_only else READ_UNCOMMITTED,
             session_id=cast(i32, session_id),
             session_epoch=cast(i32, epoch),
             topics=tuple(

@@ -14,11 +14,12 @@ from ottla_broker.wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """`leaders`: partition → broker, −1 where nobody leads."""
+    """`leaders`: partition → broker, −1 where nobody leads. `origins`: ids of the clusters from which its records come to the source."""
 
     name: str
     id: UUID
     leaders: Mapping[int, int]
+    origins: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

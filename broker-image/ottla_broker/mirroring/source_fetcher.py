@@ -185,10 +185,10 @@ class SourceFetcher:
 
     async def _find_range(self, channel: Channel, copy: Copy) -> Outcome:
         """Our offset is not in the source's log: asks where that starts and ends."""
-        asked = copy.partition.log.end
+        asked = copy.position
         async with asyncio.timeout(ANSWER_WITHIN_S):
             start = await source_offset(channel, copy, EARLIEST)
             end = await source_offset(channel, copy, LATEST)
-        if not copy.is_led or copy.partition.log.end != asked:
+        if not copy.is_led or copy.position != asked:
             return Outcome.moved
-        return copying.find_range(copy, start, end)
+        return copy.manner.find_range(copy, start, end)

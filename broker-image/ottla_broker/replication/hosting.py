@@ -14,6 +14,7 @@ from ottla_broker.config import TOPIC_RETENTION_BYTES, TOPIC_RETENTION_MS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.appended_plans import live
 from ottla_broker.metadata.image import TOPIC_RESOURCE, Changes, Image, TopicImage
 from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
 from ottla_broker.replication.partition import Partition
@@ -224,12 +225,12 @@ class Hosting:
         return chosen.create(topic.name, state.partition, topic.id, config)
 
     def _config_of(self, topic: str) -> LogConfig:
-        """A copy of another cluster's topic lets go what its source lets go, and when; not what is old or large here."""
+        """A copy of another cluster's topic lets go what its source lets go, and when; not what is old or large here. A topic to which others are appended
+        lets go what its leader does, who keeps how far each was copied (`mirroring.keeping`)."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
-        return self._log_config_of(
-            {**overrides, **NO_RETENTION} if known is not None and self._image.closed(known.id) else overrides
-        )
+        follows = known is not None and (self._image.closed(known.id) or live(self._image, known.id))
+        return self._log_config_of({**overrides, **NO_RETENTION} if follows else overrides)
 
     def _remove(self, topic: TopicImage) -> None:
         for partition in topic.partitions:

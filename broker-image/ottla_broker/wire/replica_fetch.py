@@ -27,6 +27,7 @@ _HELD = struct.Struct(">ihqqq")
 _DIVERGING = struct.Struct(">iq")
 _SNAPSHOT = struct.Struct(">qi")
 _LEADER = struct.Struct(">ii")
+_ABORTED = struct.Struct(">qq")
 
 
 @dataclass(slots=True)
@@ -61,7 +62,8 @@ class Request:
 
 @dataclass(slots=True)
 class Got:
-    """The answer for one partition; as `fetch.Fetched`. `records` is a view into the frame."""
+    """The answer for one partition; as `fetch.Fetched`. `records` is a view into the frame. `aborted`: to readers of what is committed, the aborted
+    transactions that have records in it, each as (producer id, first offset)."""
 
     topic: UUID
     partition: int
@@ -72,6 +74,7 @@ class Got:
     diverging: tuple[int, int] | None = None
     leader: tuple[int, int] | None = None
     snapshot: tuple[int, int] | None = None
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(slots=True)
@@ -146,14 +149,15 @@ def _read(frame: bytearray) -> Response:
 def _take_partition(cursor: Cursor, view: memoryview, topic: UUID) -> Got:
     index, error, high_watermark, _, log_start = _HELD.unpack_from(cursor.data, cursor.at)
     cursor.at += _HELD.size
-    for _ in range(cursor.take_count(flexible=True)):  # aborted transactions: not for followers
-        cursor.take_bytes(16)
-        skip_tags(cursor)
+    aborted: Sequence[tuple[int, int]] = ()
+    if count := cursor.take_count(flexible=True):  # never for followers
+        aborted = [_take_aborted(cursor) for _ in range(count)]
     cursor.at += _I32.size  # nor is another replica to ask
     size = cursor.take_varint() - 1
     if size > cursor.end - cursor.at:
         raise Malformed(f"{size} bytes of records, {cursor.end - cursor.at} are left")
-    got = Got(topic, index, _code(error), high_watermark, log_start, view[cursor.at : cursor.at + max(size, 0)])
+    records = view[cursor.at : cursor.at + max(size, 0)]
+    got = Got(topic, index, _code(error), high_watermark, log_start, records, aborted=aborted)
     cursor.at += max(size, 0)
     for _ in range(cursor.take_varint()):
         tag, length = cursor.take_varint(), cursor.take_varint()
@@ -166,6 +170,13 @@ def _take_partition(cursor: Cursor, view: memoryview, topic: UUID) -> Got:
         elif tag == 2:
             got.snapshot = _SNAPSHOT.unpack_from(cursor.data, section)
     return got
+
+
+def _take_aborted(cursor: Cursor) -> tuple[int, int]:
+    producer_id, first_offset = _ABORTED.unpack_from(cursor.data, cursor.at)
+    cursor.at += _ABORTED.size
+    skip_tags(cursor)
+    return producer_id, first_offset
 
 
 def _code(number: int) -> ErrorCode:

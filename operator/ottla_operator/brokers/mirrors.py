@@ -65,8 +65,12 @@ async def _told_by(link: Link, broker: int, found: Iterable[str], mirror: str) -
     seen: list[PartitionSeen] = []
     for result in results:
         values = {str(it.name): it.value or "" for it in result.configs}
-        if values.get("mirror") == mirror:
-            seen += [_seen(result.resource_name, key, value) for key, value in values.items() if key.isdigit()]
+        copied = values if values.get("mirror") == mirror else {}
+        appended = {
+            key.removeprefix(f"{mirror}/"): value for key, value in values.items() if key.startswith(f"{mirror}/")
+        }
+        for found in (copied, appended):
+            seen += [_seen(result.resource_name, key, value) for key, value in found.items() if key.isdigit()]
     return seen
 
 

@@ -1,4 +1,4 @@
-"""The load: a `load.py` beside the YAML prints records as JSON lines, and `ottla produce --lines - --resume` puts them into the topics.
+"""The load: a `load.py` beside the YAML (or a `load-NAME.py`, for the cluster of that name) prints records as JSON lines, and `ottla produce --lines - --resume` puts them into the topics.
 
 A load that was broken off goes on exactly where it ended, because its lines come in the same order every time and each partition knows
 how many it has, even if a topic was given more partitions meanwhile. A load that is done is remembered, with the script's hash and the ids of the topics, and not run again: not for a topic that is described
@@ -22,6 +22,11 @@ from ottla_operator.local.board import Board, LoadRow, State
 SCRIPT = "load.py"
 NICE = 10
 GRACE_S = 5.0
+
+
+def script_of(cluster: str) -> str:
+    """The script of this cluster alone, where several are described beside each other."""
+    return f"load-{cluster}.py"
 
 
 @dataclass(slots=True)

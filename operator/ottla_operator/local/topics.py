@@ -131,9 +131,10 @@ class Topics:
                         self.board.say(reconcile.spoken(change), "info")
                 row.state, row.note = (State.failed, stuck) if stuck else (State.ready, "")
             except KafkaError as error:
-                row.state, row.note = State.retrying, str(error)
-                # The same request may be answered twice when an answer was lost: another look settles it.
-                good = good and error.code not in PASSING | {ErrorCode.topic_already_exists}
+                # A mirror may have made it meanwhile, and a request may be answered twice when an answer was lost: another look settles it.
+                there = error.code is ErrorCode.topic_already_exists
+                row.state, row.note = State.retrying, "" if there else str(error)
+                good = good and not there and error.code not in PASSING
             except Unreachable:
                 return False
             if row.note and self._said.get(topic.topic_name) != row.note:

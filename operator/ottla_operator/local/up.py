@@ -170,10 +170,11 @@ class Up:
         ]
 
     def _loads_beside(self, cluster: Document) -> tuple[Path, ...]:
-        """The script beside the cluster's file; beside several clusters' files, it is the first one's."""
-        first = next(it for it in self._documents if it.kind == "Cluster" and it.file.parent == cluster.file.parent)
-        script = cluster.file.parent / loading.SCRIPT
-        return (script,) if self.load and first is cluster and script.is_file() else ()
+        """The scripts beside the cluster's file: the one that has the cluster's name, and the one without a name, which is the first cluster's there."""
+        folder = cluster.file.parent
+        first = next(it for it in self._documents if it.kind == "Cluster" and it.file.parent == folder)
+        scripts = [loading.script_of(cluster.name), *([loading.SCRIPT] if first is cluster else [])]
+        return tuple(folder / name for name in scripts if self.load and (folder / name).is_file())
 
     def _say_what_is_passed_over(self) -> None:
         for document in self._documents:

@@ -21,7 +21,13 @@ FAILED_OVER: Final = "FailedOver"
 DIVERGED: Final = "Diverged"
 UNKNOWN: Final = -1
 ROLE: Final = "role"
-TAKEN_OFF: Final = ("groups", "throttled.rate", *source_credentials.NAMES)  # when a resource wishes for them no more
+TAKEN_OFF: Final = (
+    "groups",
+    "prefix",
+    "offsets",
+    "throttled.rate",
+    *source_credentials.NAMES,
+)  # when a resource wishes for them no more
 MOST_NAMED: Final = 3  # partitions, in a sentence
 
 
@@ -66,6 +72,8 @@ def settings(mirror: Mirror, source: str) -> dict[str, str]:
         "on.divergence": spec.on_divergence or "Stop",
         "throttled.rate": "" if spec.throttle is None else str(max(round(quantity(spec.throttle)), 1)),
         "sync.configs": "false" if sync is not None and sync.configs is False else "true",
+        "prefix": spec.prefix or "",
+        "offsets": spec.offsets if spec.offsets == "Appended" else "",
     }
     return {name: value for name, value in found.items() if value or name not in TAKEN_OFF}
 
@@ -81,11 +89,16 @@ def changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str
 def unserved(mirror: Mirror) -> list[Unserved]:
     spec = mirror.spec
     found = {
-        "naming": spec.naming == "Prefix",
-        "offsets": spec.offsets == "Appended",
         "sync.acls": bool(spec.sync and spec.sync.acls),
     }
-    return [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
+    missing = [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
+    if spec.offsets == "Appended" and spec.groups:
+        missing.append(
+            Unserved(
+                "groups", "cannot be copied with offsets: Appended, which are others than the source's; leave it out"
+            )
+        )
+    return missing
 
 
 def unfit(mirror: Mirror) -> str:

@@ -1,6 +1,7 @@
 """What copies need, from what is here and what the source says."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -10,11 +11,25 @@ from ottla_broker.config.config import Config
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import NewMirror, Report
 from ottla_broker.metadata.topic_plans import NewTopic
-from ottla_broker.mirroring.discovery import Configs, Configure, Create, Grow, Recreate, Refused, Step, steps
+from ottla_broker.mirroring.discovery import (
+    Configs,
+    Configure,
+    Create,
+    Grow,
+    Recreate,
+    Refused,
+    Step,
+    Trace,
+    is_copy,
+    steps,
+)
 from ottla_broker.mirroring.links import links
+from ottla_broker.mirroring.origins import origins_of
 from ottla_broker.mirroring.source import SourceTopic, SourceView
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
+
+HERE = "here"  # this cluster's id
 
 
 def view(**topics: int) -> SourceView:
@@ -44,7 +59,7 @@ class World:
         await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
 
     def steps(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
-        return list(steps(self.image, links(self.image)["west"], source, configs, 1))
+        return list(steps(self.image, links(self.image)["west"], source, configs, 1, HERE))
 
     async def take(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
         found = self.steps(source, configs)
@@ -59,6 +74,8 @@ class World:
                     await self.controller.create_partitions(name, count)
                 case Configure(name, changes):
                     await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
+                case Trace(_, topic_id, origins):
+                    await self.controller.mirrors.trace(topic_id, origins)
                 case Refused():
                     pass
         return found
@@ -157,6 +174,64 @@ async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> N
         MIRROR_RESOURCE, "west", dict.fromkeys(world.image.configs[MIRROR_RESOURCE, "west"])
     )
     assert links(world.image) == {}
+
+
+def come_by(source: SourceView, topic: str, *origins: str) -> SourceView:
+    return replace(source, topics={**source.topics, topic: replace(source.topics[topic], origins=frozenset(origins))})
+
+
+@on_a_loop
+async def test_copies_may_have_other_names() -> None:
+    world = await World().begin(prefix="west.")
+    await world.small.topic("a")
+    source, configs = view(a=2, b=1), {"a": {"retention.ms": "5"}}
+    assert await world.take(source, configs) == [
+        Create(NewMirror("west", "west.a", "a", source.topics["a"].id, 2, 1, {"retention.ms": "5"}, ("there",))),
+        Create(NewMirror("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
+    ]
+    assert world.steps(source, configs) == []
+    assert world.image.closed(world.image.topics["a"].id) is None, "a topic of the source's name is another"
+    assert is_copy(world.image, links(world.image)["west"], source.topics["a"])
+    grown = replace(source, topics={**source.topics, "a": replace(source.topics["a"], leaders={0: 1, 1: 1, 2: 1})})
+    assert await world.take(grown, {"a": {}}) == [Grow("west.a", 3), Configure("west.a", {"retention.ms": None})]
+    with pytest.raises(KafkaError, match=r"prefix of mirror 'west' cannot be changed: 'west.a' and 1 other"):
+        await world.set(prefix="east.")
+    with pytest.raises(KafkaError, match=r"prefix cannot be 'a/b'.*allowed: at most 100 letters"):
+        await world.set(prefix="a/b")
+    await world.set(prefix="west.", role=PAUSED)
+
+
+@on_a_loop
+async def test_a_prefix_that_says_nothing_may_be_set_and_taken_off_again() -> None:
+    world = await World().begin()
+    await world.take(view(a=1))
+    await world.set(prefix="")
+    await world.set(prefix=None)
+    assert world.steps(view(a=1)) == []
+
+
+@on_a_loop
+async def test_what_comes_from_here_is_not_copied_back() -> None:
+    """Whatever it is called there, and however many clusters lie between."""
+    world = await World().begin(prefix="west.")
+    source = come_by(view(a=1, b=1), "a", "far", HERE)
+    assert [type(step) for step in await world.take(source)] == [Refused, Create]
+    (refused,) = world.steps(source)
+    assert isinstance(refused, Refused) and "come to the source from this cluster" in refused.why
+    assert "west.a" not in world.image.topics
+
+
+@on_a_loop
+async def test_a_copy_says_by_way_of_which_clusters_its_records_come() -> None:
+    world = await World().begin()
+    await world.take(come_by(view(a=1), "a", "far"))
+    assert origins_of(world.image, "a") == {"there", "far"}
+    assert await world.take(come_by(view(a=1), "a", "far", "farther")) == [
+        Trace("a", world.image.topics["a"].id, ("far", "farther", "there"))
+    ]
+    assert origins_of(world.image, "a") == {"there", "far", "farther"}
+    await world.set(role=FAILED_OVER)
+    assert origins_of(world.image, "a") == set(), "its records are this cluster's own from now on"
 
 
 @on_a_loop

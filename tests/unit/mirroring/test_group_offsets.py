@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.mirroring.group_offsets import Committed, due
+from ottla_broker.mirroring.group_offsets import Committed, due, named_here
 
 PLACES = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), st.builds(Committed, st.integers(0, 20)))
 
@@ -22,3 +22,8 @@ def test_offsets_go_forward_and_never_beyond_the_copy(
     for place in there.keys() & ends.keys():
         assert after[place].offset >= min(there[place].offset, ends[place])
     assert due(there, after, ends) == {}
+
+
+def test_what_is_copied_under_another_name_is_committed_under_it() -> None:
+    there = {("a", 0): Committed(5), ("a", 1): Committed(6), ("b", 0): Committed(7)}
+    assert named_here(there, {"a": "west.a"}) == {("west.a", 0): Committed(5), ("west.a", 1): Committed(6)}

@@ -33,7 +33,7 @@ class Returning(World):
         self, source: SourceView | None = None, *, failed_over: bool = True, of: UUID | None = None
     ) -> list[Step]:
         told = {"t": SourceCopy("west", of or self.id, failed_over)}
-        return list(steps(self.image, links(self.image)["west"], source or view(t=2), None, 1, told))
+        return list(steps(self.image, links(self.image)["west"], source or view(t=2), None, 1, "here", told))
 
     async def adopt(self) -> None:
         (step,) = self.wishes()
@@ -64,11 +64,11 @@ async def test_only_what_the_source_proves_to_be_a_copy_of_this_very_topic_is_ad
     assert isinstance(still, Refused) and "has not failed over" in still.why
     (fewer,) = world.wishes(view(t=1))
     assert isinstance(fewer, Refused) and "2 partitions here, and 1 at the source" in fewer.why
-    assert candidates(world.image, view(t=2, u=1).topics.values()) == ["t"]
+    assert candidates(world.image, links(world.image)["west"], view(t=2, u=1).topics.values()) == ["t"]
     assert world.image.closed(world.id) is None
     await world.adopt()
     assert world.image.closed(world.id) is not None
-    assert world.wishes() == [] and candidates(world.image, view(t=2).topics.values()) == []
+    assert world.wishes() == [] and candidates(world.image, links(world.image)["west"], view(t=2).topics.values()) == []
 
 
 @on_a_loop

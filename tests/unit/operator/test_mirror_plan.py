@@ -55,6 +55,8 @@ def test_settings_are_the_spec_in_the_brokers_words() -> None:
     )
     assert (wanted["groups"], wanted["role"], wanted["sync.configs"]) == ("a,b*", "Paused", "false")
     assert "groups" not in settings(mirror(groups=["a"], sync={"groups": False}), "w:9092")
+    assert settings(mirror(naming="Prefix", prefix="w."), "w:9092")["prefix"] == "w."
+    assert settings(mirror(offsets="Appended"), "w:9092")["offsets"] == "Appended"
 
 
 @given(st.dictionaries(st.sampled_from(["topics", "groups", "role", "metadata.max.age.ms"]), st.text(max_size=3)))
@@ -71,8 +73,7 @@ def test_what_was_set_once_is_not_set_again(before: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"naming": "Prefix", "prefix": "w."}, "naming"),
-        ({"offsets": "Appended"}, "offsets"),
+        ({"offsets": "Appended", "groups": ["a"]}, "groups"),
         ({"sync": {"acls": True}}, "sync.acls"),
     ],
 )

@@ -1,0 +1,133 @@
+"""What mirrors mean in records whose copies are appended: several sources, and producers of this cluster, may share a topic. Pure.
+
+Invariants:
+- Which producer id marks the records of a source is in the metadata before one of them is in a log, and no other source of that topic ever has it. So
+  whoever leads finds in the log itself how far each source was copied (`mirroring.positions`).
+- A source that has ended in a topic never begins there again: what it brought is there, and would come twice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.mirror_plans import Report
+from ottla_broker.metadata.records import AppendedPartition, AppendedSource, MetadataRecord
+from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class NewSource:
+    """A source topic that is to be appended to topic `name`, which is made when it is not there. `partitions`: the source's; `stopped`: why nothing is
+    copied, in words."""
+
+    mirror: str
+    name: str
+    source_topic: str
+    source_id: UUID
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[str, ...] = ()
+    stopped: str = ""
+
+
+def joining(image: Image, wish: NewSource, topic_id: UUID, producer_id: int) -> list[MetadataRecord]:
+    """`topic_id`: of a topic that is made; `producer_id`: of a source that is new. What is wished of a source that is known already is brought up to
+    date. Another topic of that name at the source ends the one before it. INVALID_TOPIC_EXCEPTION when it may not begin; the errors of
+    `NewTopics.creation`."""
+    here = image.topics.get(wish.name)
+    if here is None:
+        topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
+        return [*NewTopics(image).creation(topic, topic_id), _source(topic_id, wish, producer_id)]
+    sources = image.appended.get(here.id, {})
+    if (known := sources.get(wish.source_id)) is not None:
+        if why := not_its_own(known, wish.mirror):
+            raise KafkaError(ErrorCode.invalid_topic_exception, why)
+        now = _source(here.id, wish, known.producer_id)
+        return [] if now == known else [now]
+    if image.closed(here.id) is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is an identical copy of another topic")
+    copy = image.mirrored.get(here.id)
+    if copy is not None and copy.source_id == wish.source_id:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} was an identical copy of it")
+    before = [one for one in sources.values() if (one.mirror, one.source_topic) == (wish.mirror, wish.source_topic)]
+    ends = [replace(one, ended=True) for one in before if not one.ended]
+    return [*ends, _source(here.id, wish, producer_id)]
+
+
+def _source(topic_id: UUID, wish: NewSource, producer_id: int) -> AppendedSource:
+    return AppendedSource(
+        topic_id,
+        wish.source_id,
+        wish.mirror,
+        wish.source_topic,
+        producer_id,
+        wish.partitions,
+        origins=wish.origins,
+        stopped=wish.stopped,
+    )
+
+
+def not_its_own(known: AppendedSource, mirror: str) -> str:
+    """Why this mirror does not copy what is known of a source already; empty when it does."""
+    if known.mirror != mirror:
+        return f"mirror {known.mirror!r} copies, or copied, it to this topic: its records would come twice"
+    return "its copying has ended for good" if known.ended else ""
+
+
+def report(image: Image, told: Report, source_id: UUID) -> list[MetadataRecord]:
+    """What the leader of a partition says of one source. UNKNOWN_TOPIC_ID when that is appended no more."""
+    if source_id not in live(image, told.topic_id):
+        raise KafkaError(ErrorCode.unknown_topic_id, "the source is not appended to the topic any more")
+    before = known_partition(image, told.topic_id, source_id, told.partition)
+    after = replace(
+        before,
+        epochs=before.epochs if told.epochs is None else told.epochs,
+        stopped=told.stopped or before.stopped,
+    )
+    return [] if after == before else [after]
+
+
+def failover(image: Image, mirror: str) -> list[MetadataRecord]:
+    """Ends every source of this mirror."""
+    return [
+        replace(source, ended=True)
+        for sources in image.appended.values()
+        for source in sources.values()
+        if source.mirror == mirror and not source.ended
+    ]
+
+
+def live(image: Image, topic_id: UUID) -> dict[UUID, AppendedSource]:
+    """The sources of a topic that have not ended, by id."""
+    return {key: source for key, source in image.appended.get(topic_id, {}).items() if not source.ended}
+
+
+def fed_topics(image: Image, mirror: str) -> list[str]:
+    """Names of the topics that have live sources of this mirror, sorted."""
+    return sorted(
+        image.topic_names[topic]
+        for topic in image.appended
+        if any(source.mirror == mirror for source in live(image, topic).values())
+    )
+
+
+def known_partition(image: Image, topic_id: UUID, source_id: UUID, partition: int) -> AppendedPartition:
+    known = image.appended_partitions.get((topic_id, source_id, partition))
+    return known or AppendedPartition(topic_id, source_id, partition)
+
+
+def stopped_partitions(image: Image, topic_id: UUID, source_id: UUID) -> list[AppendedPartition]:
+    topic = image.topic_by_id(topic_id)
+    partitions = sorted(topic.partitions) if topic is not None else ()
+    found = (known_partition(image, topic_id, source_id, partition) for partition in partitions)
+    return [known for known in found if known.stopped]
+
+
+def resumption(image: Image, topic_id: UUID, source_id: UUID) -> list[MetadataRecord]:
+    """Partitions that stood still go on, where the source's log and what was copied part."""
+    return [replace(known, stopped="") for known in stopped_partitions(image, topic_id, source_id)]

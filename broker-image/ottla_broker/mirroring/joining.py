@@ -1,0 +1,88 @@
+"""What a mirror that appends needs so that its source's topics come into topics here. Pure.
+
+Invariant: as `discovery`'s: following what this says makes it say nothing, until something changes. A topic that is there already keeps its settings and
+partitions: it is this cluster's own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from ottla_broker.metadata.appended_plans import NewSource, joining, live, not_its_own, stopped_partitions
+from ottla_broker.metadata.image import Image, TopicImage
+from ottla_broker.mirroring.discovery import Configs, Refused, synced, wanted_topics
+from ottla_broker.mirroring.links import Link
+from ottla_broker.mirroring.origins import come_back, origins_with
+from ottla_broker.mirroring.source import SourceTopic, SourceView
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    source: NewSource
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """What stands still of a source, because that has parted from what was copied, is to go on all the same."""
+
+    topic: str
+    id: UUID
+    source_id: UUID
+
+
+JoinStep = Join | Resume | Refused
+
+
+def joins(
+    image: Image, link: Link, view: SourceView, configs: Configs | None, replication_factor: int, cluster_id: str
+) -> Iterator[JoinStep]:
+    """`configs` None: topics are made with this cluster's own. At most one `Refused` for each topic."""
+    for topic in wanted_topics(image, link, view):
+        name = link.name_here(topic.name)
+        here = image.topics.get(name)
+        back = f"records of {topic.name!r} come to the source from this cluster" if come_back(cluster_id, topic) else ""
+        wish = NewSource(
+            link.name,
+            name,
+            topic.name,
+            topic.id,
+            len(topic.leaders),
+            replication_factor,
+            {} if configs is None else synced(configs.get(topic.name, {})),
+            origins_with(view.cluster_id, topic),
+            back,
+        )
+        known = None if here is None else image.appended.get(here.id, {}).get(topic.id)
+        why = back
+        if here is None or known is None:
+            if not (why := back or _may_not_begin(image, link, here, topic)):
+                yield Join(wish)
+        elif not (why := not_its_own(known, link.name)):
+            why = back
+            if joining(image, wish, here.id, known.producer_id):
+                yield Join(wish)
+            if link.resyncs and stopped_partitions(image, here.id, topic.id):
+                yield Resume(name, here.id, topic.id)
+        if why := why or _too_narrow(here, topic):
+            yield Refused(name, why)
+
+
+def _may_not_begin(image: Image, link: Link, here: TopicImage | None, topic: SourceTopic) -> str:
+    """Why a source that is new to the topic is not appended to it."""
+    if here is None:
+        return ""
+    if image.closed(here.id) is not None:
+        return "the topic here is an identical copy of another one"
+    copy = image.mirrored.get(here.id)
+    if copy is not None and copy.source_id == topic.id:
+        return "the topic here was an identical copy of it: its records would come twice"
+    before = [one for one in live(image, here.id).values() if (one.mirror, one.source_topic) == (link.name, topic.name)]
+    if before and not link.resyncs:
+        return f"the source's topic {topic.name!r} was deleted and made anew"
+    return ""
+
+
+def _too_narrow(here: TopicImage | None, topic: SourceTopic) -> str:
+    if here is None or len(here.partitions) >= len(topic.leaders):
+        return ""
+    return f"the source has {len(topic.leaders)} partitions, the topic here {len(here.partitions)}: the others are copied as soon as it has as many"

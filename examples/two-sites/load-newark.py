@@ -1,0 +1,5 @@
+"""Newark's flights."""
+
+from site_flights import main
+
+main("EWR")

@@ -1,0 +1,5 @@
+"""Kennedy's and LaGuardia's flights."""
+
+from site_flights import main
+
+main("JFK", "LGA")

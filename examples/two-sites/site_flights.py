@@ -1,0 +1,43 @@
+"""The flights of one site as lines for `ottla produce --lines -`: those of `examples/flights` that leave from its airports.
+
+FLIGHTS_AT_MOST in the environment: so many events of the site and no more, for a quick look.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Collection, Iterator
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+FLIGHTS = Path(__file__).parents[1] / "flights" / "load.py"
+
+
+def all_flights() -> ModuleType:
+    """The other example's loader."""
+    spec = importlib.util.spec_from_file_location("all_flights", FLIGHTS)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where the module's own classes are looked up
+    spec.loader.exec_module(module)
+    return module
+
+
+def events(airports: Collection[str]) -> Iterator[Any]:
+    """In the order in which they happened."""
+    loader = all_flights()
+    most = os.environ.get("FLIGHTS_AT_MOST")
+    mine = (event for event in loader.flights(loader.folder()) if event.origin in airports)
+    return islice(mine, int(most)) if most else mine
+
+
+def main(*airports: str) -> None:
+    """Prints them."""
+    encoder = msgspec.json.Encoder()
+    for event in events(airports):
+        line = {"topic": "flights", "key": event.flight, "value": event}
+        sys.stdout.buffer.write(encoder.encode(line) + b"\n")

@@ -1,0 +1,113 @@
+"""Two sources that are appended to one topic of a cluster of three, whose brokers die while records come: each record once, in its source's order."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.brokers import BROKERS
+from tests.clusters import Cluster, cluster_of
+from tests.e2e.mirroring import log_bytes, seen
+from tests.e2e.test_appended_mirroring import append
+from tests.e2e.test_mirror_names import create
+from tests.waiting import eventually
+
+TOPIC = "flights"
+PARTITIONS = 2
+
+
+@contextmanager
+def producing(bootstrap: str, name: str) -> Iterator[list[int]]:
+    """`<name> <number>` into every partition in turn, for as long as this lasts; gives how many each partition has acknowledged."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2})
+    acknowledged = [0] * PARTITIONS
+    over = threading.Event()
+
+    def told(error: object, message: object) -> None:
+        assert error is None, error
+        acknowledged[message.partition()] += 1  # type: ignore[attr-defined]
+
+    def run() -> None:
+        number = 0
+        while not over.is_set():
+            value = f"{name} {number // PARTITIONS}"
+            producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=told)
+            producer.poll(0)
+            number += 1
+            if number % 20 == 0:
+                time.sleep(0.01)  # the pace of the load, not a wait for anything
+        assert producer.flush(60) == 0
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        over.set()
+        thread.join(90)
+
+
+def more(target: Cluster, acknowledged: list[int], records: int = 1000) -> None:
+    wanted = sum(acknowledged) + records
+    eventually(lambda: sum(acknowledged) >= wanted, within_s=60, what="the load goes on")
+
+
+def values(target: Cluster, partition: int) -> dict[str, list[bytes]]:
+    """By source."""
+    found: dict[str, list[bytes]] = {}
+    for one in seen(target.bootstrap, TOPIC, partition, isolation="read_committed"):
+        value = one.value or b""
+        found.setdefault(value.split()[0].decode(), []).append(value)
+    return found
+
+
+def test_brokers_die_while_two_sources_are_appended() -> None:
+    with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, cluster_of("ottla", 3) as target:
+        for broker in (west, east):
+            create(broker, TOPIC, PARTITIONS)
+        admin = AdminClient({"bootstrap.servers": target.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
+        here = next(iter(target.brokers.values()))
+        append(west, here, "west")
+        append(east, here, "east")
+        with (
+            producing(west.bootstrap, "west") as from_west,
+            producing(east.bootstrap, "east") as from_east,
+            producing(target.bootstrap, "ours") as ours,
+        ):
+            for victim, broker in target.brokers.items():
+                if victim == 2:
+                    broker.stop()  # hands over what it leads
+                else:
+                    broker.kill()
+                more(target, from_west)
+                broker.start()
+                eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))
+                more(target, from_east)
+            west.kill()
+            more(target, from_east)
+            west.start()
+            more(target, from_west)
+        for partition in range(PARTITIONS):
+            wanted = {
+                name: [f"{name} {number}".encode() for number in range(acknowledged[partition])]
+                for name, acknowledged in (("west", from_west), ("east", from_east), ("ours", ours))
+            }
+            total = sum(map(len, wanted.values()))
+            eventually(
+                lambda partition=partition, total=total: sum(map(len, values(target, partition).values())) >= total,  # type: ignore[misc]
+                within_s=60,
+                what=lambda partition=partition, total=total: (  # type: ignore[misc]
+                    f"{ {name: len(found) for name, found in values(target, partition).items()} } of {total}"
+                ),
+            )
+            found = values(target, partition)
+            for name, records in wanted.items():
+                assert found[name] == records, name
+        eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))
+        for partition in range(PARTITIONS):
+            logs = {log_bytes(broker.log_dir, TOPIC, partition) for broker in target.brokers.values()}
+            assert len(logs) == 1, "all replicas hold the same bytes"

@@ -1,0 +1,77 @@
+"""The example of two sites, made small: what both write is once in the region, and the same log stands by."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.e2e.mirroring import log_bytes, seen, watermarks
+from tests.e2e.upping import House, free_ports, house
+from tests.waiting import eventually
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CLUSTERS = ("region", "newark", "newyork", "standby")
+EVENTS = 400  # of each site
+PARTITIONS = 3
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path) as made:
+        yield made
+
+
+def small(home: House) -> dict[str, str]:
+    """The example's files, but for its pipeline, with ports that nobody has; the clusters' addresses."""
+    folder = home.folder / "resources"
+    shutil.copytree(EXAMPLES / "two-sites", folder, ignore=shutil.ignore_patterns("pipeline*", "__pycache__"))
+    (home.folder / "flights").symlink_to(EXAMPLES / "flights")
+    home.port = free_ports(len(CLUSTERS))
+    clusters: list[Any] = list(yaml.safe_load_all((folder / "clusters.yaml").read_text()))
+    assert tuple(it["metadata"]["name"] for it in clusters) == CLUSTERS
+    for number, cluster in enumerate(clusters):
+        cluster["spec"]["listeners"][0]["port"] = home.port + number
+    (folder / "clusters.yaml").write_text(yaml.safe_dump_all(clusters))
+    return {name: f"127.0.0.1:{home.port + number}" for number, name in enumerate(CLUSTERS)}
+
+
+def flights(bootstrap: str) -> list[bytes]:
+    return [one.value or b"" for partition in range(PARTITIONS) for one in seen(bootstrap, "flights", partition)]
+
+
+def ends(bootstrap: str) -> int:
+    """Of all partitions together; −1 while nobody answers."""
+    try:
+        return sum(watermarks(bootstrap, "flights", partition)[1] for partition in range(PARTITIONS))
+    except OSError:
+        return -1
+
+
+def test_two_sites(home: House) -> None:
+    at = small(home)
+    home.up(FLIGHTS_AT_MOST=str(EVENTS))
+    for name in ("region", "standby"):
+        eventually(lambda name=name: ends(at[name]) == 2 * EVENTS, within_s=120, what=lambda: "\n".join(home.lines))  # type: ignore[misc]
+    written = {name: flights(at[name]) for name in ("newark", "newyork")}
+    assert {msgspec.json.decode(value)["origin"] for value in written["newark"]} == {"EWR"}
+    assert {msgspec.json.decode(value)["origin"] for value in written["newyork"]} == {"JFK", "LGA"}
+    assert sorted(flights(at["region"])) == sorted(written["newark"] + written["newyork"])
+    data = home.folder / ".ottla"
+    for partition in range(PARTITIONS):
+        assert seen(at["standby"], "flights", partition) == seen(at["region"], "flights", partition)
+        there, here = (log_bytes(folder_of(data, name), "flights", partition) for name in ("region", "standby"))
+        assert there == here
+    home.says("mirror newark: Replicating")
+    home.says("mirror region: Replicating")
+    assert home.stop() == 0
+    assert not any("Traceback" in line for line in home.lines)
+
+
+def folder_of(data: Path, cluster: str) -> Path:
+    """Where the cluster's only broker has its logs."""
+    (found,) = (path.parent for path in (data / cluster).rglob("flights-0") if path.is_dir())
+    return found

@@ -1,0 +1,312 @@
+"""A partition of three replicas to which two sources are appended, without sockets: leaders change, replicas crash, are wiped, lose their ends and their
+beginnings, and copying goes on by whoever leads.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ottla_broker.config import MIRROR_OFFSETS
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.storage import Storage
+from ottla_broker.metadata.image import MIRROR_RESOURCE, Image, TopicImage
+from ottla_broker.metadata.records import AppendedPartition, AppendedSource, PartitionRecord
+from ottla_broker.mirroring.copying import Copy, Outcome, take
+from ottla_broker.mirroring.keeping import Keeping
+from ottla_broker.mirroring.wanted import wanted_copies
+from ottla_broker.replication import following
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.batch import BatchHeader, batches
+from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.records import Record, decode_batch, encode_batch
+from ottla_broker.wire.replica_fetch import Got
+from tests.unit.log.making import Clock, runtime
+from tests.unit.log.memory_disk import MemoryDisk
+from tests.unit.replication.leading import TOPIC, Peers
+
+SMALL = LogConfig(segment_bytes=700, index_interval_bytes=200)
+MIRRORS = {"east": 1 << 62, "west": (1 << 62) + 7}  # by which producer ids their records are known
+ALL = 1 << 20
+
+
+@dataclass
+class SourceLog:
+    """What a source's partition holds: plain batches, committed and aborted transactions of two producers, holes. Values are `<name> <number>`."""
+
+    name: str
+    random: Random
+    log: list[bytes] = field(default_factory=list)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)  # producer, first offset, offset of its marker
+    committed: list[bytes] = field(default_factory=list)
+    end: int = 0
+    epoch: int = 0
+
+    def write(self) -> None:
+        """One batch, or a transaction of some."""
+        kind = self.random.choice(["plain", "plain", "committed", "aborted", "both", "hole"])
+        self.epoch += self.random.random() < 0.1
+        if kind == "hole":
+            self.end += self.random.randint(1, 5)
+        elif kind == "plain":
+            self.committed += self._batch(-1)
+        elif kind == "both":  # two transactions, one inside of the other
+            first = self.end
+            self.committed += self._batch(50)
+            self._batch(51)
+            self.committed += self._batch(50)
+            self.aborted.append((51, first, self.end))
+            self._marker(51, commit=False)
+            self._marker(50, commit=True)
+        else:
+            first, values = self.end, self._batch(50) + self._batch(50)
+            if kind == "committed":
+                self.committed += values
+            else:
+                self.aborted.append((50, first, self.end))
+            self._marker(50, commit=kind == "committed")
+
+    def _batch(self, producer: int) -> list[bytes]:
+        first, count = self.end, self.random.randint(1, 4)
+        values = [f"{self.name} {first + number}".encode() for number in range(count)]
+        records = [Record(1000 + first, b"k", value) for value in values]
+        self.log.append(
+            encode_batch(
+                records,
+                base_offset=first,
+                leader_epoch=self.epoch,
+                producer_id=producer,
+                producer_epoch=0 if producer >= 0 else -1,
+                base_sequence=first if producer >= 0 else -1,
+                transactional=producer >= 0,
+            )
+        )
+        self.end += count
+        return values
+
+    def _marker(self, producer: int, *, commit: bool) -> None:
+        self.log.append(
+            end_transaction_marker(
+                commit,
+                0,
+                producer_id=producer,
+                producer_epoch=0,
+                timestamp_ms=1,
+                base_offset=self.end,
+                leader_epoch=self.epoch,
+            )
+        )
+        self.end += 1
+
+    def answer(self, offset: int, most: int, topic: UUID) -> Got:
+        """To a reader of what is committed."""
+        found = [batch for batch in self.log if last_of(batch) >= offset][:most]
+        upper = last_of(found[-1]) if found else offset
+        aborted = [(one, first) for one, first, marker in self.aborted if first <= upper and marker >= offset]
+        return Got(topic, 0, ErrorCode.none, self.end, 0, memoryview(bytearray(b"".join(found))), aborted=aborted)
+
+
+def last_of(batch: bytes) -> int:
+    ((_, header),) = batches(batch)
+    return header.last_offset
+
+
+@dataclass
+class Replica:
+    partition: Partition
+    storage: Storage
+    directory: str
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.sources = {name: SourceLog(name, self.random) for name in MIRRORS}
+        self.ids = {name: UUID(int=100 + at) for at, name in enumerate(MIRRORS)}
+        self.state = PartitionRecord(TOPIC, 0, (1, 2, 3), (1, 2, 3), 1, leader_epoch=1, partition_epoch=1)
+        self.image = Image(topics={"t": TopicImage("t", TOPIC, {0: self.state})}, topic_names={TOPIC: "t"})
+        for name, mark in MIRRORS.items():
+            self.image.configs[MIRROR_RESOURCE, name] = {"bootstrap.servers": "h:1", MIRROR_OFFSETS.name: "Appended"}
+            source = AppendedSource(TOPIC, self.ids[name], name, "t", mark, 1)
+            self.image.appended.setdefault(TOPIC, {})[self.ids[name]] = source
+        self.disk = MemoryDisk()
+        self.replicas = {number: self._made(number) for number in (1, 2, 3)}
+        self.keeping = Keeping(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
+        self.copies: dict[str, Copy] = {}
+        self.stale: list[tuple[str, Copy]] = []  # of fetchers that were told to end, and have not heard it yet
+        self.gone: dict[int, bytes] = {}  # by their offsets
+        self.wiped = 0
+        self.ours = 0
+        self._elected()
+
+    def _made(self, number: int) -> Replica:
+        directory = f"/{number}-{self.random.getrandbits(40)}/t-0"
+        storage = Storage(self.disk, runtime(Clock()))
+        log = create_log(storage, directory, "t", 0, TOPIC, SMALL)
+        return Replica(
+            Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, Peers(joinable={})), storage, directory
+        )
+
+    @property
+    def leader(self) -> Partition:
+        return self.replicas[self.state.leader].partition
+
+    # --- what happens
+
+    def write(self) -> None:
+        self.sources[self.random.choice(list(MIRRORS))].write()
+
+    def write_here(self) -> None:
+        self.ours += 1
+        self.leader.append(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
+
+    def copy(self, name: str | None = None, copy: Copy | None = None, most: int = 0) -> bool:
+        """Whether anything was new."""
+        name = name or self.random.choice(list(MIRRORS))
+        copy = copy or self.copies[name]
+        copy.asked = copy.position
+        got = self.sources[name].answer(copy.asked, most or self.random.randint(1, 6), self.ids[name])
+        while (outcome := take(copy, replace_records(got), 1.0)) is Outcome.learned:
+            copy.epochs = copy.to_learn
+            known = AppendedPartition(TOPIC, self.ids[name], 0, copy.to_learn)
+            self.image.appended_partitions[TOPIC, self.ids[name], 0] = known
+        assert outcome in (Outcome.same, Outcome.moved), copy.why
+        return outcome is Outcome.moved
+
+    def copy_late(self) -> None:
+        """A fetcher that should have ended takes an answer all the same."""
+        late = [(name, copy) for name, copy in self.stale if copy.is_led]
+        if late:
+            self.copy(*self.random.choice(late))
+
+    def new_settings(self) -> None:
+        """The mirrors' connections are made anew, while the old ones have not ended."""
+        self.stale += self.copies.items()
+        self.copies = wanted_copies(self.image, self.leader)
+
+    def replicate(self, number: int = 0) -> None:
+        number = number or self.random.choice([one for one in self.replicas if one != self.state.leader])
+        follower, leader = self.replicas[number].partition, self.leader
+        log = leader.log
+        wanted = following.wanted(follower, ALL)
+        if not log.start <= wanted.offset <= log.end:
+            following.start_where_leader_is(follower.log, log.start, log.end)
+            return
+        diverging = None
+        if wanted.last_epoch >= 0:
+            epoch, end = log.epochs.end_of(wanted.last_epoch, log.end)
+            if 0 <= epoch < wanted.last_epoch or 0 <= end < wanted.offset:
+                diverging = epoch, end
+        if diverging is None:
+            leader.fetched_by(number, number * 10, wanted.offset, follower.log.start)
+        records = b"" if diverging else log.read(wanted.offset, self.random.choice([1, 300, ALL]), up_to=log.end)
+        view = memoryview(bytearray(records))
+        following.take(
+            follower, Got(TOPIC, 0, ErrorCode.none, log.high_watermark, log.start, view, diverging=diverging)
+        )
+        if number == self.wiped and follower.log.end >= max(log.high_watermark, leader.epoch_start):
+            leader.fetched_by(number, number * 10, follower.log.end, follower.log.start)
+            self.wiped = 0
+            self._commit(isr=(1, 2, 3))
+
+    def elect(self) -> None:
+        """Another of the ISR leads; where the old one was further, that is lost."""
+        isr = [number for number in self.state.isr if number != self.state.leader]
+        self._commit(leader=self.random.choice(isr), leader_epoch=self.state.leader_epoch + 1)
+        self._elected()
+
+    def crash(self) -> None:
+        """A process is killed and comes back; what was in its files is there."""
+        number = self.random.choice(list(self.replicas))
+        if number == self.state.leader:
+            self.elect()
+        replica = self.replicas[number]
+        start = replica.partition.log.start
+        replica.storage.files.close_all()
+        storage = Storage(self.disk, runtime(Clock()))
+        log = open_log(storage, replica.directory, "t", 0, SMALL, Known(start=start))
+        again = Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, Peers(joinable={}))
+        self.replicas[number] = Replica(again, storage, replica.directory)
+
+    def wipe(self) -> None:
+        """A replica that does not lead gets a new disk, and is out of the ISR until it has caught up."""
+        if self.wiped:
+            return
+        self.wiped = self.random.choice([one for one in self.replicas if one != self.state.leader])
+        self._commit(isr=tuple(one for one in self.state.isr if one != self.wiped))
+        self.replicas[self.wiped] = self._made(self.wiped)
+
+    def let_go(self) -> None:
+        """As retention and DeleteRecords do; given up when the ISR is too slow."""
+        log = self.leader.log
+        starts = [base for base in log.segments.bases if log.start < base <= log.high_watermark]
+        if not starts:
+            return
+        start = self.random.choice(starts)
+        needed = max(self.keeping.said_at(self.leader, mark, start) for mark in MIRRORS.values())
+        for number in self.replicas:
+            if number != self.state.leader and self.random.random() < 0.9:
+                self.replicate(number)
+                self.replicate(number)
+        if log.high_watermark > needed:
+            self.gone |= values_of(self.leader, log.start, start)
+            log.delete_records_before(start)
+            log.apply_retention(1)
+
+    def _commit(self, **changes: object) -> None:
+        self.state = replace(self.state, partition_epoch=self.state.partition_epoch + 1, **changes)
+        for replica in self.replicas.values():
+            replica.partition.become(self.state)
+
+    def _elected(self) -> None:
+        self.copies = wanted_copies(self.image, self.leader)
+
+    # --- what must hold
+
+    def settle(self) -> None:
+        """Everything is copied and replicated."""
+        for name in MIRRORS:
+            while self.copy(name, most=ALL):
+                pass
+        for _ in range(40):
+            for number in self.replicas:
+                if number != self.state.leader:
+                    self.replicate(number)
+
+    def check(self) -> None:
+        for number, replica in self.replicas.items():
+            log = replica.partition.log
+            assert log.end == self.leader.log.end, number
+            found = {at: value for at, value in self.gone.items() if at < log.start}
+            found |= values_of(replica.partition, log.start, log.end)
+            for name, source in self.sources.items():
+                mine = [value for at, value in sorted(found.items()) if value.startswith(name.encode())]
+                assert mine == source.committed, (number, name)
+
+
+def replace_records(got: Got) -> Got:
+    """As it comes again: what was taken before may have been changed in place."""
+    return Got(got.topic, 0, got.error, got.high_watermark, 0, memoryview(bytearray(got.records)), aborted=got.aborted)
+
+
+def values_of(partition: Partition, start: int, end: int) -> dict[int, bytes]:
+    """Of all data records from `start` to `end`, in which no batch is part of a transaction, by their offsets."""
+    found: dict[int, bytes] = {}
+    at = start
+    while at < end:
+        data = bytes(partition.log.read(at, ALL, up_to=end))
+        assert data, (at, end)
+        for position, header in batches(data):
+            found |= _of_batch(data, header, position, start)
+            at = header.next_offset
+    return found
+
+
+def _of_batch(data: bytes, header: BatchHeader, at: int, start: int) -> dict[int, bytes]:
+    if header.is_control:
+        return {}
+    assert not header.is_transactional
+    return {one.offset: one.value or b"" for one in decode_batch(data, header, at) if one.offset >= start}
