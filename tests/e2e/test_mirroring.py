@@ -1,7 +1,8 @@
 """A mirror of Apache Kafka or of Ottla: the copy is the same log."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from tests.brokers import BROKERS, Broker, apache_kafka, ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
+NewBroker = Callable[..., AbstractContextManager[Broker]]
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -59,8 +61,10 @@ class Pair:
 
 
 # The oldest that people are likely to come from, and the newest.
-KAFKAS = {f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
-SOURCES = {**KAFKAS, "ottla": ottla_broker}
+KAFKAS: dict[str, NewBroker] = {
+    f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")
+}
+SOURCES: dict[str, NewBroker] = {**KAFKAS, "ottla": ottla_broker}
 
 
 @pytest.fixture(params=SOURCES)
