@@ -15,7 +15,6 @@ from tests.brokers import BROKERS, Broker, apache_kafka, ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
-NewBroker = Callable[..., AbstractContextManager[Broker]]
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -61,10 +60,8 @@ class Pair:
 
 
 # The oldest that people are likely to come from, and the newest.
-KAFKAS: dict[str, NewBroker] = {
-    f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")
-}
-SOURCES: dict[str, NewBroker] = {**KAFKAS, "ottla": ottla_broker}
+KAFKAS = {f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
+SOURCES: dict[str, Callable[..., AbstractContextManager[Broker]]] = {**KAFKAS, "ottla": ottla_broker}
 
 
 @pytest.fixture(params=SOURCES)
