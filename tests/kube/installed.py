@@ -51,6 +51,10 @@ class Installed:
         found = self.kube.plane.admin.ask("GET", f"/api/v1/namespaces/{HOME}/pods")["items"]
         return {it["metadata"]["name"]: it for it in found}
 
+    def whole(self) -> bool:
+        """Whether all its pods run, so that another can take over."""
+        return [ready(it) for it in self.pods().values()] == PODS * [True]
+
     def active(self) -> str:
         """Name of the pod that holds the Lease; empty when none does."""
         lease = self.kube.plane.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/ottla-operator")
@@ -114,6 +118,13 @@ class Installed:
     @property
     def _where(self) -> tuple[str | Path, ...]:
         return ("--kubeconfig", self.kube.plane.kubeconfig(), "--namespace", HOME)
+
+
+def ready(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        it["type"] == "Ready" and it["status"] == "True" for it in conditions
+    )
 
 
 def told(kube: Kube, namespace: str, prefix: str) -> str:
