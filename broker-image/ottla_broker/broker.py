@@ -93,7 +93,14 @@ class Broker:
         self.fetchers = Fetchers(self.node_id, self.image, self.config, self._epoch)
         self.successors = Successors(self.image, config.inter_broker_listener, f"broker-{self.node_id}")
         self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
-        self.mirrors = Mirrors(self.node_id, self.image, self.partitions, self.to_controller.ask, self.runtime.now_ms)
+        self.mirrors = Mirrors(
+            self.node_id,
+            self.image,
+            self.partitions,
+            self.to_controller.ask,
+            self.runtime.now_ms,
+            own=lambda: self.image.addresses(config.inter_broker_listener),
+        )
         self._hosting = Hosting(
             self.node_id,
             self.image,

@@ -131,6 +131,24 @@ MIRROR_LAG_SECONDS = _gauge(
     "topic",
     "partition",
 )
+MIRROR_LAG_BYTES = _gauge(
+    "ottla_mirror_lag_bytes",
+    "About how many bytes are missing in a copy that this broker fills: the offsets that are, each as large as those that came last.",
+    "mirror",
+    "topic",
+    "partition",
+)
+MIRROR_SILENCE = _gauge(
+    "ottla_mirror_source_silence_seconds",
+    "For how long the source's broker that a copy is filled from has not answered; one that lives answers every fetch.max.wait.ms, records or not.",
+    "mirror",
+    "topic",
+    "partition",
+)
+MIRROR_DIVERGED = _gauge(
+    "ottla_mirror_diverged_partitions",
+    "Partitions that this broker leads and that cannot become copies without consent, or proof: they have records that their source has not.",
+)
 MIRROR_STOPPED = _gauge(
     "ottla_mirror_stopped_partitions",
     "Copied partitions that this broker leads and that stand still because their source is not what was copied.",

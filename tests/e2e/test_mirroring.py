@@ -1,14 +1,16 @@
 """A mirror of Apache Kafka or of Ottla: the copy is the same log."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers import BROKERS, Broker, ottla_broker
+from tests.brokers import BROKERS, Broker, apache_kafka, ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
@@ -56,9 +58,14 @@ class Pair:
         assert log_bytes(self.target.log_dir, topic, partition) == there
 
 
-@pytest.fixture(params=["kafka", "ottla"])
+# The oldest that people are likely to come from, and the newest.
+KAFKAS = {f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
+SOURCES = {**KAFKAS, "ottla": ottla_broker}
+
+
+@pytest.fixture(params=SOURCES)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    source = BROKERS[request.param]
+    source = SOURCES[request.param]
     with source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as there, ottla_broker() as here:
         yield Pair(there, here)
 
@@ -91,8 +98,9 @@ def test_records_of_all_kinds(pair: Pair) -> None:
     pair.assert_same_bytes("kinds")
 
 
-def test_transactions_of_kafka() -> None:
-    with BROKERS["kafka"]() as there, ottla_broker() as here:
+@pytest.mark.parametrize("version", KAFKAS)
+def test_transactions_of_kafka(version: str) -> None:
+    with KAFKAS[version]() as there, ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money")
         pair.mirror()
@@ -273,6 +281,33 @@ def test_failing_over_in_the_middle_of_it_all() -> None:
         pair.create("more")
         pair.assert_same("more")
         assert [one.value for one in seen(here.bootstrap, "money", 1)] == [b"plain"] * 100 + [b"probe"] + [b"ours"] * 50
+
+
+def test_no_faster_than_wished_and_told_how_far() -> None:
+    """4 MB at 1 MB a second, of which one second's worth may come at once."""
+    with ottla_broker() as there, ottla_broker() as here:
+        pair = Pair(there, here)
+        pair.create("slow")
+        produce(there.bootstrap, "slow", [b"x" * 10_000] * 400)
+        begun = time.monotonic()
+        pair.mirror(throttled_rate="1000000")
+        told = eventually(lambda: seen_so_far(here.bootstrap, "slow"), within_s=20, what="some of it is here")
+        assert 0 < told["lagBytes"] <= 4_100_000 and told["lagBytes"] == pytest.approx(told["lag"] * 10_000, rel=0.05)
+        assert 0 <= told["silentSeconds"] < 3
+        pair.caught_up("slow")
+        assert time.monotonic() - begun > 2.5
+        pair.assert_same("slow")
+        pair.mirror(throttled_rate="100000000")
+        begun = time.monotonic()
+        produce(there.bootstrap, "slow", [b"x" * 10_000] * 400)
+        pair.caught_up("slow")
+        assert time.monotonic() - begun < 2.5
+
+
+def seen_so_far(bootstrap: str, topic: str) -> dict[str, Any]:
+    """What the copy's leader says while it is behind, and has something."""
+    told = status(bootstrap, topic, 0)
+    return told if told.get("lag", 0) > 0 and told["end"] > 0 else {}
 
 
 def takes(bootstrap: str, topic: str, partition: int) -> bool:

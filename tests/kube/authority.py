@@ -63,6 +63,19 @@ def authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> A
     return made
 
 
+def client_certificate(made: Authority, name: str) -> tuple[Path, Path]:
+    """(certificate, key) of somebody whom servers of this authority know by `name`."""
+    certificate, key, request = (made.folder / f"{name}.{suffix}" for suffix in ("crt", "key", "csr"))
+    extensions = made.folder / f"{name}.extensions"
+    extensions.write_text("extendedKeyUsage=clientAuth\n")
+    _openssl("req", *ELLIPTIC, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+    _openssl(
+        *("x509", "-req", "-in", request, "-CA", made.certificate, "-CAkey", made.key, "-CAcreateserial"),
+        *("-days", DAYS, "-extfile", extensions, "-out", certificate),
+    )
+    return certificate, key
+
+
 def _openssl(*arguments: str | Path) -> None:
     done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -88,6 +88,14 @@ def test_the_operator_may_what_it_does() -> None:
     assert rights(list(RULES)) <= may, "who gives drivers their rights has to have them"
     assert {("ottla.dev", f"{kind.plural}/status", "patch") for kind in (CLUSTER, TOPIC, PIPELINE)} <= may
     assert not any(resource == "secrets" for _, resource, _ in may)
+    (more,) = [
+        it
+        for it in of(helm.rendered("rbac.secrets=true"), "ClusterRole")
+        if ("", "secrets", "get") in rights(it["rules"])
+    ]
+    assert {verb for _, resource, verb in rights(more["rules"]) if resource == "secrets"} == {"get"}, (
+        "by name, and no others"
+    )
 
 
 def test_pods_hold_to_the_restricted_profile_and_are_known_to_brokers() -> None:

@@ -1,6 +1,7 @@
 """Mirrors on a real API server without nodes: the brokers of both clusters are processes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -8,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import Broker, ottla_broker
 from tests.e2e.mirroring import produce, seen, watermarks
+from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.nobodys_node import broker_process, make_cluster_of
 from tests.kube.operators import OperatorProcess, Resources
 from tests.waiting import eventually
@@ -63,11 +65,40 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
 
 def test_what_cannot_be_is_told(resources: Resources) -> None:
     wish = {"source": {"bootstrap": "127.0.0.1:1"}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    resources.make("Mirror", "throttled", {**wish, "throttle": "1M"})
-    assert resources.wait("Mirror", "throttled", "Failed")
-    assert resources.condition("Mirror", "throttled")["message"] == "spec.throttle is not served yet; leave it out"
+    resources.make("Mirror", "with-acls", {**wish, "sync": {"acls": True}})
+    assert resources.wait("Mirror", "with-acls", "Failed")
+    assert resources.condition("Mirror", "with-acls")["message"] == "spec.sync.acls is not served yet; leave it out"
     resources.make("Mirror", "nowhere", {**wish, "target": {"clusterRef": {"name": "nothing"}}})
     eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "NoCluster", within_s=30)
     assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
     resources.make("Mirror", "away", wish)
     eventually(lambda: resources.condition("Mirror", "away").get("reason") == "NoTopics", within_s=30)
+
+
+def test_credentials_come_from_secrets(
+    resources: Resources, target: Broker, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    with secured_kafka(tmp_path) as source:
+        admin = AdminClient({"bootstrap.servers": source.broker.bootstrap})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+        produce(source.broker.bootstrap, "orders", [b"copied"] * 50)
+        login = {"mechanism": "SCRAM-SHA-256", "secretRef": {"name": "west-login"}}
+        at = {"bootstrap": source.at["SASL_SSL"], "tls": {"caSecretRef": {"name": "west-ca"}}, "credentials": login}
+        wish = {"source": at, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+        resources.make("Mirror", "west", wish)
+
+        def ready() -> dict[str, str]:
+            return resources.condition("Mirror", "west")
+
+        eventually(lambda: ready().get("reason") == "NoCredentials", within_s=60, what=lambda: operator.daemon.said())
+        assert ready()["message"] == "there is no Secret west-ca"
+        secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
+
+        def secret(name: str, **values: str) -> None:
+            resources.api.ask("POST", secrets, {"metadata": {"name": name}, "stringData": values})
+
+        secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
+        secret("west-login", username=USER, password=PASSWORD)
+        eventually(lambda: watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, what=lambda: str(ready()))
+        assert PASSWORD not in operator.daemon.said() and PASSWORD not in str(resources.get("Mirror", "west"))
+        resources.delete("Mirror", "west")

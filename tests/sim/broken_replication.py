@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -129,7 +130,7 @@ def unclean_elections() -> Iterator[None]:
     properly = election.elected
 
     def elected(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicRules) -> Any:
-        return properly(old, isr, trusted, voters, election.TopicRules(rules.min_insync, unclean=True))
+        return properly(old, isr, trusted, voters, replace(rules, unclean=True))
 
     with patch.object(election, "elected", elected):
         yield

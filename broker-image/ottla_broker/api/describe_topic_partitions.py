@@ -114,7 +114,7 @@ def partition(state: PartitionRecord, alive: set[int]) -> DescribeTopicPartition
         replica_nodes=broker_ids(state.replicas),
         isr_nodes=broker_ids(state.isr),
         eligible_leader_replicas=broker_ids(state.eligible),
-        last_known_elr=(),
+        last_known_elr=broker_ids(state.last_known),
         offline_replicas=broker_ids(tuple(broker for broker in state.replicas if broker not in alive)),
     )
 

@@ -1,7 +1,8 @@
 """How a copy of another cluster's topic is, as entries of DescribeConfigs for resource type 102: who asks all brokers knows all.
 
-`mirror`, `source.topic` and `state` tell of the topic what the metadata say; `<partition>` is JSON (`PartitionStatus`) and is given by the broker that
-leads the partition, because only it knows how far the source is.
+`mirror`, `source.topic` and `failed.over` tell of the topic what the metadata say; `<partition>` is JSON (`PartitionStatus`) and is given by the broker
+that leads the partition, because only it knows how far the source is. Of a copy that has failed over `<partition>.lineage` is what its source needs
+that is to become its copy (`mirroring.lineage.Lineage`).
 """
 
 from typing import Literal
@@ -11,21 +12,25 @@ import msgspec
 from ottla_broker.broker import Broker
 from ottla_broker.config import PAUSED, Entry, Source
 from ottla_broker.config.kinds import ConfigType
-from ottla_broker.metadata.image import TopicImage
+from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.metadata.mirror_plans import known_partition
 from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.copying import Copy
+from ottla_broker.mirroring.lineage import Lineage
 from ottla_broker.mirroring.links import link
+from ottla_broker.mirroring.source_copies import described, lineage_key
 from ottla_broker.mirroring.source_epochs import NO_EPOCH
 from ottla_broker.replication.partition import Partition
 
-State = Literal["Replicating", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
+State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
 UNKNOWN = -1
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
     """`end`: of the log here, or after a failover the offset from which on our own records follow; `source_end`: the source's high watermark when
-    last seen, −1: not known, as is `lag_seconds`: for how long something has been missing here. `why`: of a state that is not as it should be."""
+    last seen, −1: not known, as is `lag_seconds`: for how long something has been missing here. `diverging`: offsets that are here and not at the source.
+    `lag_bytes`: an estimate (`Copy.lag_bytes`); `silent_seconds`: since the source's broker answered last, records or not.
+    `why`: of a state that is not as it should be."""
 
     state: State
     end: int
@@ -34,6 +39,9 @@ class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
     lag_seconds: float = UNKNOWN
     source_epoch: int = NO_EPOCH
     why: str = ""
+    diverging: int = 0
+    lag_bytes: int = UNKNOWN
+    silent_seconds: float = UNKNOWN
 
 
 def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
@@ -42,12 +50,21 @@ def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
     copy = None if topic is None else broker.image.mirrored.get(topic.id)
     if topic is None or copy is None:
         return []
-    of_topic = {"mirror": copy.mirror, "source.topic": copy.source_topic, "failed.over": str(copy.failed_over).lower()}
-    return [_entry(key, value) for key, value in sorted(of_topic.items())] + [
-        _entry(str(index), msgspec.json.encode(status(broker, topic, copy, partition, now_s)).decode())
-        for index in sorted(topic.partitions)
-        if (partition := broker.partitions.get(name, index)) is not None and partition.leads
-    ]
+    found = described(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
+    for index in sorted(topic.partitions):
+        if (partition := broker.partitions.get(name, index)) is not None and partition.leads:
+            found[str(index)] = _json(status(broker, topic, copy, partition, now_s))
+            if (told := lineage(broker.image, copy, partition)) is not None:
+                found[lineage_key(index)] = _json(told)
+    return [_entry(key, value) for key, value in found.items()]
+
+
+def lineage(image: Image, copied: MirroredTopic, partition: Partition) -> Lineage | None:
+    """None while it copies, or while nobody knows where it ends or joined."""
+    known = known_partition(image, partition.topic_id, partition.partition)
+    if not copied.failed_over or known.end < 0 or (copied.adopted and known.joined < 0):
+        return None
+    return Lineage(copied.source_id, known.epochs, known.end, tuple(partition.log.epochs.entries()))
 
 
 def status(
@@ -65,6 +82,9 @@ def status(
         return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
     settings = link(broker.image, copied.mirror)
     copy = broker.mirrors.copy_of(partition)
+    if (rejoiner := broker.mirrors.rejoiner_of(partition)) is not None:
+        state: State = "Diverged" if rejoiner.stuck else "Joining"
+        return PartitionStatus(state, end, why=rejoiner.why, diverging=rejoiner.diverging)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=_newest(known))
     trouble = copy.why or broker.mirrors.trouble(copied.mirror)
@@ -81,11 +101,17 @@ def _live(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
         round(copy.behind_s(now_s), 3) if seen else UNKNOWN,
         copy.last_epoch,
         trouble,
+        lag_bytes=copy.lag_bytes if seen else UNKNOWN,
+        silent_seconds=round(copy.silent_s(now_s), 3),
     )
 
 
 def _newest(known: MirroredPartition) -> int:
     return known.epochs[-1][0] if known.epochs else NO_EPOCH
+
+
+def _json(told: msgspec.Struct) -> str:
+    return msgspec.json.encode(told).decode()
 
 
 def _entry(name: str, value: str) -> Entry:

@@ -1,9 +1,9 @@
 """What settings must be to each other. Each check returns its problems as sentences."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from ottla_broker.config import groups, identity, mirrors, network, replication, topics
+from ottla_broker.config import groups, identity, mirrors, network, replication, sources, topics
 from ottla_broker.config.addresses import EVERY_INTERFACE
 from ottla_broker.config.foreign import why_ignored
 from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
@@ -12,6 +12,8 @@ from ottla_broker.config.static import ALIASES, Static
 
 if TYPE_CHECKING:
     from ottla_broker.config.config import Config
+
+T = TypeVar("T")
 
 _IN_ORDER: tuple[tuple[Setting[int], Setting[int]], ...] = (
     (groups.GROUP_MIN_SESSION_TIMEOUT_MS, groups.GROUP_MAX_SESSION_TIMEOUT_MS),
@@ -135,7 +137,18 @@ def mirror_changes(changes: Mapping[str, str | None], current: Mapping[str, str]
         problems.append(
             f"{mirrors.MIRROR_BOOTSTRAP_SERVERS.name} is not given; allowed: {mirrors.MIRROR_BOOTSTRAP_SERVERS.kind.allowed}"
         )
+    if not problems:
+        problems += sources.secured(lambda setting: _parsed(setting, after)).problems()
     return problems
+
+
+def _parsed(setting: Setting[T], given: Mapping[str, str]) -> T:
+    """A setting's value among those that were given; its default where none was, or another version's."""
+    text = given.get(setting.name)
+    try:
+        return setting.default if text is None else parse_value(setting, text)
+    except SettingError:
+        return setting.default
 
 
 def _problems(setting: Setting[object], text: str | None) -> tuple[str, ...]:

@@ -100,6 +100,11 @@ def string(allowed: str = "any text", *, empty: bool = True) -> Kind[str]:
     return Kind(ConfigType.STRING, allowed, parse)
 
 
+def verbatim() -> Kind[str]:
+    """A secret, in which blanks at the ends may count."""
+    return Kind(ConfigType.PASSWORD, "any text", str)
+
+
 def one_of(*values: Text, any_case: bool = False) -> Kind[Text]:
     by_text = {value.lower() if any_case else str(value): value for value in values}
 

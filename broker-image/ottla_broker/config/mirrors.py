@@ -3,12 +3,13 @@
 Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelling. docs/mirroring.md tells how they are used.
 """
 
-from ottla_broker.config.kinds import boolean, integer, list_of, long, one_of
+from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of, string, verbatim
 from ottla_broker.config.setting import Setting, Theme
+from ottla_broker.wire.secured import MECHANISMS, PLAINTEXT, PROTOCOLS
 
 Role = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
-STOP, RESYNC = "Stop", "Resync"
+STOP, RESYNC, TRUNCATE = "Stop", "Resync", "Truncate"
 
 
 def _is_address(entry: str) -> bool:
@@ -39,6 +40,54 @@ MIRROR_GROUPS: Setting[tuple[str, ...]] = _mirrors.mirror(
     "The source's consumer groups whose committed offsets are copied, every `metadata.max.age.ms`: only forward, and only while nobody is in the "
     "group here.",
 )
+MIRROR_SECURITY_PROTOCOL: Setting[str] = _mirrors.mirror(
+    "security.protocol",
+    one_of(*PROTOCOLS),
+    PLAINTEXT,
+    "How brokers talk to the source: encrypted with SSL, logged in with SASL.",
+)
+MIRROR_SSL_TRUSTSTORE_CERTIFICATES: Setting[str] = _mirrors.mirror(
+    "ssl.truststore.certificates",
+    string("certificates in PEM"),
+    "",
+    "Authorities that may sign the source's certificates. Without it, those that the broker's system trusts.",
+)
+MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN: Setting[str] = _mirrors.mirror(
+    "ssl.keystore.certificate.chain",
+    string("certificates in PEM"),
+    "",
+    "What brokers show the source when it wants certificates of its clients.",
+)
+MIRROR_SSL_KEYSTORE_KEY: Setting[str] = _mirrors.mirror(
+    "ssl.keystore.key", string("a private key in PEM, not encrypted"), "", "The certificate's key.", sensitive=True
+)
+MIRROR_SSL_ENDPOINT_IDENTIFICATION: Setting[str] = _mirrors.mirror(
+    "ssl.endpoint.identification.algorithm",
+    one_of("https", ""),
+    "https",
+    "Whether the source's certificates must name the host that was asked for; empty: any host.",
+)
+MIRROR_SASL_MECHANISM: Setting[str] = _mirrors.mirror(
+    "sasl.mechanism",
+    one_of(*MECHANISMS, ""),
+    "",
+    "How brokers prove who they are. PLAIN sends the password: only over SSL.",
+)
+MIRROR_SASL_USERNAME: Setting[str] = _mirrors.mirror("sasl.username", string(), "", "Who brokers are at the source.")
+MIRROR_SASL_PASSWORD: Setting[str] = _mirrors.mirror(
+    "sasl.password",
+    verbatim(),
+    "",
+    "The password. It is kept in the metadata log as it is, and shown to nobody who asks for configs.",
+    sensitive=True,
+)
+MIRROR_CREDENTIALS_VERSION: Setting[str] = _mirrors.mirror(
+    "credentials.version",
+    string(),
+    "",
+    "Anything that tells which version of the credentials is set, for whoever sets them from elsewhere and cannot read them back. Connections are made "
+    "anew when it changes.",
+)
 MIRROR_ROLE: Setting[Role] = _mirrors.mirror(
     "role",
     one_of(REPLICATE, PAUSED, FAILED_OVER),
@@ -53,6 +102,13 @@ MIRROR_ON_SOURCE_TRUNCATION = _mirrors.mirror(
     "When the source has lost records that were copied, or its topic was made anew. `Stop`: the copy stands still as it is, and says why. "
     "`Resync`: the copy is deleted, and made anew from what the source has.",
 )
+MIRROR_ON_DIVERGENCE = _mirrors.mirror(
+    "on.divergence",
+    one_of(STOP, TRUNCATE),
+    STOP,
+    "When a topic of this cluster becomes a copy of what was its own copy, and has records that never came there. `Stop`: it stays as it is, closed, "
+    "and says how many. `Truncate`: they are written to a file beside the partition's log, and cut off.",
+)
 MIRROR_SYNC_CONFIGS = _mirrors.mirror(
     "sync.configs",
     boolean(),
@@ -64,6 +120,12 @@ MIRROR_METADATA_MAX_AGE_MS = _mirrors.mirror(
     long(at_least=100),
     10_000,
     "How often the source is asked for new topics, partitions and settings, in milliseconds.",
+)
+MIRROR_THROTTLED_RATE = _mirrors.mirror(
+    "throttled.rate",
+    long(at_least=1),
+    MAX_INT64,
+    "The most that each broker fetches for this mirror, in bytes a second on average: what a fetch brought is paid for by waiting before the next.",
 )
 MIRROR_FETCH_MAX_WAIT_MS = _mirrors.mirror(
     "fetch.max.wait.ms",

@@ -154,8 +154,8 @@ class Theme(NamedTuple):
         TOPIC_SETTINGS[name] = made
         return made
 
-    def mirror(self, name: str, kind: Kind[T], default: T, doc: str) -> Setting[T]:
-        made = Setting(name, kind, default, doc, scope=Scope.MIRROR, theme=self.title, ours=True)
+    def mirror(self, name: str, kind: Kind[T], default: T, doc: str, *, sensitive: bool = False) -> Setting[T]:
+        made = Setting(name, kind, default, doc, scope=Scope.MIRROR, theme=self.title, ours=True, sensitive=sensitive)
         MIRROR_SETTINGS[name] = made
         return made
 

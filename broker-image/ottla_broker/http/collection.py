@@ -95,6 +95,10 @@ def _mirrors(broker: Broker) -> Iterator[Family]:
     ]
     yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]
     yield metrics.MIRROR_LAG_SECONDS, [Sample(labels, copy.behind_s(now_s)) for labels, copy in copies]
+    weighed = [(labels, size) for labels, copy in copies if (size := copy.lag_bytes) >= 0]
+    yield metrics.MIRROR_LAG_BYTES, [Sample(labels, size) for labels, size in weighed]
+    yield metrics.MIRROR_SILENCE, [Sample(labels, copy.silent_s(now_s)) for labels, copy in copies]
+    yield single(metrics.MIRROR_DIVERGED, sum(rejoiner.stuck for rejoiner in broker.mirrors.rejoiners()))
     stopped = [key for key, known in broker.image.mirrored_partitions.items() if known.stopped]
     led = (broker.image.partition(*key) for key in stopped)
     yield single(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))

@@ -7,6 +7,10 @@ Invariant: without an unclean election a leader is taken from the trusted only, 
 (`isr_changes`). It is kept because every plan only takes brokers out of what is trusted. A partition whose ISR is below its effective
 min.insync.replicas keeps whoever leaves as eligible; one whose ISR is large enough forgets the eligible, because its high watermark moves on
 without them. The last of the ISR stays in it, fenced or not: it says who must come back.
+
+Who was trusted and lost power is remembered as *last known* (KIP-966) for as long as the high watermark cannot have moved without it: when the
+others that were trusted in its place have lost their disks, nobody knows more. Where what is acknowledged is synced it has all of it, and leads;
+else a person may choose it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -45,10 +49,11 @@ class Electorate:
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """What a topic's settings say of elections."""
+    """What a topic's settings say of elections. `synced`: whatever is acknowledged was fsynced before (flush.messages=1)."""
 
     min_insync: int
     unclean: bool
+    synced: bool = False
 
 
 def effective_min_insync(state: PartitionRecord, min_insync: int) -> int:
@@ -70,13 +75,18 @@ def elected(
     if leader == NO_LEADER and (leader := _first(others, old, voters)) != NO_LEADER:
         others = tuple(broker for broker in old.replicas if broker in trusted and broker != leader)
         in_sync = (leader,)
-    if leader == NO_LEADER and rules.unclean and (leader := _first(old.replicas, old, voters)) != NO_LEADER:
-        in_sync, others = (leader,), ()
+    last_known = tuple(broker for broker in old.replicas if broker in old.last_known and broker not in trusted)
+    if rules.synced and not in_sync and not others and (leader := _first(last_known, old, voters)) != NO_LEADER:
+        in_sync, others, last_known = (leader,), tuple(broker for broker in last_known if broker != leader), ()
+    if leader == NO_LEADER and rules.unclean:
+        leader = _first((*last_known, *old.replicas), old, voters)
+        if leader != NO_LEADER:
+            in_sync, others, last_known = (leader,), (), ()
     if not in_sync and others:
         in_sync, others = others[:1], others[1:]
     if len(in_sync) >= effective_min_insync(old, rules.min_insync):
-        others = ()
-    return msgspec.structs.replace(old, isr=in_sync, leader=leader, eligible=others)
+        others = last_known = ()
+    return msgspec.structs.replace(old, isr=in_sync, leader=leader, eligible=others, last_known=last_known)
 
 
 def begun(new: PartitionRecord, rules: TopicRules) -> PartitionRecord:
@@ -134,7 +144,10 @@ def after_unclean_stop(
     if not trusted:
         return after_fencing(old, returned, voters, rules)
     isr = [broker for broker in old.isr if broker != returned]
-    return next_state(old, elected(old, isr, trusted, voters, rules))
+    doubted = old
+    if returned in _trusted(old):
+        doubted = msgspec.structs.replace(old, last_known=(*old.last_known, returned))
+    return next_state(old, elected(doubted, isr, trusted, voters, rules))
 
 
 def after_loss(
@@ -146,7 +159,11 @@ def after_loss(
     """
     isr = [broker for broker in old.isr if broker != returned]
     trusted = [broker for broker in _trusted(old) if broker != returned]
-    moved = msgspec.structs.replace(old, directories=with_directory(old, returned, directory))
+    moved = msgspec.structs.replace(
+        old,
+        directories=with_directory(old, returned, directory),
+        last_known=tuple(broker for broker in old.last_known if broker != returned),
+    )
     return next_state(old, elected(moved, isr, trusted, voters, rules))
 
 
@@ -159,17 +176,17 @@ def preferred(old: PartitionRecord, voters: Electorate) -> PartitionRecord | Non
 
 
 def unclean(old: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
-    """Any living replica leads a partition that has no leader, because a person says so: the trusted come first, then whoever lives.
-    None when nobody does."""
-    wished = elected(old, old.isr, _trusted(old), voters, TopicRules(rules.min_insync, unclean=True))
+    """Any living replica leads a partition that has no leader, because a person says so: the trusted come first, then those that were trusted
+    until they lost power, then whoever lives. None when nobody does."""
+    wished = elected(old, old.isr, _trusted(old), voters, replace(rules, unclean=True))
     return None if wished.leader == NO_LEADER else next_state(old, wished)
 
 
 def without_eligible(old: PartitionRecord, rules: TopicRules) -> PartitionRecord | None:
     """min.insync.replicas fell to what the ISR has: the high watermark will move, so whoever is not in sync is trusted no more."""
-    if not old.eligible or len(old.isr) < effective_min_insync(old, rules.min_insync):
+    if not (old.eligible or old.last_known) or len(old.isr) < effective_min_insync(old, rules.min_insync):
         return None
-    return next_state(old, msgspec.structs.replace(old, eligible=()))
+    return next_state(old, msgspec.structs.replace(old, eligible=(), last_known=()))
 
 
 def directory_of(state: PartitionRecord, broker: int) -> UUID | None:

@@ -128,6 +128,11 @@ class Image:
         found = (self.partition(topic_id, partition) for topic_id, partition in self.placed.on(broker))
         return [state for state in found if state is not None]
 
+    def addresses(self, listener: str) -> list[tuple[str, int]]:
+        """Of all brokers that have such a listener."""
+        endpoints = [broker.endpoints.get(listener) for broker in self.brokers.values()]
+        return [(one.host, one.port) for one in endpoints if one is not None]
+
     def alive_brokers(self) -> list[BrokerImage]:
         return [self.brokers[broker] for broker in sorted(self.brokers) if not self.brokers[broker].fenced]
 

@@ -39,6 +39,9 @@ class MirrorControl:
         topic_id = self._runtime.new_uuid()
         await self._turn.carry_out(lambda: mirror_plans.recreation(self._turn.image, wish, topic_id, old_id))
 
+    async def adopt(self, wish: NewMirror, topic_id: UUID) -> None:
+        await self._turn.carry_out(lambda: mirror_plans.adoption(self._turn.image, wish, topic_id))
+
     async def report(self, told: Report) -> None:
         """Returns when it is committed."""
         await self._turn.carry_out(lambda: mirror_plans.report(self._turn.image, told))

@@ -6,6 +6,8 @@ Invariants:
   record is, and the source can tell whether it still has that record.
 - A failover is one record in the one log that also says who leads. So a leader that takes producers' records has no successor that would still
   copy the source's.
+- Where an adopted topic joins its source's log is said in the same commit that begins a new leader epoch. So what is cut off is cut by a leader of whom
+  nobody has fetched yet; and nothing is without consent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +17,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from ottla_broker.metadata.image import Image
+from ottla_broker.config import MIRROR_ON_DIVERGENCE, TRUNCATE
+from ottla_broker.metadata.image import MIRROR_RESOURCE, Image, TopicImage
 from ottla_broker.metadata.records import (
     MetadataRecord,
     MirroredPartition,
     MirroredTopic,
+    PartitionRecord,
     RemoveTopic,
 )
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
@@ -53,6 +57,8 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     stopped: str = ""
     end: int = NO_OFFSET
     source_end: int = NO_OFFSET
+    joined: int = NO_OFFSET
+    cut: int = 0  # offsets that are here beyond `joined`
 
 
 def creation(made: NewTopics, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
@@ -89,6 +95,8 @@ def report(image: Image, told: Report) -> list[MetadataRecord]:
     if topic is None:
         raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is no copy")
     before = known_partition(image, told.topic_id, told.partition)
+    if told.joined != NO_OFFSET:
+        return _join(image, state, topic, before, told)
     after = replace(
         before,
         epochs=before.epochs if told.epochs is None else told.epochs,
@@ -97,6 +105,48 @@ def report(image: Image, told: Report) -> list[MetadataRecord]:
         source_end=before.source_end if told.source_end == NO_OFFSET else told.source_end,
     )
     return [] if after == before else [after]
+
+
+def _join(
+    image: Image, state: PartitionRecord, topic: MirroredTopic, before: MirroredPartition, told: Report
+) -> list[MetadataRecord]:
+    """INVALID_REQUEST for what is not to be joined; POLICY_VIOLATION without consent to cut. Told again, it begins another epoch: a leader who had not
+    cut yet begins in it."""
+    if not topic.adopted or topic.failed_over or before.joined not in (NO_OFFSET, told.joined):
+        raise KafkaError(ErrorCode.invalid_request, "the partition is not to be joined to its source's, or not there")
+    settings = image.configs.get((MIRROR_RESOURCE, topic.mirror), {})
+    if told.cut and before.joined == NO_OFFSET and settings.get(MIRROR_ON_DIVERGENCE.name) != TRUNCATE:
+        raise KafkaError(ErrorCode.policy_violation, f"mirror {topic.mirror!r} may not cut anything off")
+    epochs = before.epochs if told.epochs is None else told.epochs
+    return [
+        replace(before, epochs=epochs, joined=told.joined, joined_epoch=state.leader_epoch),
+        replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1),
+    ]
+
+
+def adoption(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
+    """A topic with records of its own becomes a copy: from now on it takes its source's only. UNKNOWN_TOPIC_ID when it is there no more;
+    INVALID_TOPIC_EXCEPTION when it is a copy already."""
+    topic = image.topic_by_id(topic_id)
+    if topic is None or topic.name != wish.name:
+        raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the topic that was to become a copy")
+    if image.closed(topic_id) is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is a copy already")
+    known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
+    return [
+        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True),
+        *(MirroredPartition(topic_id, partition) for partition in known),
+    ]
+
+
+def is_joined(image: Image, topic: TopicImage) -> bool:
+    """Whether every partition of a copy goes on where its source's log does."""
+    copy = image.mirrored.get(topic.id)
+    return (
+        copy is None
+        or not copy.adopted
+        or all(known_partition(image, topic.id, partition).joined != NO_OFFSET for partition in topic.partitions)
+    )
 
 
 def failover(image: Image, mirror: str) -> list[MetadataRecord]:

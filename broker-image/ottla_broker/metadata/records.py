@@ -70,7 +70,8 @@ class RemoveTopic(msgspec.Struct, frozen=True, tag="remove-topic"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """The whole state of one partition. `directories` runs beside `replicas`; `eligible`: eligible leader replicas (KIP-966)."""
+    """The whole state of one partition. `directories` runs beside `replicas`; `eligible`, `last_known`: eligible leader replicas, and those that were
+    in sync or eligible until they lost power (KIP-966)."""
 
     topic: UUID
     partition: int
@@ -83,6 +84,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     directories: tuple[UUID, ...] = ()
+    last_known: tuple[int, ...] = ()
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
@@ -102,20 +104,23 @@ class ProducerIds(msgspec.Struct, frozen=True, tag="producer-ids"):
 
 class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
     """A topic that is a copy of another cluster's topic. `mirror`: the name of the mirror (its settings are configs of resource type 101);
-    `failed_over`: copying has ended for good, and the topic is open for writing."""
+    `failed_over`: copying has ended for good, and the topic is open for writing; `adopted`: it had records of its own before, of which its source
+    is a copy that has failed over."""
 
     topic: UUID
     mirror: str
     source_topic: str
     source_id: UUID
     failed_over: bool = False
+    adopted: bool = False
 
 
 class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
     """What is known of a mirrored partition's source, whole. `epochs`: leader epoch of the source → offset from which on our records are of it;
     written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. Of a topic that has failed over:
     `end`: the offset from which on the records are our own, and below which every one is acknowledged (producers wait for that to be known);
-    `source_end`: what the source's high watermark was when last seen; −1: not known."""
+    `source_end`: what the source's high watermark was when last seen; −1: not known. Of a topic that was adopted: `joined`: the offset up to which it
+    and its source are one log, −1 while that is not known; no record of our leader epoch `joined_epoch` or an older one stays at or above it."""
 
     topic: UUID
     partition: int
@@ -123,6 +128,8 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     stopped: str = ""
     end: int = -1
     source_end: int = -1
+    joined: int = -1
+    joined_epoch: int = -1
 
 
 MetadataRecord = (

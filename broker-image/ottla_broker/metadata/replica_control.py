@@ -136,7 +136,7 @@ class ReplicaControl:
                 election.without_eligible(state, rules_of(topic.id))
                 for topic in self._image.topics.values()
                 for state in topic.partitions.values()
-                if state.eligible
+                if state.eligible or state.last_known
             )
             return [state for state in changed if state is not None]
 

@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from ottla_broker.config import TOPIC_MIN_INSYNC_REPLICAS, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, Config
+from ottla_broker.config import (
+    TOPIC_FLUSH_MESSAGES,
+    TOPIC_MIN_INSYNC_REPLICAS,
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+    Config,
+)
 from ottla_broker.metadata.broker_plans import RulesOf
 from ottla_broker.metadata.election import TopicRules
 from ottla_broker.metadata.image import Changes, Image
@@ -91,4 +96,5 @@ class Turn:
         return TopicRules(
             self._config.topic(TOPIC_MIN_INSYNC_REPLICAS, overrides),
             self._config.topic(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
+            synced=self._config.topic(TOPIC_FLUSH_MESSAGES, overrides) == 1,
         )

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12  # in a batch's header
 UNKNOWN = -1
+HALVED_BYTES = 16 << 20
 
 
 class Outcome(Enum):
@@ -51,6 +52,28 @@ ELSEWHERE = frozenset(
 
 
 @dataclass(slots=True, eq=False)
+class SignOfLife:
+    """When a broker of the source answered last, by the loop's clock: it answers every `fetch.max.wait.ms`, records or not."""
+
+    heard_s: float = UNKNOWN
+
+
+@dataclass(slots=True, eq=False)
+class Weight:
+    """Bytes per offset, of what came last: what is older counts for half with every further `HALVED_BYTES`."""
+
+    size: float = 0.0
+    offsets: float = 0.0
+
+    def add(self, size: int, offsets: int) -> None:
+        self.size += size
+        self.offsets += offsets
+        while self.size > 2 * HALVED_BYTES:
+            self.size /= 2
+            self.offsets /= 2
+
+
+@dataclass(slots=True, eq=False)
 class Copy:
     """A partition that this broker leads, in the epoch in which it leads it. `source_end`: the source's high watermark, `source_start`: its log
     start, both as last seen; `asked`: the offset of the request that is under way; `caught_up_s`: when nothing was missing here, by the loop's
@@ -69,6 +92,8 @@ class Copy:
     why: str = ""
     pause_s: float = 0.0
     not_before_s: float = 0.0
+    weight: Weight = field(default_factory=Weight)
+    sign_of_life: SignOfLife = field(default_factory=SignOfLife)
 
     def __post_init__(self) -> None:
         self.leader_epoch = self.partition.leader_epoch
@@ -95,6 +120,21 @@ class Copy:
     def lag(self) -> int:
         """Offsets by which the source's high watermark is ahead."""
         return max(self.source_end - self.partition.log.end, 0)
+
+    @property
+    def lag_bytes(self) -> int:
+        """An estimate: as many offsets, each as large as those that came last, or else as those that are here; −1 when there is nothing to go by."""
+        if not self.lag:
+            return 0
+        log, weight = self.partition.log, self.weight
+        if weight.offsets:
+            return round(self.lag * weight.size / weight.offsets)
+        return round(self.lag * log.size / (log.end - log.start)) if log.end > log.start else UNKNOWN
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long its broker of the source has not answered; −1 when it never has."""
+        heard_s = self.sign_of_life.heard_s
+        return UNKNOWN if heard_s == UNKNOWN else max(now_s - heard_s, 0.0)
 
 
 def take(copy: Copy, got: Got, now_s: float) -> Outcome:
@@ -147,7 +187,8 @@ def _append(copy: Copy, records: memoryview) -> Outcome | None:
         log.truncate_fully_and_start_at(first[0])
     for at, _ in batches:
         _EPOCH.pack_into(records, at + _EPOCH_AT, copy.leader_epoch)
-    copy.partition.append_copied(records)
+    appended = copy.partition.append_copied(records)
+    copy.weight.add(appended.bytes, log.end - first[0])
     return None
 
 

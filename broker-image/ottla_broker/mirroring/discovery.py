@@ -4,7 +4,7 @@ Invariant: following what this says makes it say nothing, until the source or th
 mirror's is ever touched.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -17,11 +17,12 @@ from ottla_broker.config import (
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
 from ottla_broker.metadata.image import Image, TopicImage
-from ottla_broker.metadata.mirror_plans import NewMirror, known_partition
+from ottla_broker.metadata.mirror_plans import NewMirror, is_joined, known_partition
 from ottla_broker.metadata.records import MirroredTopic
 from ottla_broker.mirroring.links import Link
 from ottla_broker.mirroring.patterns import chosen_topic
 from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.mirroring.source_copies import SourceCopy
 
 OWN: Final = frozenset(
     setting.name
@@ -52,6 +53,14 @@ class Recreate:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """The topic `topic_id`, which has records of its own, becomes a copy: the source's topic was its copy, and has failed over."""
+
+    topic: NewMirror
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Grow:
     topic: str
     partitions: int
@@ -73,12 +82,12 @@ class Refused:
     why: str
 
 
-Step = Create | Recreate | Grow | Configure | Refused
+Step = Create | Recreate | Adopt | Grow | Configure | Refused
 
 
 def topic_of(step: Step) -> str:
     """Its name here."""
-    return step.topic.name if isinstance(step, Create | Recreate) else step.topic
+    return step.topic.name if isinstance(step, Create | Recreate | Adopt) else step.topic
 
 
 def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopic]:
@@ -87,10 +96,21 @@ def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopi
     return [topic for name, topic in sorted(view.topics.items()) if name in copied or chosen_topic(name, link.topics)]
 
 
+def candidates(image: Image, topics: Iterable[SourceTopic]) -> list[str]:
+    """Those of the source's topics that are here, and are open: if the source's are copies of them they may become copies themselves."""
+    here = [image.topics.get(topic.name) for topic in topics]
+    return [topic.name for topic in here if topic is not None and image.closed(topic.id) is None]
+
+
 def steps(
-    image: Image, link: Link, view: SourceView, configs: Configs | None, replication_factor: int
+    image: Image,
+    link: Link,
+    view: SourceView,
+    configs: Configs | None,
+    replication_factor: int,
+    at_source: Mapping[str, SourceCopy] | None = None,
 ) -> Iterator[Step]:
-    """`configs` None: they are not kept in step."""
+    """`configs` None: they are not kept in step. `at_source`: what the source says of the `candidates`."""
     for topic in wanted_topics(image, link, view):
         config = {} if configs is None else synced(configs.get(topic.name, {}))
         wish = NewMirror(link.name, topic.name, topic.name, topic.id, len(topic.leaders), replication_factor, config)
@@ -99,8 +119,13 @@ def steps(
             yield Create(wish)
             continue
         copy = image.mirrored.get(here.id)
-        if (why := _not_ours(link, copy)) is not None:
+        reverse = (at_source or {}).get(topic.name)
+        if reverse is not None and reverse.source_id == here.id and image.closed(here.id) is None:
+            yield _reversal(wish, here, reverse)
+        elif (why := _not_ours(link, copy)) is not None:
             yield Refused(topic.name, why)
+        elif copy is not None and copy.source_id != topic.id and not is_joined(image, here):
+            yield Refused(topic.name, "the source's topic was made anew before the two were joined: what is here stays")
         elif copy is not None and (copy.source_id != topic.id or _is_stopped(image, here)):
             if link.resyncs:
                 yield Recreate(wish, here.id)
@@ -119,12 +144,24 @@ def is_copy(image: Image, link: Link, topic: SourceTopic) -> bool:
         copy is not None
         and here is not None
         and ((copy.mirror, copy.source_id) == (link.name, topic.id) and not _is_stopped(image, here))
+        and is_joined(image, here)
     )
 
 
 def synced(configs: Mapping[str, str]) -> dict[str, str]:
     """Those that a copy takes over."""
     return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in OWN}
+
+
+def _reversal(wish: NewMirror, here: TopicImage, reverse: SourceCopy) -> Step:
+    if not reverse.failed_over:
+        return Refused(
+            wish.name,
+            f"the source's topic is itself a copy of it, by mirror {reverse.mirror!r}, which has not failed over",
+        )
+    if wish.partitions < len(here.partitions):
+        return Refused(wish.name, f"it has {len(here.partitions)} partitions here, and {wish.partitions} at the source")
+    return Adopt(wish, here.id)
 
 
 def _not_ours(link: Link, copy: MirroredTopic | None) -> str | None:

@@ -17,9 +17,10 @@ from ottla_broker.mirroring.source import SourceView, look
 from ottla_broker.mirroring.source_epochs import Epochs
 from ottla_broker.mirroring.source_fetcher import SourceFetcher
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.client import Client, parse_bootstrap
+from ottla_broker.replication.throttle import Throttle
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.secured import Secured
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,9 @@ class Filling:
         self.trouble = ""  # why the source cannot be reached
         self._me = me
         self._tell = tell
-        self._client = Client(parse_bootstrap(link.bootstrap), client_id=self.client_id)
+        self._client = link.client(self.client_id)
         self._fetchers: dict[int, SourceFetcher] = {}
+        self._throttle = Throttle(lambda: link.pace.rate, asyncio.get_running_loop().time)
         self._homeless: dict[Copy, None] = {}
         self._searched = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -52,6 +54,16 @@ class Filling:
     @property
     def pace(self) -> Pace:
         return self.link.pace
+
+    @property
+    def secured(self) -> Secured:
+        return self.link.secured
+
+    def held_back_s(self) -> float:
+        return self._throttle.wait_s()
+
+    def took(self, size: int) -> None:
+        self._throttle.took(size)
 
     @property
     def client_id(self) -> str:

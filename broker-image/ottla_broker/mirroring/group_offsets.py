@@ -91,19 +91,24 @@ class GroupOffsets:
             self._settled[group] = there
 
     async def _groups(self) -> list[str]:
-        brokers = [int(one.node_id) for one in (await self._source.metadata(())).brokers]
-        answers = await asyncio.gather(*(self._source.ask(ListGroupsRequest(), broker=one) for one in brokers))
-        found: set[str] = set()
-        for answer in answers:
-            if answer.error_code not in NOT_NOW:
-                check(answer.error_code, "the source does not tell its groups")
-            found.update(str(one.group_id) for one in answer.groups)
-        return sorted(group for group in found if chosen(group, self._patterns))
+        return [group for group in await group_names(self._source) if chosen(group, self._patterns)]
 
     async def _ends(self, places: Iterable[Place]) -> dict[Place, int]:
         wanted = sorted(places)
         ends = await asyncio.gather(*(self._own.offset(*place) for place in wanted))
         return dict(zip(wanted, ends, strict=True))
+
+
+async def group_names(client: Client, passed_over: frozenset[ErrorCode] = NOT_NOW) -> list[str]:
+    """Of all groups of a cluster, but for those whose coordinators answer with one of these codes. KafkaError."""
+    brokers = [int(one.node_id) for one in (await client.metadata(())).brokers]
+    answers = await asyncio.gather(*(client.ask(ListGroupsRequest(), broker=one) for one in brokers))
+    found: set[str] = set()
+    for answer in answers:
+        if answer.error_code not in passed_over:
+            check(answer.error_code, "the cluster does not tell its groups")
+        found.update(str(one.group_id) for one in answer.groups)
+    return sorted(found)
 
 
 async def committed(client: Client, group: str) -> dict[Place, Committed]:

@@ -4,7 +4,7 @@ What decides is the image alone: who leads, of which mirror a topic is a copy, w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +17,14 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.static.primitive import i8
 
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, Changes, Image
-from ottla_broker.metadata.mirror_plans import Report, known_partition
+from ottla_broker.metadata.mirror_plans import NO_OFFSET, Report, known_partition
+from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.copying import UNKNOWN, Copy
+from ottla_broker.mirroring.divergence import begin, is_cut
 from ottla_broker.mirroring.filling import Filling
 from ottla_broker.mirroring.links import Link, link
 from ottla_broker.mirroring.opening import abort_open, report_end
+from ottla_broker.mirroring.rejoining import Rejoiner, Rejoining
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -31,15 +34,25 @@ SET = i8(0)
 
 
 class Mirrors:
-    """`ask` brings a request to the active controller; `now_ms`: wall time."""
+    """`ask` brings a request to the active controller; `now_ms`: wall time; `own`: this cluster's addresses."""
 
-    def __init__(self, me: int, image: Image, partitions: Partitions, ask: Ask, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        me: int,
+        image: Image,
+        partitions: Partitions,
+        ask: Ask,
+        now_ms: Callable[[], int],
+        own: Callable[[], Sequence[tuple[str, int]]],
+    ) -> None:
         self._me = me
         self._image = image
         self._partitions = partitions
         self._ask = ask
         self._now_ms = now_ms
+        self._own = own
         self._fillings: dict[str, Filling] = {}
+        self._rejoinings: dict[str, Rejoining] = {}
         self._source_ends: dict[Partition, int] = {}
         self._opening: dict[Partition, int] = {}  # in which epoch
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -54,6 +67,15 @@ class Mirrors:
         """While it is being copied here."""
         return next((copy for one in self._fillings.values() if (copy := one.copies.get(partition))), None)
 
+    def rejoiners(self) -> Iterator[Rejoiner]:
+        """What is to become a copy here."""
+        for rejoining in self._rejoinings.values():
+            yield from rejoining.rejoiners.values()
+
+    def rejoiner_of(self, partition: Partition) -> Rejoiner | None:
+        """While it is not known here where it goes on."""
+        return next((found for one in self._rejoinings.values() if (found := one.rejoiners.get(partition))), None)
+
     def trouble(self, mirror: str) -> str:
         """Why its source cannot be reached from here; empty when it can."""
         filling = self._fillings.get(mirror)
@@ -62,6 +84,7 @@ class Mirrors:
     def led(self, partition: Partition) -> None:
         """This broker leads it, in an epoch that is new."""
         self._forget(partition)
+        self._cut(partition)
         self._consider(partition)
 
     def lost(self, partition: Partition) -> None:
@@ -80,19 +103,22 @@ class Mirrors:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *(one.close() for one in self._fillings.values()), return_exceptions=True)
+        rooms: list[Filling | Rejoining] = [*self._fillings.values(), *self._rejoinings.values()]
+        await asyncio.gather(*tasks, *(one.close() for one in rooms), return_exceptions=True)
         self._fillings.clear()
+        self._rejoinings.clear()
 
     def _reset(self, name: str) -> None:
         """Its settings are others: its connections are made anew."""
-        before = self._fillings.get(name)
-        if before is not None and before.link == link(self._image, name):
-            return
-        if before is not None:
+        now = link(self._image, name)
+        before, rejoining = self._fillings.get(name), self._rejoinings.get(name)
+        if before is not None and before.link != now:
             del self._fillings[name]
             for copy in before.copies.values():
                 self._remember(copy)
             self._spawn(before.close())
+        if rejoining is not None and rejoining.link != now:
+            self._spawn(self._rejoinings.pop(name).close())
         for topic in self._image.mirrored.values():
             if topic.mirror == name:
                 self._consider_topic(self._image.topic_names[topic.topic])
@@ -113,13 +139,35 @@ class Mirrors:
                 self._open(partition, known.end)
         elif topic is None or settings is None or not (partition.leads and settings.replicates) or known.stopped:
             self._forget(partition)
+        elif topic.adopted and not self._goes_on(partition, known):
+            self._forget_copy(partition)
+            self._join(partition, topic, known, settings)
         else:
+            self._forget_rejoiner(partition)
             filling = self._fillings.get(topic.mirror)
             if filling is None:
                 filling = self._fillings[topic.mirror] = Filling(self._me, settings, self._tell)
             if (copy := filling.copies.get(partition)) is None or not copy.is_led:
                 filling.forget(partition)
                 filling.follow(Copy(partition, topic.source_topic, topic.source_id, known.epochs))
+
+    @staticmethod
+    def _goes_on(partition: Partition, known: MirroredPartition) -> bool:
+        """Whether a partition of an adopted topic holds what its source has, and nothing else."""
+        return known.joined != NO_OFFSET and is_cut(partition.log, known.joined, known.joined_epoch)
+
+    def _join(self, partition: Partition, topic: MirroredTopic, known: MirroredPartition, settings: Link) -> None:
+        rejoining = self._rejoinings.get(topic.mirror)
+        if rejoining is None:
+            rejoining = self._rejoinings[topic.mirror] = Rejoining(self._me, settings, self._tell, self._own)
+        rejoining.follow(partition, topic, known)
+
+    def _cut(self, partition: Partition) -> None:
+        """The first thing in a leader epoch, when nobody can have fetched in it: what the metadata say is to go, if it was saved here."""
+        known = known_partition(self._image, partition.topic_id, partition.partition)
+        if known.joined != NO_OFFSET and self._image.closed(partition.topic_id) is not None:
+            with suppress(KafkaError):  # its disk failed: another broker will lead
+                begin(partition, known.joined, known.joined_epoch)
 
     def _open(self, partition: Partition, end: int) -> None:
         if end >= 0:
@@ -131,6 +179,14 @@ class Mirrors:
             self._spawn(report_end(partition, self._me, source_end, self._tell))
 
     def _forget(self, partition: Partition) -> None:
+        self._forget_copy(partition)
+        self._forget_rejoiner(partition)
+
+    def _forget_rejoiner(self, partition: Partition) -> None:
+        for rejoining in self._rejoinings.values():
+            rejoining.forget(partition)
+
+    def _forget_copy(self, partition: Partition) -> None:
         for filling in self._fillings.values():
             self._remember(filling.forget(partition))
 

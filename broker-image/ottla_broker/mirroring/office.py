@@ -16,6 +16,7 @@ from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Conf
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, Changes, Image
 from ottla_broker.mirroring.discovery import (
+    Adopt,
     Configs,
     Configure,
     Create,
@@ -23,6 +24,7 @@ from ottla_broker.mirroring.discovery import (
     Recreate,
     Refused,
     Step,
+    candidates,
     is_copy,
     steps,
     synced,
@@ -32,7 +34,8 @@ from ottla_broker.mirroring.discovery import (
 from ottla_broker.mirroring.group_offsets import GroupOffsets
 from ottla_broker.mirroring.links import Link, links
 from ottla_broker.mirroring.source import look
-from ottla_broker.wire.client import Client, parse_bootstrap
+from ottla_broker.mirroring.source_copies import copies_at
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.reading import Malformed
 
@@ -73,7 +76,8 @@ class MirrorOffice:
 
     async def _keep(self, link: Link) -> None:
         name = f"mirror-{link.name}-controller"
-        client, own = Client(parse_bootstrap(link.bootstrap), client_id=name), Client(self._own(), client_id=name)
+        addresses = self._image.addresses(self._config.inter_broker_listener)
+        client, own = link.client(name), Client(addresses, client_id=name)
         groups = GroupOffsets(link.groups, client, own)
         try:
             while True:
@@ -91,12 +95,6 @@ class MirrorOffice:
             await client.close()
             await own.close()
 
-    def _own(self) -> list[tuple[str, int]]:
-        """This cluster's brokers, at the listener that they use among themselves."""
-        listener = self._config.inter_broker_listener
-        endpoints = [one.endpoints.get(listener) for one in self._image.brokers.values()]
-        return [(one.host, one.port) for one in endpoints if one is not None]
-
     async def _bring_in_step(self, link: Link, client: Client) -> list[str]:
         """The copies that are what the source has now, by their names."""
         view = await look(client, None)
@@ -106,7 +104,8 @@ class MirrorOffice:
         configs = await self._configs(client, [topic.name for topic in topics]) if link.sync_configs else None
         factor = self._config(DEFAULT_REPLICATION_FACTOR)
         created: list[Create] = []
-        for step in steps(self._image, link, view, configs, factor):
+        at_source = await copies_at(client, candidates(self._image, topics))
+        for step in steps(self._image, link, view, configs, factor, at_source):
             if isinstance(step, Create):
                 created.append(step)
                 continue
@@ -128,6 +127,13 @@ class MirrorOffice:
             case Recreate(topic, old_id):
                 self._say(link, topic.name, "the source has parted from the copy, which is made anew")
                 await self._controller.mirrors.recreate(topic, old_id)
+            case Adopt(topic, topic_id):
+                await self._controller.mirrors.adopt(topic, topic_id)
+                self._say(
+                    link,
+                    topic.name,
+                    "it becomes a copy of what was its own copy, and takes no other records from now on",
+                )
             case Grow(name, count):
                 await self._controller.create_partitions(name, count)
             case Configure(name, changes):

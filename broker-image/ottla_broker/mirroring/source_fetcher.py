@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from ottla_broker.mirroring import copying
-from ottla_broker.mirroring.copying import Copy, Outcome
+from ottla_broker.mirroring.copying import Copy, Outcome, SignOfLife
 from ottla_broker.mirroring.links import Pace
 from ottla_broker.mirroring.session import LOST, SourceSession
 from ottla_broker.mirroring.source_offsets import EARLIEST, LATEST, source_offset
@@ -18,6 +18,7 @@ from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.reading import Malformed
 from ottla_broker.wire.replica_fetch import FETCH, Got, Response, read_response
+from ottla_broker.wire.secured import Secured
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,14 @@ class Home(Protocol):
     def pace(self) -> Pace: ...
     @property
     def client_id(self) -> str: ...
+    @property
+    def secured(self) -> Secured: ...
+
+    def held_back_s(self) -> float:
+        """How long a throttle lets nothing more be fetched."""
+        ...
+
+    def took(self, size: int) -> None: ...
 
     def elsewhere(self, copy: Copy, reason: str) -> None:
         """That broker does not lead it."""
@@ -52,12 +61,14 @@ class SourceFetcher:
         self.broker = broker
         self.address = address
         self.session = SourceSession()
+        self.sign_of_life = SignOfLife()
         self._home = home
         self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()
         self._running = self._loop.create_task(self._run(), name=f"mirror from {address[0]}:{address[1]}")
 
     def follow(self, copy: Copy) -> None:
+        copy.sign_of_life = self.sign_of_life
         self.session.follow(copy)
         self._wanted.set()
 
@@ -90,17 +101,22 @@ class SourceFetcher:
     async def _stay(self) -> None:
         """Until nothing is followed here any more, or the connection breaks."""
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            channel = await open_channel(*self.address, self._home.client_id)
+            channel = await open_channel(*self.address, self._home.client_id, secured=self._home.secured)
         try:
             version = self._version(channel)
             self.session.begin()
             while self.session.followed:
+                if (held_s := self._home.held_back_s()) > 0:
+                    await asyncio.sleep(held_s)
+                    continue
                 request = self.session.next_request(self._loop.time(), self._home.pace)
                 if request is None:
                     await self._rest()
                     continue
                 async with asyncio.timeout(ANSWER_WITHIN_S + self._home.pace.max_wait_ms / 1000):
                     frame = await channel.exchange(FETCH, version, request)
+                self.sign_of_life.heard_s = self._loop.time()
+                self._home.took(len(frame))
                 await self._heard(channel, read_response(frame))
             self._wanted.clear()
         finally:

@@ -114,9 +114,9 @@ class Partition:
     @property
     def min_isr(self) -> int:
         """How many must be in sync for acks=all, and for the high watermark to move. While the controller has others eligible to lead who are not
-        in sync, more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
+        in sync (or were until they lost power), more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
         least = effective_min_insync(self.state, self.log.config.min_insync_replicas)
-        return max(least, len(self.state.isr) + 1) if self.state.eligible else least
+        return max(least, len(self.state.isr) + 1) if self.state.eligible or self.state.last_known else least
 
     @property
     def acks_are_synced(self) -> bool:
@@ -167,6 +167,15 @@ class Partition:
     def cut_back(self) -> None:
         """As a follower: the log has lost its end, because it is not the new leader's."""
         self._acks.cut_back(self.log.end, KafkaError(ErrorCode.not_leader_or_follower))
+
+    def cut_as_leader(self, offset: int) -> None:
+        """As a leader of whom nobody has fetched yet in this epoch: gives up the log's end, by a decision that the metadata hold. Followers find where
+        their logs part from ours. KafkaError: KAFKA_STORAGE_ERROR."""
+        self.log.truncate_to(offset)
+        self.log.epochs.assign(self._led_epoch, self.log.end)
+        self.epoch_start = self.log.end
+        self.cut_back()
+        self._wake()
 
     @property
     def unacknowledged(self) -> asyncio.Future[None] | None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
@@ -11,8 +11,11 @@ from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.sasl import log_in
+from ottla_broker.wire.secured import Secured
 
 LARGEST_ANSWER = 1 << 30
+OPEN: Final = Secured()
 _scratch = memoryview(bytearray(SCRATCH_BYTES))  # shared by the channels of the one thread that has a loop
 
 
@@ -151,11 +154,19 @@ class Channel(asyncio.BufferedProtocol):
         self._break(ConnectionAbortedError("closed by this side"))
 
 
-async def open_channel(host: str, port: int, client_id: str, *, software: str = "ottla") -> Channel:
-    """Connects and learns what the broker speaks. `software`: what this side calls itself (KIP-511). OSError, ConnectionError."""
-    _, channel = await asyncio.get_running_loop().create_connection(lambda: Channel(client_id), host, port)
+async def open_channel(
+    host: str, port: int, client_id: str, *, software: str = "ottla", secured: Secured = OPEN
+) -> Channel:
+    """Connects, learns what the broker speaks, and logs in where that is wished. `software`: what this side calls itself (KIP-511). OSError,
+    ConnectionError; KafkaError of a login that fails."""
+    context = secured.context()
+    _, channel = await asyncio.get_running_loop().create_connection(
+        lambda: Channel(client_id), host, port, ssl=context, server_hostname=host if context else None
+    )
     try:
         await channel.learn_versions(software)
+        if secured.logs_in:
+            await log_in(channel, secured)
     except BaseException:
         channel.close()
         raise

@@ -12,6 +12,7 @@ Looking for brokers, leaders and coordinators is repeated, with pauses, until th
 import asyncio
 import datetime
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,8 +28,9 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from ottla_broker.wire.batch import HEADER_SIZE, parse_header
-from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.channel import OPEN, Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.secured import Secured
 
 T = TypeVar("T")
 
@@ -68,11 +70,17 @@ class Client:
     """One per event loop. Connections are made when they are first needed and again when they broke."""
 
     def __init__(
-        self, bootstrap: Sequence[tuple[str, int]], *, client_id: str = "ottla", timeout_s: float = 30.0
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        client_id: str = "ottla",
+        timeout_s: float = 30.0,
+        secured: Secured = OPEN,
     ) -> None:
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._secured = secured
         self._addresses: dict[int, tuple[str, int]] = {}
         self._channels: dict[tuple[str, int], asyncio.Task[Channel]] = {}
         self._leaders: dict[tuple[str, int], int] = {}
@@ -223,7 +231,7 @@ class Client:
     async def _connected(self, address: tuple[str, int]) -> Channel:
         try:
             async with asyncio.timeout(min(CONNECT_WITHIN_S, self._timeout_s)):
-                return await open_channel(*address, self._client_id)
+                return await open_channel(*address, self._client_id, secured=self._secured)
         except TimeoutError as error:
             raise ConnectionError("no answer") from error
 
@@ -339,6 +347,8 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 
 def in_words(error: OSError) -> str:
     """What the system says of an error: asyncio's own text names the call and the address as Python writes it."""
+    if isinstance(error, ssl.SSLError):  # whose numbers are the library's own
+        return str(getattr(error, "verify_message", "") or error.reason or error).lower()
     if error.errno and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror or str(error)).lower()  # the resolver has error numbers of its own, below 0

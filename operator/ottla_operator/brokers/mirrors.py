@@ -82,6 +82,9 @@ def _seen(topic: str, partition: str, value: str) -> PartitionSeen:
         told.get("lagSeconds", UNKNOWN),
         told.get("sourceEpoch", UNKNOWN),
         told.get("why", ""),
+        told.get("diverging", 0),
+        told.get("lagBytes", UNKNOWN),
+        told.get("silentSeconds", UNKNOWN),
     )
 
 

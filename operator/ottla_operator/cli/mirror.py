@@ -20,6 +20,7 @@ COLUMNS = {
     "sourceEnd": "SOURCE",
     "lag": "LAG",
     "lagSeconds": "SECONDS",
+    "lagBytes": "BYTES",
     "why": "",
 }
 
@@ -102,6 +103,9 @@ def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:
         "sourceEnd": known(seen.source_end),
         "lag": known(seen.lag),
         "lagSeconds": known(seen.lag_seconds),
+        "lagBytes": known(seen.lag_bytes),
+        "silentSeconds": known(seen.silent_seconds),
+        "diverging": seen.diverging,
         "sourceEpoch": known(seen.source_epoch),
         "why": seen.why,
     }

@@ -16,11 +16,14 @@ from ottla_operator.kube.checked import Checked
 from ottla_operator.kube.cluster_brokers import brokers_of
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.known import Key
+from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan import mirror as plan
+from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
 from ottla_operator.plan.mirror import PartitionSeen
 from ottla_operator.plan.pipeline.whole import bootstrap
+from ottla_operator.plan.source_credentials import Unusable
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
@@ -66,8 +69,12 @@ class Mirrors:
             return await self._tell(body, Working("NoCluster", f"there is no Cluster {name} in this namespace"))
         try:
             wanted = plan.settings(mirror, await self._source(key, mirror))
+            secrets = await secrets_in(self.api, key.namespace, source_credentials.secrets_of(mirror))
+            wanted |= source_credentials.settings(mirror, secrets)
         except NoSource as error:
             return await self._tell(body, Working("NoSource", str(error)))
+        except Unusable as error:
+            return await self._tell(body, Working("NoCredentials", str(error)))
         async with brokers_of(self.api, cluster_of(target)) as brokers:
             if brokers.link is None:
                 return await self._tell(body, Working("ClusterNotReady", brokers.why))
@@ -89,8 +96,7 @@ class Mirrors:
         """Sets what differs, and looks how the copies are."""
         if changes := plan.changes(wanted, await mirrors.own_settings(link, name)):
             await mirrors.configure(link, name, changes)
-            said = ", ".join(f"{key}={value}" if value is not None else f"no {key}" for key, value in changes.items())
-            await self.telling.event(body, "Configured", f"told the brokers: {said}")
+            await self.telling.event(body, "Configured", f"told the brokers: {source_credentials.shown(changes)}")
         return await mirrors.copies(link, name)
 
     async def _source(self, key: Key, mirror: Mirror) -> str:
@@ -110,7 +116,9 @@ class Mirrors:
         """What was known of the copies stays in the status while nobody can be asked."""
         before = body.get("status") or {}
         known = (
-            {key: before.get(key) for key in ("role", "topics", "lagRecords", "lagSeconds")} if more is None else more
+            {key: before.get(key) for key in ("role", "topics", "lagRecords", "lagSeconds", "lagBytes")}
+            if more is None
+            else more
         )
         was: Json = next((it for it in before.get("conditions") or [] if it["type"] == "Stalled"), {})
         aspects = plan.aspects(seen) if more is not None else []
@@ -119,7 +127,9 @@ class Mirrors:
             await self.telling.event(body, judged.reason, judged.message, warning=True)
         if isinstance(judged, Working):
             return (
-                WAITING_S if judged.reason in ("NoCluster", "NoSource", "ClusterNotReady", "Unreachable") else AGAIN_S
+                WAITING_S
+                if judged.reason in ("NoCluster", "NoSource", "NoCredentials", "ClusterNotReady", "Unreachable")
+                else AGAIN_S
             )
         return RESYNC_S
 

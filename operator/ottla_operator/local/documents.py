@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from ottla_operator.local import secrets
 from ottla_operator.resources import check
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
@@ -72,7 +73,8 @@ def files_of(inputs: Iterable[Path]) -> list[Path]:
 
 
 def read(inputs: Iterable[Path]) -> list[Document]:
-    """All resources of the files, each checked, and then together. Objects of other API groups are passed over."""
+    """All resources of the files, and Secrets that they may speak of; each checked, and then together. Other objects of other API groups are passed
+    over."""
     documents: list[Document] = []
     wrong: list[str] = []
     for file in files_of(inputs):
@@ -97,7 +99,7 @@ def read_each(file: Path) -> list[Document]:
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadInput([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
-    if wrong := [it.says(problem) for it in found for problem in check.problems(it.data)]:
+    if wrong := [it.says(problem) for it in found for problem in _problems(it.data)]:
         raise BadInput(wrong)
     return found
 
@@ -121,9 +123,13 @@ def parse(text: str, file: Path) -> Iterator[Document]:
             yield Document(file, data, lines)
 
 
+def _problems(data: Json) -> Iterable[check.Problem]:
+    return secrets.problems(data) if secrets.is_secret(data) else check.problems(data)
+
+
 def _foreign(data: Json) -> bool:
     """A good object that is not ours: a Namespace beside our resources, data beside the YAML."""
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or secrets.is_secret(data):
         return False
     version = data.get("apiVersion")
     return (
@@ -162,7 +168,7 @@ def _together(documents: list[Document]) -> Iterator[str]:
 
 
 def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[check.Path, str]]:
-    spec = data["spec"]
+    spec = data.get("spec")
     for path in (("clusterRef",), ("source", "clusterRef"), ("target", "clusterRef")):
         at = spec
         for step in path:

@@ -1,6 +1,7 @@
 """The mirrors of one cluster, into which they copy: kept as wished by its brokers' settings, and told of on the board."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
@@ -8,7 +9,9 @@ from ottla_operator.brokers import mirrors
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.local.board import Board, MirrorRow, State
 from ottla_operator.plan import mirror as plan
+from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Current, Stuck, Verdict
+from ottla_operator.plan.source_credentials import SecretSeen, Unusable
 from ottla_operator.resources.mirror import Mirror
 
 LOOK_S = 1.0
@@ -17,10 +20,11 @@ STATES = {Current: State.running, Stuck: State.failed}
 
 @dataclass(frozen=True, slots=True)
 class MirrorWish:
-    """`source`: addresses of the source's brokers."""
+    """`source`: addresses of the source's brokers. `secrets`: by name, those of the files."""
 
     mirror: Mirror
     source: str
+    secrets: Mapping[str, SecretSeen] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -40,9 +44,9 @@ class Mirrors:
             for wish in self.wanted:
                 try:
                     await self._one(link, wish)
-                except (KafkaError, Unreachable) as error:
+                except (KafkaError, Unreachable, Unusable) as error:
                     self._row(wish).state, self._row(wish).note = State.retrying, str(error)
-                    if isinstance(error, KafkaError):
+                    if not isinstance(error, Unreachable):
                         self._say(wish, str(error), "bad")
             self._drop_gone()
             try:
@@ -57,11 +61,10 @@ class Mirrors:
             row.state, row.note = State.failed, "; ".join(f"spec.{it.field} {it.why}" for it in found)
             self._say(wish, row.note, "bad")
             return
-        wanted = plan.settings(wish.mirror, wish.source)
+        wanted = plan.settings(wish.mirror, wish.source) | source_credentials.settings(wish.mirror, wish.secrets)
         if changes := plan.changes(wanted, await mirrors.own_settings(link, name)):
             await mirrors.configure(link, name, changes)
-            said = ", ".join(f"{key}={value}" if value is not None else f"no {key}" for key, value in changes.items())
-            self.board.say(f"mirror {name}: {said}", "info")
+            self.board.say(f"mirror {name}: {source_credentials.shown(changes)}", "info")
         seen = await mirrors.copies(link, name)
         judged = plan.verdict(wanted, seen)
         row.topics = len({it.topic for it in seen})

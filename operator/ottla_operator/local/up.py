@@ -9,7 +9,7 @@ from pathlib import Path
 
 from watchfiles import awatch
 
-from ottla_operator.local import documents, loading
+from ottla_operator.local import documents, loading, secrets
 from ottla_operator.local.board import Board
 from ottla_operator.local.cluster import ClusterRun, Wish
 from ottla_operator.local.documents import BadInput, Document
@@ -116,7 +116,7 @@ class Up:
         wrong = [
             it.says(problem)
             for it in new
-            if (was := old.get((it.kind, it.name)))
+            if (was := old.get((it.kind, it.name))) and not secrets.is_secret(it.data)
             for problem in check.problems_of_change(it.data, was.data)
         ]
         if wrong:
@@ -139,6 +139,7 @@ class Up:
     def _wishes(self) -> list[Wish]:
         clusters = {it.name: (Cluster.model_validate(it.data), it) for it in self._documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
+        found = secrets.seen(it.data for it in self._documents if it.kind == secrets.KIND)
         still_there = {name: max(Memory.of(home / name).present, default=0) for name in clusters}
         plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there)
         return [
@@ -152,7 +153,7 @@ class Up:
                     if it.kind == "Topic" and (topic := Topic.model_validate(it.data)).spec.cluster_ref.name == name
                 ),
                 mirrors=tuple(
-                    MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror))
+                    MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
                     for it in self._documents
                     if it.kind == "Mirror"
                     and (mirror := Mirror.model_validate(it.data)).spec.target.cluster_ref.name == name

@@ -8,21 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
+from ottla_operator.plan.source_credentials import SECRET, VERSION
+from ottla_operator.resources.common import quantity
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
 REPLICATE: Final = "Replicate"
 PAUSED: Final = "Paused"
 FAILED_OVER: Final = "FailedOver"
+DIVERGED: Final = "Diverged"
 UNKNOWN: Final = -1
 ROLE: Final = "role"
+TAKEN_OFF: Final = ("groups", "throttled.rate", *source_credentials.NAMES)  # when a resource wishes for them no more
+MOST_NAMED: Final = 3  # partitions, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSeen:
     """A copied partition as its leader tells. `end`: of its log, or where its own records begin since a failover. `source_end`, `lag`,
-    `lag_seconds`: −1 when not known."""
+    `lag_seconds`: −1 when not known. `diverging`: records that are here and not at the source, for whose end there is no consent;
+    `lag_bytes`: about; `silent_seconds`: since the source's broker answered last."""
 
     topic: str
     partition: int
@@ -33,6 +40,9 @@ class PartitionSeen:
     lag_seconds: float = UNKNOWN
     source_epoch: int = UNKNOWN
     why: str = ""
+    diverging: int = 0
+    lag_bytes: int = UNKNOWN
+    silent_seconds: float = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +63,27 @@ def settings(mirror: Mirror, source: str) -> dict[str, str]:
         "groups": ",".join(groups),
         ROLE: spec.role or REPLICATE,
         "on.source.truncation": spec.on_source_truncation or "Stop",
+        "on.divergence": spec.on_divergence or "Stop",
+        "throttled.rate": "" if spec.throttle is None else str(max(round(quantity(spec.throttle)), 1)),
         "sync.configs": "false" if sync is not None and sync.configs is False else "true",
     }
-    return {name: value for name, value in found.items() if value or name != "groups"}
+    return {name: value for name, value in found.items() if value or name not in TAKEN_OFF}
 
 
 def changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
     """`seen`: what was set. None takes a setting off; what the resource does not speak of (how often a source is asked) is left as it is."""
     put: dict[str, str | None] = {name: value for name, value in wanted.items() if seen.get(name) != value}
-    if "groups" in seen and "groups" not in wanted:
-        put["groups"] = None
-    return put
+    if wanted.get(VERSION) == seen.get(VERSION):
+        put = {name: value for name, value in put.items() if name not in SECRET}  # set already, though nobody shows it
+    return put | {name: None for name in TAKEN_OFF if name in seen and name not in wanted}
 
 
 def unserved(mirror: Mirror) -> list[Unserved]:
     spec = mirror.spec
     found = {
-        "source.tls": spec.source.tls is not None,
-        "source.credentials": spec.source.credentials is not None,
         "naming": spec.naming == "Prefix",
         "offsets": spec.offsets == "Appended",
         "sync.acls": bool(spec.sync and spec.sync.acls),
-        "throttle": spec.throttle is not None,
     }
     return [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
 
@@ -91,6 +100,8 @@ def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict
         first = stopped[0]
         more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
         return Stuck("SourceParted", f"{first.topic}-{first.partition} stands still: {first.why}{more}")
+    if diverged := [it for it in seen if it.state == DIVERGED]:
+        return Stuck("Diverged", _diverged(diverged))
     if wanted[ROLE] == FAILED_OVER:
         opening = [it for it in seen if it.state != FAILED_OVER]
         if opening:
@@ -101,6 +112,11 @@ def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict
     away = [it for it in seen if it.state == "Unreachable"]
     if away:
         return Working("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].why}")
+    if joining := [it for it in seen if it.state == "Joining"]:
+        more = f": {joining[0].why}" if joining[0].why else ""
+        return Working(
+            "Joining", f"looking up to where {joining[0].topic}-{joining[0].partition} and its source are one log{more}"
+        )
     if not seen:
         return Working("NoTopics", "no topic of the source is copied yet")
     return Current(f"{len({it.topic for it in seen})} topics are copied, {_records(seen)} behind.", "Replicating")
@@ -111,6 +127,8 @@ def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
     missing = sum(max(it.lag, 0) for it in seen)
     unknown = sum(it.lag == UNKNOWN for it in seen)
     away = [it for it in seen if it.state in ("Unreachable", "Stopped")]
+    if diverged := [it for it in seen if it.state == DIVERGED]:
+        return [Aspect(name, False, DIVERGED, _diverged(diverged)) for name in ("InSync", "FailoverSafe")]
     in_sync = bool(seen) and not missing and not unknown and not away
     said = (
         f"{missing} records are missing"
@@ -144,25 +162,49 @@ def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen]) -> dict[str
         "topics": topics,
         "lagRecords": sum(lags) if lags else None,
         "lagSeconds": max(seconds, default=None),
+        "lagBytes": sum(it["lagBytes"] for it in topics if "lagBytes" in it) if lags else None,
     }
 
 
-WORST_FIRST: Final = ("Stopped", "Unreachable", "FailingOver", "Paused", "Replicating", "FailedOver")
-STATES: Final = {"Unreachable": "Failed", "FailingOver": "Replicating"}
+WORST_FIRST: Final = (
+    "Stopped",
+    "Diverged",
+    "Unreachable",
+    "Joining",
+    "FailingOver",
+    "Paused",
+    "Replicating",
+    "FailedOver",
+)
+STATES: Final = {"Unreachable": "Failed", "Diverged": "Stopped", "Joining": "Replicating", "FailingOver": "Replicating"}
 
 
 def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
     worst = min((it.state for it in parts), key=WORST_FIRST.index)
     known = [it for it in parts if it.lag != UNKNOWN]
+    weighed = [it.lag_bytes for it in parts if it.lag_bytes != UNKNOWN]
     timed = [it.lag_seconds for it in parts if it.lag_seconds != UNKNOWN]
     epochs = [it.source_epoch for it in parts if it.source_epoch != UNKNOWN]
     found: dict[str, Json] = {
         "lagRecords": sum(it.lag for it in known) if known else None,
         "lagSeconds": max(timed, default=None),
+        "lagBytes": sum(weighed) if weighed else None,
         "sourceEpoch": max(epochs, default=None),
     }
     told = {key: value for key, value in found.items() if value is not None}
     return {"topic": name, "state": STATES.get(worst, worst), **told}
+
+
+def _diverged(seen: Sequence[PartitionSeen]) -> str:
+    """Which partitions have records that their source has not; else why the first cannot be joined to it."""
+    counted = [f"{it.topic}-{it.partition}: {it.diverging}" for it in seen if it.diverging]
+    if not counted:
+        return f"{seen[0].topic}-{seen[0].partition} stands still: {seen[0].why}"
+    named, more = ", ".join(counted[:MOST_NAMED]), len(counted) - MOST_NAMED
+    return (
+        f"{sum(it.diverging for it in seen)} records are here and not at the source ({named}{f' and {more} more' if more > 0 else ''}); "
+        "onDivergence: Truncate writes them to files and cuts them off"
+    )
 
 
 def _failed_over(seen: Sequence[PartitionSeen]) -> str:

@@ -105,6 +105,11 @@ class MirrorSpec(Model):
         description="What to do when the source has lost records that were copied, or its topic was made anew. "
         "Stop (when not set): say so and stand still. Resync: throw the copy away and begin anew.",
     )
+    on_divergence: Literal["Stop", "Truncate"] | None = Field(
+        default=None,
+        description="What to do when a topic of the target becomes a copy of what was its own copy (failback), and has records that never came there. "
+        "Stop (when not set): say how many and stand still. Truncate: write them to a file beside the partition's log and cut them off.",
+    )
     throttle: Quantity | None = Field(
         default=None,
         description="Bytes per second and broker that copying may take, such as 50M; not limited when not set.",
@@ -133,6 +138,9 @@ class MirroredTopic(Model):
     state: str = Field(description="Replicating, Paused, Stopped, FailedOver or Failed.")
     lag_records: int | None = Field(default=None, description="Records that the source has and the target has not.")
     lag_seconds: float | None = Field(default=None, description="Age of the oldest of them.")
+    lag_bytes: int | None = Field(
+        default=None, description="About how many bytes they are: as large as those that came last."
+    )
     source_epoch: int | None = Field(
         default=None, description="The source's leader epoch that was last copied, the largest among the partitions."
     )
@@ -148,6 +156,7 @@ class MirrorStatus(Status):
     )
     lag_records: int | None = Field(default=None, description="Lag over all topics, in records.")
     lag_seconds: float | None = Field(default=None, description="The largest lag of a topic, in seconds.")
+    lag_bytes: int | None = Field(default=None, description="Lag over all topics, in bytes, about.")
     role: str | None = Field(default=None, description="The role that the brokers have taken on.")
 
 

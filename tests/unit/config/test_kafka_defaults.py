@@ -86,7 +86,7 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none_yet() -> None:
     rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
     named = {
         name.id if isinstance(name, ast.Name) else name.attr
-        for path in [*rooms, package / "config" / "config.py"]
+        for path in [*rooms, *(package / "config" / name for name in ("config.py", "sources.py"))]
         for name in ast.walk(ast.parse(path.read_text()))
         if isinstance(name, ast.Name | ast.Attribute)
     }

@@ -40,7 +40,7 @@ class Process:
 
 
 class World:
-    """`began_with`: so many of the replicas were there when the partition was made."""
+    """`began_with`: so many of the replicas were there when the partition was made. `synced`: what is fetched or appended is on the device at once."""
 
     def __init__(
         self,
@@ -49,9 +49,10 @@ class World:
         min_insync: int,
         *,
         unclean: bool = False,
+        synced: bool = False,
         began_with: int | None = None,
     ) -> None:
-        self.rules = TopicRules(min_insync, unclean)
+        self.rules = TopicRules(min_insync, unclean, synced)
         self.image = Image()
         self.lives: dict[int, Process] = {}
         self.logs: dict[int, list[tuple[int, int]]] = {
@@ -93,6 +94,7 @@ class World:
         assert new.leader_epoch == old.leader_epoch + (new.leader != old.leader)
         assert set(new.isr) <= set(new.replicas) and set(new.eligible) <= set(new.replicas)
         assert not set(new.isr) & set(new.eligible)
+        assert set(new.last_known) <= set(new.replicas) - {*new.isr, *new.eligible}
         assert new.leader == NO_LEADER or new.leader in new.isr
         assert len(set(new.replicas)) == len(new.replicas) == len(new.directories)
         assert set(new.adding) | set(new.removing) <= set(new.replicas)
@@ -122,7 +124,10 @@ class World:
 
     def lose_power(self, broker: int, keeps: int) -> None:
         """What it had not synced is gone."""
-        if self.losses < self.rules.min_insync - 1:
+        if self.rules.synced:
+            self.kill(broker)
+            self._kept.pop(broker, None)
+        elif self.losses < self.rules.min_insync - 1:
             self.losses += 1
             self.kill(broker)
             self._kept.pop(broker, None)

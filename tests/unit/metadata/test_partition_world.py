@@ -5,6 +5,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla_broker.metadata.broker_plans import electorate
+from ottla_broker.metadata.election import unclean
+from ottla_broker.metadata.records import NO_LEADER
 from tests.unit.metadata.partition_world import World
 
 BROKERS = 4
@@ -34,12 +37,68 @@ steps: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@given(st.integers(1, 3), st.integers(1, 3), st.lists(steps, max_size=80))
-@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.lists(steps, max_size=80))
+@settings(max_examples=300, deadline=None)
 def test_whoever_is_made_leader_has_all_that_was_acknowledged(
-    min_insync: int, began_with: int, happens: list[Step]
+    min_insync: int, began_with: int, synced: bool, happens: list[Step]
 ) -> None:
-    world = World(BROKERS, (0, 1, 2), min_insync, began_with=began_with)
+    world = World(BROKERS, (0, 1, 2), min_insync, synced=synced, began_with=began_with)
     for step in happens:
         step(world)
         world.check()
+
+
+def test_who_lost_power_leads_when_the_last_that_was_trusted_has_lost_its_disk() -> None:
+    world = World(3, (0, 1, 2), 2, synced=True)
+    for broker in range(3):
+        world.learn(broker)
+    world.produce(0)
+    world.fetch(1)
+    world.fetch(2)
+    assert len(world.acknowledged) == 1
+    world.wipe(0)
+    for broker in (1, 2):
+        world.lose_power(broker, keeps=9)
+        world.start(broker)
+    world.start(0)
+    for broker in range(3):
+        world.hear(broker)
+    assert world.state.leader in (1, 2)
+    world.check()
+
+
+def test_where_nothing_was_synced_a_person_has_to_choose_and_is_told_whom() -> None:
+    world = World(3, (0, 1, 2), 3)
+    for broker in (1, 2):
+        world.lose_power(broker, keeps=0)
+        world.start(broker)
+    world.losses = 0  # more than is promised
+    world.wipe(0)
+    world.start(0)
+    for broker in range(3):
+        world.hear(broker)
+    assert (world.state.leader, world.state.isr, world.state.last_known) == (NO_LEADER, (), (1, 2))
+    chosen = unclean(world.state, electorate(world.image), world.rules)
+    assert chosen is not None
+    assert (chosen.leader, chosen.isr) == (1, (1,))
+
+
+def test_who_lost_power_and_was_left_behind_since_is_not_asked() -> None:
+    world = World(3, (0, 1, 2), 2, synced=True)
+    world.lose_power(1, keeps=0)
+    world.start(1)
+    for broker in range(3):
+        world.learn(broker)
+    world.produce(0)
+    world.fetch(2)
+    assert len(world.acknowledged) == 1, "the high watermark has moved without broker 1"
+    world.wipe(0)
+    world.lose_power(2, keeps=9)
+    world.start(2)
+    world.start(0)
+    for broker in (1, 0):
+        world.hear(broker)
+    assert world.state.leader == NO_LEADER
+    world.hear(2)
+    assert world.state.leader == 2
+    world.check()

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.mirroring.copying import Copy, Outcome, find_range, follow_start, take
+from ottla_broker.mirroring.copying import Copy, Outcome, Weight, find_range, follow_start, take
 from ottla_broker.wire.batch import batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.replica_fetch import Got
@@ -131,3 +131,32 @@ def test_what_is_corrupt_is_not_taken(copy: Copy) -> None:
         hears(copy, bytes(sent))
     assert caught.value.code is ErrorCode.corrupt_message
     assert copy.partition.log.end == 0
+
+
+def test_lag_in_bytes_goes_by_what_came_last(copy: Copy) -> None:
+    assert copy.lag_bytes == 0, "nothing is known to be missing"
+    copy.source_end = 10
+    assert copy.lag_bytes == -1, "and there is nothing to go by"
+    small, large = batch(5, base_offset=0, epoch=3), batch(5, base_offset=5, epoch=3, size=1000)
+    hears(copy, small)
+    assert copy.lag_bytes == round(95 * len(small) / 5)
+    hears(copy, large)
+    assert copy.lag_bytes == round(90 * (len(small) + len(large)) / 10)
+    again = Copy(copy.partition, "t", SOURCE, copy.epochs)
+    again.source_end = 20
+    assert again.lag_bytes == round(10 * copy.partition.log.size / 10), "after a restart: by what is here"
+
+
+def test_old_weights_fade() -> None:
+    weight = Weight()
+    for _ in range(1000):
+        weight.add(1 << 20, 1000)
+    for _ in range(1000):
+        weight.add(1 << 20, 10)
+    assert weight.size / weight.offsets > 0.9 * (1 << 20) / 10
+
+
+def test_how_long_nothing_was_heard(copy: Copy) -> None:
+    assert copy.silent_s(5.0) == -1
+    copy.sign_of_life.heard_s = 2.0
+    assert copy.silent_s(5.0) == 3.0

@@ -47,6 +47,7 @@ def test_settings_are_the_spec_in_the_brokers_words() -> None:
         "topics": "*,!x",
         "role": "Replicate",
         "on.source.truncation": "Stop",
+        "on.divergence": "Stop",
         "sync.configs": "true",
     }
     wanted = settings(
@@ -72,9 +73,7 @@ def test_what_was_set_once_is_not_set_again(before: dict[str, str]) -> None:
     [
         ({"naming": "Prefix", "prefix": "w."}, "naming"),
         ({"offsets": "Appended"}, "offsets"),
-        ({"throttle": "5M"}, "throttle"),
         ({"sync": {"acls": True}}, "sync.acls"),
-        ({"source": {"bootstrap": "w:9092", "tls": {}}}, "source.tls"),
     ],
 )
 def test_what_is_not_served_yet_is_named(spec: dict[str, Any], field: str) -> None:

@@ -1,0 +1,46 @@
+"""Secrets for `ottla up`: those that stand in the files beside the resources, as `kubectl apply` takes them."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ottla_operator.plan.source_credentials import SecretSeen, Unusable, values_of
+from ottla_operator.resources import check
+from ottla_operator.resources.model import Json
+
+API_VERSION, KIND = "v1", "Secret"
+_SALT: Final = os.urandom(16)  # so that a version tells nobody what the values are, who does not know them
+
+
+def is_secret(data: Json) -> bool:
+    return isinstance(data, dict) and (data.get("apiVersion"), data.get("kind")) == (API_VERSION, KIND)
+
+
+def problems(data: Json) -> Iterator[check.Problem]:
+    """What is wrong with one, without a word of its content."""
+    metadata = data.get("metadata")
+    if not (isinstance(metadata, dict) and isinstance(metadata.get("name"), str)):
+        yield check.Problem(("metadata",), "a Secret needs a name")
+        return
+    for part in ("data", "stringData"):
+        if not isinstance(data.get(part, {}), dict):
+            yield check.Problem((part,), "must be an object: key and value")
+            return
+    try:
+        values_of(data)
+    except Unusable as error:
+        yield check.Problem(("data",), str(error))
+
+
+def seen(secrets: Iterable[Json]) -> dict[str, SecretSeen]:
+    """By name."""
+    found: dict[str, SecretSeen] = {}
+    for data in secrets:
+        values = values_of(data)
+        text = json.dumps(values, sort_keys=True).encode()
+        found[data["metadata"]["name"]] = SecretSeen(
+            values, hashlib.blake2b(text, key=_SALT, digest_size=12).hexdigest()
+        )
+    return found

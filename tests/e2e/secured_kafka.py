@@ -1,0 +1,86 @@
+"""Apache Kafka with listeners that want TLS, certificates, or a login."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.brokers import Broker, apache_kafka, free_port
+from tests.kube.authority import Authority, authority
+
+USER, PASSWORD = "mirror", "p=ss,w0rd \\ ä"
+SCRAM = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+PLAIN_PASSWORD = "plain-pass"
+MODULES = "org.apache.kafka.common.security"
+PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True)
+class SecuredKafka:
+    """`broker.bootstrap` is open; `at`: protocol → address of the listener that speaks it. The one of SSL wants certificates."""
+
+    broker: Broker
+    authority: Authority
+    at: dict[str, str]
+
+
+@contextmanager
+def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
+    made = authority(folder / "authority", ["127.0.0.1"], ["localhost"])
+    with apache_kafka(start=False) as broker:
+        ports = {protocol: free_port() for protocol in PROTOCOLS}
+        controller = free_port()
+        (broker.folder / "controller.port").write_text(str(controller))
+        broker.settings |= _settings(broker.port, controller, ports, made, broker.folder)
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for mechanism in SCRAM.values():
+            wish = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            for told in admin.alter_user_scram_credentials([wish]).values():
+                told.result(30)
+        yield SecuredKafka(broker, made, {protocol: f"127.0.0.1:{port}" for protocol, port in ports.items()})
+
+
+def _settings(port: int, controller: int, ports: dict[str, int], made: Authority, folder: Path) -> dict[str, str]:
+    keystore = folder / "keystore.pem"
+    keystore.write_text(_together(made.server_key, made.server))
+    addresses = [f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller}"]
+    addresses += [f"{protocol}://127.0.0.1:{at}" for protocol, at in ports.items()]
+    return {
+        "listeners": ",".join(addresses),
+        "listener.security.protocol.map": ",".join(
+            ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *(f"{one}:{one}" for one in PROTOCOLS)]
+        ),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(made.certificate),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        **{
+            f"listener.name.{protocol.lower()}.{mechanism.lower()}.sasl.jaas.config": module
+            for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+            for mechanism, module in _modules().items()
+        },
+    }
+
+
+def _modules() -> dict[str, str]:
+    scram = f"{MODULES}.scram.ScramLoginModule required;"
+    plain = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PLAIN_PASSWORD}";'
+    return {"PLAIN": plain} | dict.fromkeys(SCRAM, scram)
+
+
+def _together(*paths: Path) -> str:
+    parts: Sequence[str] = [path.read_text() for path in paths]
+    return "\n".join(parts)

@@ -1,0 +1,192 @@
+"""Mirrors of Apache Kafka over TLS, with certificates and with logins; and what is said when one of them is wrong."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.static.primitive import i8
+
+from ottla_broker.wire.client import Client
+from tests.brokers import Broker, ottla_broker
+from tests.e2e.mirroring import MIRROR, produce, seen, set_mirror, try_mirror, watermarks
+from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.e2e.upping import house
+from tests.kube.authority import client_certificate
+from tests.waiting import eventually
+
+TOPIC = "orders"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as found:
+        admin = AdminClient({"bootstrap.servers": found.broker.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        produce(found.broker.bootstrap, TOPIC, [f"{n}".encode() * 100 for n in range(500)])
+        yield found
+
+
+@pytest.fixture
+def target() -> Iterator[Broker]:
+    with ottla_broker() as broker:
+        yield broker
+
+
+def settings(source: SecuredKafka, protocol: str, **more: str) -> dict[str, str | None]:
+    found = {
+        "bootstrap.servers": source.at[protocol],
+        "topics": TOPIC,
+        "metadata.max.age.ms": "500",
+        "security.protocol": protocol,
+    }
+    if "SSL" in protocol.split("_"):
+        found["ssl.truststore.certificates"] = source.authority.certificate.read_text()
+    return {**found, **{key.replace("_", "."): value for key, value in more.items()}}
+
+
+def login(mechanism: str) -> dict[str, str]:
+    password = PLAIN_PASSWORD if mechanism == "PLAIN" else PASSWORD
+    return {"sasl_mechanism": mechanism, "sasl_username": USER, "sasl_password": password}
+
+
+def is_copied(source: SecuredKafka, target: Broker) -> None:
+    eventually(
+        lambda: watermarks(target.bootstrap, TOPIC, 0) == watermarks(source.broker.bootstrap, TOPIC, 0),
+        within_s=30,
+        what=lambda: target.log_text(3000),
+    )
+    assert seen(target.bootstrap, TOPIC, 0) == seen(source.broker.bootstrap, TOPIC, 0)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [
+        ("SASL_SSL", "PLAIN"),
+        ("SASL_SSL", "SCRAM-SHA-256"),
+        ("SASL_SSL", "SCRAM-SHA-512"),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ],
+)
+def test_logins(source: SecuredKafka, target: Broker, protocol: str, mechanism: str) -> None:
+    set_mirror(target.bootstrap, "west", settings(source, protocol, **login(mechanism)))
+    is_copied(source, target)
+    assert PASSWORD not in target.log_text() and PLAIN_PASSWORD not in target.log_text()
+
+
+def test_certificates_of_clients(source: SecuredKafka, target: Broker) -> None:
+    certificate, key = client_certificate(source.authority, "mirror")
+    set_mirror(target.bootstrap, "west", settings(source, "SSL"))
+    eventually(lambda: "mirror west: the source at" in target.log_text(), within_s=30, what="it is refused without one")
+    shown = {"ssl.keystore.certificate.chain": certificate.read_text(), "ssl.keystore.key": key.read_text()}
+    set_mirror(target.bootstrap, "west", shown)
+    is_copied(source, target)
+    target.restart()
+    produce(source.broker.bootstrap, TOPIC, [b"after a restart"])
+    is_copied(source, target)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sasl_password": "wrong"}, "Authentication failed"),
+        ({"sasl_mechanism": "PLAIN", "sasl_username": "nobody"}, "Authentication failed"),
+        ({"ssl_truststore_certificates": ""}, "unable to get local issuer certificate|self-signed certificate"),
+    ],
+)
+def test_what_is_wrong_is_said(source: SecuredKafka, target: Broker, change: dict[str, str], said: str) -> None:
+    set_mirror(target.bootstrap, "west", settings(source, "SASL_SSL", **(login("SCRAM-SHA-256") | change)))
+    eventually(
+        lambda: re.search(f"mirror west: the source at .*({said})", target.log_text(), re.IGNORECASE),
+        within_s=30,
+        what=lambda: target.log_text(3000),
+    )
+    right = login("SCRAM-SHA-256") | {"ssl_truststore_certificates": source.authority.certificate.read_text()}
+    set_mirror(target.bootstrap, "west", settings(source, "SASL_SSL", **right))
+    is_copied(source, target)
+
+
+def test_secrets_are_set_and_never_shown(source: SecuredKafka, target: Broker) -> None:
+    certificate, key = client_certificate(source.authority, "hidden")
+    wish = settings(
+        source,
+        "SASL_SSL",
+        **login("SCRAM-SHA-256"),
+        ssl_keystore_certificate_chain=certificate.read_text(),
+        ssl_keystore_key=key.read_text(),
+    )
+    set_mirror(target.bootstrap, "west", wish)
+    shown = described(target.bootstrap)
+    for name in ("sasl.password", "ssl.keystore.key"):
+        assert shown[name].is_sensitive and shown[name].value is None
+        assert [one.value for one in shown[name].synonyms] == [None]
+    assert shown["sasl.username"].value == USER
+    for change, why in (
+        ({"sasl.password": None}, "security.protocol SASL_SSL needs sasl.password"),
+        ({"sasl.mechanism": "GSSAPI"}, r"allowed: PLAIN, SCRAM-SHA-256"),
+        ({"ssl.keystore.key": None}, "ssl.keystore.certificate.chain and ssl.keystore.key go together"),
+        ({"ssl.keystore.key": "no key"}, "cannot be used"),
+        ({"ssl.truststore.certificates": "no certificate"}, "cannot be used"),
+    ):
+        _, message = try_mirror(target.bootstrap, "west", change)
+        assert message is not None and why in message, (change, message)
+        assert "no key" not in message
+
+
+def described(bootstrap: str) -> dict[str, Any]:
+    async def ask() -> Any:
+        resource = DescribeConfigsResource(resource_type=i8(MIRROR), resource_name="west", configuration_keys=None)
+        async with Client.connect(bootstrap) as client:
+            return await client.ask(DescribeConfigsRequest(resources=(resource,), include_synonyms=True))
+
+    return {one.name: one for one in asyncio.run(ask()).results[0].configs}
+
+
+def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
+    """`ottla up` with the Secrets beside the Mirror; a password that is changed in the file counts at once."""
+
+    def objects(password: str) -> list[dict[str, Any]]:
+        wish = {
+            "source": {
+                "bootstrap": source.at["SASL_SSL"],
+                "tls": {"caSecretRef": {"name": "west-ca"}},
+                "credentials": {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "west-login"}},
+            },
+            "target": {"clusterRef": {"name": "here"}},
+            "topics": [TOPIC],
+        }
+        listeners = [{"name": "plain", "port": home.port}]
+        ours: dict[str, Any] = {"apiVersion": "ottla.dev/v1alpha1"}
+        secret: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret"}
+        authority = source.authority.certificate.read_text()
+        return [
+            {**ours, "kind": "Cluster", "metadata": {"name": "here"}, "spec": {"replicas": 1, "listeners": listeners}},
+            {**ours, "kind": "Mirror", "metadata": {"name": "west"}, "spec": wish},
+            {**secret, "metadata": {"name": "west-ca"}, "stringData": {"ca.crt": authority}},
+            {
+                **secret,
+                "metadata": {"name": "west-login"},
+                "data": {"username": base64.b64encode(USER.encode()).decode()},
+                "stringData": {"password": password},
+            },
+        ]
+
+    with house(tmp_path) as home:
+        home.write(*objects("wrong, and not for the eyes of people"))
+        home.up()
+        home.says("mirror west: bootstrap.servers=")
+        home.write(*objects(PASSWORD))
+        eventually(
+            lambda: watermarks(home.bootstrap, TOPIC, 0) == watermarks(source.broker.bootstrap, TOPIC, 0),
+            within_s=60,
+            what=lambda: "\n".join(home.lines),
+        )
+        assert home.stop() == 0
+        said = "\n".join(home.lines)
+        assert PASSWORD not in said and "eyes of people" not in said
+        assert "sasl.password=(hidden)" in said

@@ -1,0 +1,219 @@
+"""Replicas that cut what their source never had, on real logs, with leaders that change and processes that die at any step.
+
+What must hold: what a leader that has cut tells to be committed is the source's, stays so whoever leads later, and in the end every replica holds
+the source's log. And it is noticed when a rule is left out.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.storage import Storage
+from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.mirroring import divergence
+from ottla_broker.mirroring.divergence import is_cut, save
+from ottla_broker.replication.following import last_epoch, start_where_leader_is, truncate
+from ottla_broker.replication.partition import Partition
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.batch import batches
+from tests.unit.log.making import NOW, batch
+from tests.unit.replication.leading import TOPIC, Peers
+
+BROKERS = (1, 2, 3)
+JOINED, TAIL_ENDS, SOURCE_ENDS = 10, 16, 24
+Begin = Callable[[Partition, int, int], None]
+
+
+@dataclass
+class Model:
+    """`joined_epoch`: −1 until a leader has said where the logs join. `begin`: what a leader does first in an epoch."""
+
+    folder: Path
+    random: Random
+    begin: Begin = divergence.begin
+    cuts_in_the_middle: bool = False
+    joined_epoch: int = -1
+    committed: int = JOINED  # the most that a leader that has cut told to be committed
+    state: PartitionRecord = field(
+        default_factory=lambda: PartitionRecord(TOPIC, 0, BROKERS, BROKERS, 1, leader_epoch=3)
+    )
+    replicas: dict[int, Partition] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for broker in BROKERS:
+            log = create_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, TOPIC, LogConfig())
+            has = TAIL_ENDS if broker == 1 else self.random.randrange(JOINED, TAIL_ENDS + 1)
+            for offset in range(has):
+                log.append_as_leader(batch(1, size=offset + 1), leader_epoch=offset // 7, now_ms=NOW)
+            log.advance_high_watermark(JOINED)
+            self._host(broker, log)
+
+    def _at(self, broker: int) -> str:
+        return str(self.folder / f"{broker}" / "t-0")
+
+    def _host(self, broker: int, log: "object") -> None:
+        peers = Peers(joinable={one: one * 10 for one in BROKERS})
+        partition = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers)  # type: ignore[arg-type]
+        self.replicas[broker] = partition
+        if partition.leads:
+            self._led(partition)
+
+    @property
+    def leader(self) -> Partition:
+        return self.replicas[self.state.leader]
+
+    def _led(self, partition: Partition) -> None:
+        if self.joined_epoch >= 0:
+            self.begin(partition, JOINED, self.joined_epoch)
+
+    # --- what may happen
+
+    def commit(self, **change: object) -> None:
+        before = self.state
+        self.state = msgspec.structs.replace(before, partition_epoch=before.partition_epoch + 1, **change)
+        for partition in self.replicas.values():
+            partition.become(self.state)
+        if self.state.leader_epoch != before.leader_epoch:
+            self._led(self.leader)
+
+    def elect(self) -> None:
+        """Somebody in sync."""
+        self.commit(leader=self.random.choice(self.state.isr), leader_epoch=self.state.leader_epoch + 1)
+
+    def leave(self) -> None:
+        others = [one for one in self.state.isr if one != self.state.leader]
+        if len(others) > 1:
+            gone = self.random.choice(others)
+            self.commit(isr=tuple(one for one in self.state.isr if one != gone))
+
+    def restart(self) -> None:
+        """A process dies and comes back with what its machine had written."""
+        broker = self.random.choice(BROKERS)
+        self.replicas[broker].log.close()
+        log = open_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, LogConfig(), Known())
+        assert log.failed is None, log.failed
+        log.advance_high_watermark(min(self.replicas[broker].log.high_watermark, log.end))
+        if broker == self.state.leader:
+            others = [one for one in self.state.isr if one != broker]
+            self.replicas[broker] = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, Peers())
+            self.commit(leader=self.random.choice(others or [broker]), leader_epoch=self.state.leader_epoch + 1)
+        self._host(broker, log)
+
+    def fetch(self) -> None:
+        follower = self.replicas[self.random.choice([one for one in BROKERS if one != self.state.leader])]
+        log, theirs = follower.log, self.leader.log
+        newest = last_epoch(log)
+        if newest != -1 and (newest != theirs.epochs.latest() or log.end > theirs.end):
+            epoch, end = theirs.epochs.end_of(newest, theirs.end)
+            if epoch == -1:
+                start_where_leader_is(log, theirs.start, theirs.end)
+                return
+            if epoch < newest or end < log.end:
+                truncate(log, epoch, end)
+                follower.cut_back()
+                return
+        broker = follower._me
+        self.leader.fetched_by(broker, broker * 10, log.end, log.start)
+        if (data := theirs.read(log.end, 200, up_to=theirs.end)) and log.end < theirs.end:
+            log.append_as_follower(bytes(data), leader_epoch=self.state.leader_epoch)
+        follower.follow_to(theirs.high_watermark, theirs.start)
+        if self.leader.pending is not None:
+            self.commit(isr=self.leader.pending.isr)
+
+    async def lead(self) -> None:
+        """Joins, or copies one batch of the source's."""
+        log, epoch = self.leader.log, self.state.leader_epoch
+        if self.joined_epoch >= 0 and is_cut(log, JOINED, self.joined_epoch):
+            if JOINED <= log.end < SOURCE_ENDS:
+                self.leader.append_copied(bytearray(of_source(log.end, epoch)))
+            return
+        if self.cuts_in_the_middle:
+            self.joined_epoch = epoch - 1
+            self.leader.cut_as_leader(JOINED)
+            return
+        if log.end > JOINED:
+            await save(log, JOINED, epoch)
+        if self.random.random() < 0.7:  # else it dies before it has said so, or another leads by then
+            self.joined_epoch = epoch
+            self.commit(leader_epoch=epoch + 1)
+
+    # --- what must hold
+
+    def check(self) -> None:
+        log = self.leader.log
+        if self.joined_epoch < 0 or not is_cut(log, JOINED, self.joined_epoch):
+            return
+        assert log.end >= self.committed, "what was committed is there, whoever leads"
+        self.committed = max(self.committed, log.high_watermark)
+        assert sources(self.leader, self.committed), "and is the source's"
+
+    async def settle(self) -> None:
+        for _ in range(400):
+            await self.lead()
+            self.fetch()
+            self.check()
+        for partition in self.replicas.values():
+            assert partition.log.end == partition.log.high_watermark == SOURCE_ENDS
+            assert sources(partition, SOURCE_ENDS)
+
+
+def of_source(offset: int, epoch: int) -> bytes:
+    return batch(1, size=1000 + offset, base_offset=offset, epoch=epoch)
+
+
+def sources(partition: Partition, end: int) -> bool:
+    """Whether everything from the common point up to `end` has come from the source: it is of another size than ours was."""
+    data = partition.log.read(JOINED, 1 << 20, up_to=end) if end > JOINED else b""
+    return all(header.size > 1000 for _, header in batches(data))
+
+
+async def run(model: Model) -> None:
+    for _ in range(model.random.randrange(12)):
+        model.fetch()
+    for _ in range(60):
+        match model.random.randrange(10):
+            case 0:
+                model.elect()
+            case 1:
+                model.leave()
+            case 2:
+                model.restart()
+            case 3 | 4 | 5:
+                await model.lead()
+            case _:
+                model.fetch()
+        model.check()
+    await model.settle()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_that_is_committed_is_lost_or_mixed(tmp_path: Path, seed: int) -> None:
+    asyncio.run(run(Model(tmp_path, Random(seed))))
+
+
+def runs_that_fail(folder: Path, seeds: int, **rules: Any) -> int:
+    failed = 0
+    for seed in range(seeds):
+        try:
+            asyncio.run(run(Model(folder / str(seed), Random(seed), **rules)))
+        except AssertionError:
+            failed += 1
+    return failed
+
+
+def test_it_is_noticed_when_nobody_cuts(tmp_path: Path) -> None:
+    assert runs_that_fail(tmp_path, 8, begin=lambda partition, joined, epoch: None) == 8
+
+
+def test_it_is_noticed_when_a_leader_cuts_in_the_middle_of_its_epoch(tmp_path: Path) -> None:
+    """It would count on what followers had before."""
+    assert runs_that_fail(tmp_path, 20, cuts_in_the_middle=True) > 0

@@ -1,0 +1,85 @@
+"""What a topic that becomes a copy has beyond its source: saved, and cut by a leader of whom nobody has fetched."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.recovery import Known, open_log
+from ottla_broker.log.storage import Storage
+from ottla_broker.mirroring.divergence import FOLDER, folder_of, is_cut, is_saved, save
+from ottla_broker.replication.following import last_epoch, truncate
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.records import decode_all
+from tests.unit.log.making import NOW, batch
+from tests.unit.metadata.small_controller import on_a_loop
+from tests.unit.replication.leading import BATCH, TOPIC, Peers, committed, fetch, led
+
+
+@on_a_loop
+async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path: Path) -> None:
+    partition = led(tmp_path, Peers(), isr=(1, 2), records=10)
+    fetch(partition, 2, 10)
+    log = partition.log
+    assert log.high_watermark == 10 and not is_cut(log, 6, 1)
+    waiting = partition.acknowledged(partition.append(BATCH, acks=-1), -1)
+    assert waiting is not None
+    committed(partition, leader_epoch=2)
+    partition.cut_as_leader(6)
+    assert (log.end, log.high_watermark, partition.epoch_start, partition.settled) == (6, 6, 6, True)
+    assert is_cut(log, 6, 1)
+    with pytest.raises(KafkaError):
+        await waiting  # or the source's record at that offset would acknowledge it
+    partition.append_copied(bytearray(batch(3, base_offset=6, epoch=2)))
+    assert log.high_watermark == 6, "what the follower has at these offsets is something else"
+    follower = led(tmp_path / "follower", Peers(), records=11).log
+    assert (last_epoch(follower), follower.end) == (0, 11)
+    epoch, end = log.epochs.end_of(last_epoch(follower), log.end)
+    truncate(follower, epoch, end)
+    assert follower.end == 6
+    fetch(partition, 2, 6)
+    assert log.high_watermark == 6
+    fetch(partition, 2, 9)
+    assert log.high_watermark == 9
+    assert is_cut(log, 6, 1), "what came from the source since stays"
+
+
+def test_nothing_is_left_to_cut_where_the_log_begins_behind_or_holds_newer_records_only(tmp_path: Path) -> None:
+    log = led(tmp_path, Peers(), isr=(1,), records=10).log
+    assert is_cut(log, 10, 1) and not is_cut(log, 9, 1)
+    assert is_cut(log, 5, -1), "records of newer epochs are the source's"
+    log.append_as_leader(BATCH, leader_epoch=5, now_ms=1)
+    assert is_cut(log, 10, 4) and not is_cut(log, 10, 5) and not is_cut(log, 7, 4)
+    log.advance_high_watermark(11)
+    log.delete_records_before(10)
+    log.epochs.truncate_from_start(10)
+    assert is_cut(log, 7, 4), "what was older is gone with the log's head"
+    log.truncate_fully_and_start_at(50)
+    assert is_cut(log, 7, 4)
+
+
+@on_a_loop
+async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Path) -> None:
+    partition = led(tmp_path, Peers(), isr=(1,), segment_bytes=400)
+    log = partition.log
+    for number in range(30):
+        log.append_as_leader(batch(2, size=20 + number), leader_epoch=1, now_ms=NOW)
+    before = bytes(log.read(20, 1 << 20, up_to=log.end))
+    unfinished = Path(f"{folder_of(log, 20, 1)}.unfinished")
+    log.storage.disk.make_directory(str(unfinished))
+    log.storage.disk.replace_file(f"{unfinished}/{0:020d}.log", b"of an attempt that a crash has ended")
+    assert not is_saved(log, 20, 1)
+    folder = Path(await save(log, 20, 1))
+    assert is_saved(log, 20, 1) and not is_saved(log, 20, 2) and not is_saved(log, 18, 1)
+    assert folder.parent.name == FOLDER and log.storage.disk.list(str(folder)) == [f"{20:020d}.log"]
+    content = log.storage.disk.read_file(f"{folder}/{20:020d}.log")
+    assert content.startswith(before[:400])
+    headers = [header for header, _ in decode_all(content)]
+    assert headers[0].base_offset == 20 and headers[-1].last_offset == 59 and len(headers) == 40
+    assert log.storage.disk.list(str(folder.parent)) == [folder.name]
+    assert await save(log, 20, 1) == str(folder), "once"
+    log.close()
+    again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), Known())
+    assert (again.failed, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"

@@ -1,0 +1,96 @@
+"""Up to where two logs are one, against logs whose every record is known."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.mirroring.lineage import common_point, epochs_below
+from ottla_broker.mirroring.source_epochs import Epochs
+
+
+@dataclass
+class Log:
+    """Each record is (leader epoch, number): no two are the same unless one was copied."""
+
+    records: list[tuple[int, int]] = field(default_factory=list)
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+    def epochs(self) -> Epochs:
+        found: list[tuple[int, int]] = []
+        for at, (epoch, _) in enumerate(self.records, self.start):
+            if not found or found[-1][0] != epoch:
+                found.append((epoch, at))
+        return tuple(found)
+
+    def at(self, offset: int) -> tuple[int, int] | None:
+        return self.records[offset - self.start] if self.start <= offset < self.end else None
+
+    def delete_below(self, offset: int) -> None:
+        self.records = self.records[max(offset - self.start, 0) :]
+        self.start = max(self.start, offset)
+
+
+@given(st.integers(0, 10**9))
+def test_below_the_common_point_nothing_differs_and_at_it_something_does(seed: int) -> None:
+    """An original that loses its end uncleanly, elects anew and goes on; a copy that took some of it; both lose their heads now and then."""
+    random = Random(seed)
+    original, epoch, number = Log(), 0, 0
+    copy = Log()
+    for _ in range(random.randrange(12)):
+        match random.randrange(5):
+            case 0 | 1:
+                for _ in range(random.randrange(4)):
+                    number += 1
+                    original.records.append((epoch, number))
+            case 2:
+                epoch += random.randrange(1, 3)
+            case 3 if original.records:
+                epoch += 1
+                del original.records[random.randrange(len(original.records)) :]
+            case 4:
+                original.delete_below(random.randrange(original.start, original.end + 1))
+        if (
+            random.random() < 0.5
+            and copy.records == original.records[: len(copy.records)]
+            and copy.start == original.start
+        ):
+            copy.records = original.records[: random.randrange(len(copy.records), len(original.records) + 1)]
+    if copy.records:
+        copy.delete_below(random.randrange(copy.start, copy.end))
+    at = common_point(original.epochs(), original.end, copy.epochs(), copy.end)
+    both = range(max(original.start, copy.start), at)
+    assert all(original.at(offset) == copy.at(offset) for offset in both)
+    assert at <= min(original.end, copy.end)
+    here, there = original.at(at), copy.at(at)
+    assert here is None or there is None or here != there, "it is the first that differs"
+
+
+@pytest.mark.parametrize(
+    ("original", "end", "copied", "copy_end", "at"),
+    [
+        (((0, 0),), 100, ((0, 0),), 100, 100),
+        (((0, 0),), 137, ((0, 0),), 100, 100),  # a tail that was never copied
+        (((0, 0),), 80, ((0, 0),), 100, 80),  # the original has lost its end
+        (((0, 0), (2, 60)), 90, ((0, 0), (1, 70)), 100, 60),  # and has gone on differently
+        (((0, 0), (1, 100)), 120, ((0, 0),), 100, 100),
+        (((5, 300),), 400, ((3, 50),), 250, 250),  # everything here is newer than what was copied
+        (((5, 300),), 400, ((3, 50),), 350, 300),
+        ((), 0, ((3, 50),), 100, 0),
+        ((), 0, (), 0, 0),
+        (((0, 0),), 5, (), 0, 0),  # nothing was copied
+        (((4, 7),), 12, (), 7, 7),
+    ],
+)
+def test_by_hand(original: Epochs, end: int, copied: Epochs, copy_end: int, at: int) -> None:
+    assert common_point(original, end, copied, copy_end) == at
+
+
+def test_epochs_of_what_stays() -> None:
+    assert epochs_below(((1, 0), (3, 10), (4, 20)), 20) == ((1, 0), (3, 10))

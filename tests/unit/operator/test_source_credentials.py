@@ -1,0 +1,139 @@
+"""Credentials of a mirror's source: from Secrets to settings, and never to people."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla_operator.local import secrets as local
+from ottla_operator.local.documents import BadInput, read
+from ottla_operator.plan.mirror import changes
+from ottla_operator.plan.source_credentials import SECRET, SecretSeen, Unusable, secrets_of, settings, shown, values_of
+from ottla_operator.resources.mirror import Mirror
+
+SECRETS = {
+    "ca": SecretSeen({"ca.crt": "-----BEGIN CERTIFICATE-----"}, "1"),
+    "login": SecretSeen({"username": "u", "password": "hush"}, "2"),
+    "cert": SecretSeen({"tls.crt": "-----BEGIN C", "tls.key": "-----BEGIN K"}, "3"),
+    "empty": SecretSeen({"username": "u"}, "4"),
+}
+
+
+def mirror(**source: Any) -> Mirror:
+    spec = {"source": {"bootstrap": "w:9092", **source}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+    return Mirror.model_validate(
+        {"apiVersion": "ottla.dev/v1alpha1", "kind": "Mirror", "metadata": {"name": "west"}, "spec": spec}
+    )
+
+
+def credentials(mechanism: str, name: str) -> dict[str, Any]:
+    return {"mechanism": mechanism, "secretRef": {"name": name}}
+
+
+CA = {"caSecretRef": {"name": "ca"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ({}, {}),
+        ({"tls": {}}, {"security.protocol": "SSL"}),
+        (
+            {"tls": CA},
+            {
+                "security.protocol": "SSL",
+                "ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
+                "credentials.version": "1",
+            },
+        ),
+        (
+            {"tls": {}, "credentials": credentials("TLS", "cert")},
+            {
+                "security.protocol": "SSL",
+                "ssl.keystore.certificate.chain": "-----BEGIN C",
+                "ssl.keystore.key": "-----BEGIN K",
+                "credentials.version": "3",
+            },
+        ),
+        (
+            {"tls": CA, "credentials": credentials("SCRAM-SHA-512", "login")},
+            {
+                "security.protocol": "SASL_SSL",
+                "ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "u",
+                "sasl.password": "hush",
+                "credentials.version": "1 2",
+            },
+        ),
+        (
+            {"credentials": credentials("SCRAM-SHA-256", "login")},
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.username": "u",
+                "sasl.password": "hush",
+                "credentials.version": "2",
+            },
+        ),
+    ],
+)
+def test_what_brokers_are_set_to(source: dict[str, Any], wanted: dict[str, str]) -> None:
+    assert settings(mirror(**source), SECRETS) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("nothing", "there is no Secret nothing"), ("empty", "Secret empty has no password; it has: username")],
+)
+def test_what_is_missing_is_named(name: str, why: str) -> None:
+    with pytest.raises(Unusable, match=why):
+        settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
+
+
+def test_secrets_are_set_once_for_each_version_and_taken_off_with_the_wish() -> None:
+    source = mirror(tls=CA, credentials=credentials("PLAIN", "login"))
+    assert secrets_of(source) == ["ca", "login"]
+    wanted = {"topics": "*", **settings(source, SECRETS)}
+    first = changes(wanted, {})
+    assert first["sasl.password"] == "hush"
+    seen = {name: "" if name in SECRET else value for name, value in wanted.items()}
+    assert changes(wanted, seen) == {}
+    newer = {**SECRETS, "login": SecretSeen({"username": "u", "password": "louder"}, "9")}
+    rotated = changes({"topics": "*", **settings(source, newer)}, seen)
+    assert rotated == {"sasl.password": "louder", "credentials.version": "1 9"}
+    assert set(changes({"topics": "*"}, seen)) == set(wanted) - {"topics"}
+    assert shown({**first, "groups": None}) == (
+        "topics=*, ssl.truststore.certificates=(certificates), sasl.mechanism=PLAIN, sasl.username=u, sasl.password=(hidden), "
+        "security.protocol=SASL_SSL, credentials.version=1 2, no groups"
+    )
+    assert "hush" not in repr(SECRETS["login"])
+
+
+FILE = """
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+data: {username: dQ==}
+stringData: {password: "hush"}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: passed-over}
+"""
+
+
+def test_secrets_of_files(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(FILE)
+    (document,) = read([tmp_path])
+    found = local.seen([document.data])
+    assert found["login"].values == {"username": "u", "password": "hush"}
+    again = local.seen([{**document.data, "stringData": {"password": "other"}}])
+    assert again["login"].version != found["login"].version == local.seen([document.data])["login"].version
+    (tmp_path / "a.yaml").write_text(FILE.replace("dQ==", "hush!"))
+    with pytest.raises(BadInput, match=r"a.yaml:5: .*Secret login: data is not text in base64") as caught:
+        read([tmp_path])
+    assert "hush" not in str(caught.value)
+    with pytest.raises(Unusable):
+        values_of({"metadata": {"name": "x"}, "data": {"key": base64.b64encode(b"\xff").decode()}})
