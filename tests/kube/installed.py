@@ -63,14 +63,18 @@ class Installed:
 
     def kill(self, name: str = "") -> str:
         """kill -9 of the active one's process, or of that of the pod `name`; the pod stays. Its name."""
-        name = name or eventually(self.active)
+        name = name or self._holder()
         os.kill(process_of(self.kube, name), signal.SIGKILL)
         return name
 
     def delete(self) -> None:
         """The active pod, without any time to end by itself."""
-        name = eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, what=self.said)
+        name = self._holder()
         self.kube.plane.admin.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/{name}?gracePeriodSeconds=0")
+
+    def _holder(self) -> str:
+        """The active one's name, once that is one of the pods that there are: for a while the Lease still names one that has been killed."""
+        return eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, what=self.said) or ""
 
     @contextmanager
     def killed_meanwhile(self, seed: str) -> Iterator[None]:
