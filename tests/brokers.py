@@ -23,10 +23,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from tests.jars import java, kafka_classpath
+from tests.jars import KAFKA, java, kafka_classpath
 
 READY_WITHIN_S = 60.0
 STOPS_WITHIN_S = 30.0
@@ -172,7 +172,12 @@ def ottla_broker(
 
 @contextmanager
 def apache_kafka(
-    *, folder: Path | None = None, start: bool = True, test_settings: bool = True, **settings: object
+    *,
+    version: str = KAFKA,
+    folder: Path | None = None,
+    start: bool = True,
+    test_settings: bool = True,
+    **settings: object,
 ) -> Iterator[Broker]:
     """One Apache Kafka broker in KRaft combined mode with a heap of 1 GiB; else like `ottla_broker`."""
     base = (
@@ -180,7 +185,8 @@ def apache_kafka(
         if test_settings
         else {key: value for key, value in FOR_TESTS.items() if key.endswith((".replication.factor", ".min.isr"))}
     )
-    with _process("kafka", folder, start, base | _dotted(settings), kafka_command, "Kafka Server started") as broker:
+    command = partial(kafka_command, version=version)
+    with _process("kafka", folder, start, base | _dotted(settings), command, "Kafka Server started") as broker:
         yield broker
 
 
@@ -247,7 +253,7 @@ def ottla_command(broker: Broker) -> list[str]:
     ]
 
 
-def kafka_command(broker: Broker, heap: Sequence[str] = HEAP) -> list[str]:
+def kafka_command(broker: Broker, heap: Sequence[str] = HEAP, version: str = KAFKA) -> list[str]:
     controller = broker.folder / "controller.port"
     if not controller.exists():
         controller.write_text(str(free_port()))
@@ -263,10 +269,10 @@ def kafka_command(broker: Broker, heap: Sequence[str] = HEAP) -> list[str]:
     properties = broker.folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     if not (broker.log_dir / "meta.properties").exists():
-        _format(broker.log_dir, settings["node.id"])
+        _format(broker.log_dir, settings["node.id"], version)
     says_ready = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
     return java(
-        kafka_classpath(),
+        kafka_classpath(version),
         "kafka.Kafka",
         str(properties),
         jvm=heap,
@@ -274,9 +280,9 @@ def kafka_command(broker: Broker, heap: Sequence[str] = HEAP) -> list[str]:
     )
 
 
-def _format(log_dir: Path, node_id: str) -> None:
+def _format(log_dir: Path, node_id: str, version: str) -> None:
     """What `kafka-storage format` leaves, for this node and with a directory id of its own."""
-    shutil.copytree(_formatted(), log_dir, dirs_exist_ok=True)
+    shutil.copytree(_formatted(version), log_dir, dirs_exist_ok=True)
     properties = log_dir / "meta.properties"
     text = re.sub(r"node\.id=.*", f"node.id={node_id}", properties.read_text())
     directory = base64.urlsafe_b64encode(b"\1" + os.urandom(15)).decode().rstrip("=")
@@ -284,7 +290,7 @@ def _format(log_dir: Path, node_id: str) -> None:
 
 
 @cache
-def _formatted() -> Path:
+def _formatted(version: str) -> Path:
     """A folder as `kafka-storage format` leaves it; made once, because each run of it is a JVM's start."""
     place = Path(tempfile.mkdtemp(prefix="ottla-test-format-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
@@ -293,6 +299,8 @@ def _formatted() -> Path:
         "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n"
         f"controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:2\nlog.dirs={place}/data\n"
     )
-    command = java(kafka_classpath(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+    command = java(
+        kafka_classpath(version), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
+    )
     subprocess.run(command, check=True, capture_output=True, text=True)
     return place / "data"

@@ -68,6 +68,8 @@ def fetched_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDIN
             with tempfile.TemporaryDirectory(dir=home) as scratch:
                 jars = Path(scratch) / "jars"
                 _fetcher()(wanted, Path(scratch), jars)
+                for other in jars.glob("slf4j-reload4j-*.jar"):
+                    other.unlink()  # older ones bring a logger of their own, which would be chosen by chance
                 jars.rename(folder)  # all of them or none: a fetch that was cut leaves nothing behind
     return f"{folder}/*"
 

@@ -101,6 +101,7 @@ def seen(bootstrap: str, topic: str, partition: int, *, isolation: str = "read_u
             "group.id": "looks-only",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the end is told when nothing came for so long
             "isolation.level": isolation,
             "check.crcs": True,
         }

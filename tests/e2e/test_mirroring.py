@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers import BROKERS, Broker, ottla_broker
+from tests.brokers import BROKERS, Broker, apache_kafka, ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
@@ -58,9 +58,14 @@ class Pair:
         assert log_bytes(self.target.log_dir, topic, partition) == there
 
 
-@pytest.fixture(params=["kafka", "ottla"])
+# The oldest that people are likely to come from, and the newest.
+KAFKAS = {f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
+SOURCES = {**KAFKAS, "ottla": ottla_broker}
+
+
+@pytest.fixture(params=SOURCES)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    source = BROKERS[request.param]
+    source = SOURCES[request.param]
     with source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as there, ottla_broker() as here:
         yield Pair(there, here)
 
@@ -93,8 +98,9 @@ def test_records_of_all_kinds(pair: Pair) -> None:
     pair.assert_same_bytes("kinds")
 
 
-def test_transactions_of_kafka() -> None:
-    with BROKERS["kafka"]() as there, ottla_broker() as here:
+@pytest.mark.parametrize("version", KAFKAS)
+def test_transactions_of_kafka(version: str) -> None:
+    with KAFKAS[version]() as there, ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money")
         pair.mirror()

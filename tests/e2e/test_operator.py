@@ -96,6 +96,28 @@ def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: 
     run(tmp_path, 1, story)
 
 
+def test_a_topic_gets_more_copies_and_fewer_and_others_are_left_alone(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with brokers(world) as link:
+            await topics.create(link, "theirs", 1, 1, {"retention.ms": "1000"})
+        world.topic("flights", partitions=3, replicas=1)
+        await world.current("Topic", "flights")
+        for wanted in (3, 2):
+            world.edit("Topic", "flights", replicas=wanted)
+            await world.current("Topic", "flights")
+            async with brokers(world) as link:
+                found = await topics.describe(link, ["flights", "theirs"])
+                assert [len(it.isr) for it in found["flights"].partitions] == 3 * [wanted]
+                assert [len(it.replicas) for it in found["theirs"].partitions] == [1]
+        world.edit("Topic", "flights", replicas=4)
+        await world.until(lambda: world.condition("Topic", "flights", "Stalled").get("status") == "True")
+        assert "4 replicas" in world.condition("Topic", "flights", "Stalled")["message"]
+        async with brokers(world) as link:
+            assert (await topics.own_settings(link, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
+
+    run(tmp_path, 3, story)
+
+
 def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         assert world.made == ["demo-1"]

@@ -57,9 +57,9 @@ class Installed:
         holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
         return str(holder).rpartition("-")[0]
 
-    def kill(self) -> str:
-        """kill -9 of the active one's process, in a container that stays. The pod's name."""
-        name = eventually(self.active)
+    def kill(self, name: str = "") -> str:
+        """kill -9 of the active one's process, or of that of the pod `name`; the pod stays. Its name."""
+        name = name or eventually(self.active)
         os.kill(process_of(self.kube, name), signal.SIGKILL)
         return name
 

@@ -31,9 +31,10 @@ def test_a_broker_pod_is_deleted_under_load(demo: Kept) -> None:
     with demo.under_load("deleted") as load:
         before = demo.uids()
         victim = f"{DEMO}-{demo.status['controller']}"
-        demo.resources.api.ask("DELETE", f"/api/v1/namespaces/{demo.resources.namespace}/pods/{victim}")
-        eventually(lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, what=demo.said)
-        eventually(demo.is_current, within_s=90, what=demo.said)
+        with demo.installed.killed_meanwhile("deleted"):
+            demo.resources.api.ask("DELETE", f"/api/v1/namespaces/{demo.resources.namespace}/pods/{victim}")
+            eventually(lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, what=demo.said)
+            eventually(demo.is_current, within_s=90, what=demo.said)
         go_on(load)
 
 

@@ -85,9 +85,10 @@ def test_a_node_loses_its_power_and_comes_back(spread: Kept, kube: Kube, images:
     lost = kube.nodes[-1]
     (name,) = (name for name, it in spread.pods().items() if it["spec"]["nodeName"] == lost.name)
     with spread.under_load(POWER) as load:
-        kube.power_off(lost)
-        eventually(lambda: others_lead(spread, int(name.rpartition("-")[2])), within_s=60, what=spread.said)
-        go_on(load)
+        with spread.installed.killed_meanwhile(POWER):
+            kube.power_off(lost)
+            eventually(lambda: others_lead(spread, int(name.rpartition("-")[2])), within_s=60, what=spread.said)
+            go_on(load)
         eventually(lambda: not ready(spread.pods()[name]), within_s=60, what="Kubernetes knows that it is away")
         spread.wait("InProgress")
         kube.power_on(lost, [images["broker"]])

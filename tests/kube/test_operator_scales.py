@@ -25,11 +25,26 @@ def test_from_three_brokers_to_five_and_back(demo: Kept) -> None:
     assert shrunk["metadata"]["generation"] == grown["metadata"]["generation"] + 1
 
 
+def test_fewer_brokers_than_copies_are_refused_and_nothing_is_touched(demo: Kept) -> None:
+    with demo.under_load("copied"):
+        before, set_ = demo.uids(), demo.resources.of("apps/v1", "statefulsets")[DEMO]["spec"]
+        demo.edit({"replicas": 2})
+        demo.wait("Failed")
+        said = demo.resources.condition("Cluster", DEMO, "Stalled")
+        assert said["reason"] == "CannotScale" and "has 3 replicas, which need as many brokers" in said["message"]
+        assert demo.holding("copied") == demo.holding("__consumer_offsets") == {1, 2, 3}
+        demo.edit({"replicas": 3})
+        demo.wait()
+    assert demo.uids() == before, "nobody was restarted"
+    assert demo.resources.of("apps/v1", "statefulsets")[DEMO]["spec"] == set_
+
+
 def test_disks_grow_and_no_broker_is_restarted(demo: Kept) -> None:
     demo.wait()
     before, old = demo.uids(), demo.resources.of("apps/v1", "statefulsets")[DEMO]["metadata"]["uid"]
-    demo.edit({"storage": {"size": "2Gi"}})
-    demo.wait()
+    with demo.installed.killed_meanwhile("disks"):
+        demo.edit({"storage": {"size": "2Gi"}})
+        demo.wait()
     claims = demo.resources.of("v1", "persistentvolumeclaims")
     of_brokers = [claims[f"data-{DEMO}-{it}"] for it in (1, 2, 3)]
     eventually(

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.timeout(1500)  # the images may have to be built
 NAMESPACE = "pipes"
 STARTS_WITHIN_S = 300.0
 CLUSTER = {
-    "replicas": 1,
+    "replicas": 3,
+    "resources": {"requests": {"cpu": "50m"}},
     "storage": {"size": "1Gi"},
     "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
 }
@@ -44,7 +45,7 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def resources(installed: Installed, kube: Kube, spark_image: None) -> Iterator[Resources]:
-    """A Cluster of one and its Topics, in a namespace that takes only pods of the restricted profile. Conditions have to be in order at every moment."""
+    """A Cluster of three and its Topics, in a namespace that takes only pods of the restricted profile. Conditions have to be in order at every moment."""
     made = Resources(kube.plane.admin, NAMESPACE)
     restricted = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     made.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": restricted}})

@@ -78,9 +78,17 @@ class Leadership:
     # --- records
 
     async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
+        """NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the disk refuses: where there are others, they should lead then, because whatever else has to be
+        decided would be refused too."""
         if self.over or not self.established:
             raise KafkaError(ErrorCode.not_controller, "this broker does not lead the metadata log")
-        return await self._append(records)
+        try:
+            waiter = self._append(records)
+        except KafkaError as reason:
+            if len(self.memberships[0]) > 1:
+                self.fail(reason)
+            raise
+        return await waiter
 
     def _append(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[Changes]":
         waiter = self._log.append(records, self.epoch)

@@ -19,7 +19,7 @@ async def observe(link: Link, wanted: Sequence[Topic]) -> dict[str, Seen]:
     config = await topics.own_settings(link, managed)
     moving: set[str] = set()
     brokers = 0
-    if any(it.spec.replicas not in (None, *_counts(found, it)) or len(_counts(found, it)) > 1 for it in wanted):
+    if not all(_has_copies(it, found.get(it.topic_name)) for it in wanted):
         moving = {topic for topic, _ in await reassignments.ongoing(link)}
         brokers = len((await cluster.describe(link)).brokers)
     return {
@@ -37,10 +37,11 @@ async def observe(link: Link, wanted: Sequence[Topic]) -> dict[str, Seen]:
     }
 
 
-def _counts(found: dict[str, topics.Topic], wanted: Topic) -> set[int]:
-    """How many replicas the partitions of a topic have; nothing when it is not there."""
-    topic = found.get(wanted.topic_name)
-    return {len(it.replicas) for it in topic.partitions} if topic else set()
+def _has_copies(wanted: Topic, found: topics.Topic | None) -> bool:
+    """Whether a topic has the copies that are wished, if any are: brokers count those that are still being made among the replicas."""
+    if wanted.spec.replicas is None:
+        return True
+    return found is not None and all(len(it.isr) == len(it.replicas) == wanted.spec.replicas for it in found.partitions)
 
 
 async def apply(link: Link, change: Change) -> None:

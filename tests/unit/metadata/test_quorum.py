@@ -217,3 +217,35 @@ def test_a_broker_that_finds_the_register_lost_does_not_begin_a_cluster_of_its_o
         assert cluster.register.value is None
 
     played(scene)
+
+
+def test_a_leader_whose_disk_is_full_leaves_the_lead_to_others_and_stays() -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        await cluster.make_topic("one")
+        leader.disk.full = True
+        with pytest.raises(KafkaError) as refused:
+            await commit(leader, [ConfigRecord(4, "", "log.cleaner.backoff.ms", "17000")])
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        assert await cluster.new_leader(leader) < 0.4
+        await cluster.make_topic("two")
+        leader.disk.full = False
+        await cluster.all_agree("one", "two")
+        assert leader.runs
+
+    played(scene)
+
+
+def test_the_only_broker_says_that_its_disk_is_full_and_goes_on_when_it_is_not() -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        leader = await cluster.all_up()
+        leader.disk.full = True
+        with pytest.raises(KafkaError) as refused:
+            await commit(leader, [ConfigRecord(4, "", "log.cleaner.backoff.ms", "17000")])
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        assert cluster.leaders == [leader]
+        leader.disk.full = False
+        await cluster.make_topic("one")
+        await cluster.all_agree("one")
+
+    played(scene, brokers=1)
