@@ -1,7 +1,8 @@
 """A mirror of Apache Kafka or of Ottla: the copy is the same log."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -60,7 +61,7 @@ class Pair:
 
 # The oldest that people are likely to come from, and the newest.
 KAFKAS = {f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
-SOURCES = {**KAFKAS, "ottla": ottla_broker}
+SOURCES: dict[str, Callable[..., AbstractContextManager[Broker]]] = {**KAFKAS, "ottla": ottla_broker}
 
 
 @pytest.fixture(params=SOURCES)

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,3 +192,15 @@ def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
         said = "\n".join(home.lines)
         assert PASSWORD not in said and "eyes of people" not in said
         assert "sasl.password=(hidden)" in said
+
+
+def test_whoever_reads_the_metadata_log_sees_stars(target: Broker) -> None:
+    wish = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT"}
+    hush = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "hush-hush"}
+    set_mirror(target.bootstrap, "west", wish | hush)
+    command = [sys.executable, "-m", "ottla_operator.cli", "cluster", "metadata", "-b", target.bootstrap, "-o", "json"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert '"sasl.username"' in said and "*********" in said and "hush-hush" not in said
+    target.restart()
+    shown = described(target.bootstrap)
+    assert shown["sasl.password"].value is None and shown["sasl.password"].is_sensitive

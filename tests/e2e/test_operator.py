@@ -2,15 +2,17 @@
 
 import asyncio
 import copy
+import fcntl
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from ottla_broker.wire.records import Record
 from ottla_operator.brokers import cluster_settings, groups, topics
 from ottla_operator.brokers.link import Link, connected
 from ottla_operator.brokers.producing import Producer
+from ottla_operator.resources.model import Json
 from tests.e2e.kubelet import KEY, World
 
 STORAGE = {"size": "1Gi"}
@@ -236,19 +238,34 @@ def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched
 
 def test_of_two_brokers_one_goes_when_the_other_keeps_the_metadata_log_too(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        kept_by: list[int] = []
-
-        def look_on(write: str) -> None:
-            if write.startswith("delete Pod"):
-                kept_by.append(len(json.loads((world.folder / "register.json").read_text())["isr"]))
-
-        world.api.refuse = look_on
         world.edit("Cluster", "demo", config={"num.partitions": 5})
+        await world.until(lambda: len(members(world)) == 1)  # the first has left, and has not been started again
+        with locked(world):  # so it cannot be taken in again
+            await world.until(lambda: blocked_by(world) == ["__cluster_metadata"])
+            assert len(world.made) == 3
+            told = world.condition("Cluster", "demo")["message"]
+            assert "__cluster_metadata-0 has" in told and "needs 1 beside broker" in told
         await world.current()
         assert sorted(world.made) == ["demo-1", "demo-1", "demo-2", "demo-2"]
-        assert kept_by == [2, 2]
+
+    def blocked_by(world: World) -> list[str]:
+        return [it["topic"] for it in world.status("Cluster", "demo").get("roll", {}).get("blockedBy", ())]
 
     run(tmp_path, 2, story)
+
+
+def members(world: World) -> list[Json]:
+    """Those that keep the metadata log, as the register says."""
+    found: list[Json] = json.loads((world.folder / "register.json").read_text())["isr"]
+    return found
+
+
+@contextmanager
+def locked(world: World) -> Iterator[None]:
+    """Nobody can write to the register meanwhile; all can read it."""
+    with (world.folder / "register.json.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def test_the_status_tells_how_many_partitions_of_a_move_have_arrived(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ class Installed:
         found = self.kube.plane.admin.ask("GET", f"/api/v1/namespaces/{HOME}/pods")["items"]
         return {it["metadata"]["name"]: it for it in found}
 
+    def whole(self) -> bool:
+        """Whether all its pods run, so that another can take over."""
+        return [ready(it) for it in self.pods().values()] == PODS * [True]
+
     def active(self) -> str:
         """Name of the pod that holds the Lease; empty when none does."""
         lease = self.kube.plane.admin.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/ottla-operator")
@@ -59,14 +63,18 @@ class Installed:
 
     def kill(self, name: str = "") -> str:
         """kill -9 of the active one's process, or of that of the pod `name`; the pod stays. Its name."""
-        name = name or eventually(self.active)
+        name = name or self._holder()
         os.kill(process_of(self.kube, name), signal.SIGKILL)
         return name
 
     def delete(self) -> None:
         """The active pod, without any time to end by itself."""
-        name = eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, what=self.said)
+        name = self._holder()
         self.kube.plane.admin.ask("DELETE", f"/api/v1/namespaces/{HOME}/pods/{name}?gracePeriodSeconds=0")
+
+    def _holder(self) -> str:
+        """The active one's name, once that is one of the pods that there are: for a while the Lease still names one that has been killed."""
+        return eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, what=self.said) or ""
 
     @contextmanager
     def killed_meanwhile(self, seed: str) -> Iterator[None]:
@@ -114,6 +122,13 @@ class Installed:
     @property
     def _where(self) -> tuple[str | Path, ...]:
         return ("--kubeconfig", self.kube.plane.kubeconfig(), "--namespace", HOME)
+
+
+def ready(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        it["type"] == "Ready" and it["status"] == "True" for it in conditions
+    )
 
 
 def told(kube: Kube, namespace: str, prefix: str) -> str:

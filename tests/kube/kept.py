@@ -12,7 +12,7 @@ from tests.clients import librdkafka as rd
 from tests.e2e.rounds.load import Load
 from tests.kube import under_load as loaded
 from tests.kube.api import Json
-from tests.kube.installed import Installed, process_of, told
+from tests.kube.installed import Installed, process_of, ready, told
 from tests.kube.moments import Moments
 from tests.kube.operators import Resources
 from tests.waiting import eventually
@@ -124,10 +124,3 @@ class Kept:
 
     def said(self) -> str:
         return f"{self.installed.said()}\n{told(self.installed.kube, NAMESPACE, self.name)}"
-
-
-def ready(pod: Json) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        it["type"] == "Ready" and it["status"] == "True" for it in conditions
-    )

@@ -40,6 +40,7 @@ def test_a_broker_pod_is_deleted_under_load(demo: Kept) -> None:
 
 def test_another_operator_takes_over_in_seconds_after_kill_9(installed: Installed, demo: Kept) -> None:
     demo.wait()
+    eventually(installed.whole, within_s=60, what=installed.said)
     before = installed.kill()
     eventually(lambda: installed.active() not in ("", before), within_s=12, what=installed.said)
     service = f"/api/v1/namespaces/{demo.resources.namespace}/services/{DEMO}-brokers"

@@ -9,8 +9,8 @@ import pytest
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
 from tests.kube.cluster import Kube
-from tests.kube.installed import Installed
-from tests.kube.kept import PARTITIONS, SPEC, Kept, ready
+from tests.kube.installed import Installed, ready
+from tests.kube.kept import PARTITIONS, SPEC, Kept
 from tests.kube.node import Node
 from tests.kube.under_load import go_on
 from tests.waiting import eventually

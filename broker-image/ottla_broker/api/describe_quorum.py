@@ -2,6 +2,7 @@
 
 - Who leads the metadata log, in which epoch, what is committed; members ("voters") and other brokers that follow ("observers"), with how far each has
   it on its device and when it last asked. Only the leader knows: other brokers hand the question on.
+- Members are those that the register names: who is asked for there and not written yet could not take over.
 - Times are the leader's wall clock; they are -1 for a member that has not been heard in this epoch.
 - v1 adds those times, v2 directory ids, addresses of members and messages.
 """
@@ -54,7 +55,7 @@ async def describe_quorum(ctx: Context, request: DescribeQuorumRequest) -> Descr
         ),
         nodes=tuple(
             Node(node_id=BrokerId(member.broker), listeners=(reached_at(listener, member.address),))
-            for member in leadership.memberships[-1]
+            for member in leadership.memberships[0]
             if member.address
         ),
     )
@@ -68,7 +69,7 @@ def reached_at(listener: str, address: str) -> Listener:
 def described(ctx: Context, leadership: Leadership, topic: TopicName, partition: int) -> PartitionData:
     code = ErrorCode.none if (topic, partition) == (METADATA_TOPIC, 0) else ErrorCode.unknown_topic_or_partition
     there = code is ErrorCode.none
-    members = sorted(member.key for member in leadership.memberships[-1]) if there else []
+    members = sorted(member.key for member in leadership.memberships[0]) if there else []
     others = sorted(key for key in leadership.followers if key not in members) if there else []
     return PartitionData(
         partition_index=i32(partition),

@@ -3,8 +3,11 @@
 - A broker that lies behind the beginning of the metadata log gets what was before as a snapshot, in pieces (KIP-630).
 - Any broker that has the snapshot gives it: what it holds was committed, whoever leads. Whoever may read the log may have it too.
 - SNAPSHOT_NOT_FOUND when it is there no longer: the asker fetches the log again and is told of a newer one.
+- A consumer (replica −1) is given it with what is secret hidden (`metadata.hiding`).
 - v1 (KIP-853) names the asker's directory, which makes no difference here.
 """
+
+from collections.abc import Callable
 
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from kio.schema.fetch_snapshot.v1.request import PartitionSnapshot as Wanted
@@ -21,12 +24,16 @@ from kio.static.primitive import Records, i32, i64
 from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.metadata.fetching import CONSUMER
+from ottla_broker.metadata.hiding import hidden
 from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.snapshots import Snapshots
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 LARGEST_PIECE = 8 << 20
+Read = Callable[[Snapshots, Position, int, int], bytes]
 
 
 async def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
@@ -37,12 +44,22 @@ async def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> FetchSn
         raise KafkaError(ErrorCode.inconsistent_cluster_id)
     topics = []
     for topic in request.topics:
-        found = [await piece(ctx, topic.name, wanted, int(request.max_bytes)) for wanted in topic.partitions]
+        read = read_whole if int(request.replica_id) == CONSUMER else read_as_it_is
+        found = [await piece(ctx, topic.name, wanted, int(request.max_bytes), read) for wanted in topic.partitions]
         topics.append(TopicSnapshot(name=topic.name, partitions=tuple(found)))
     return FetchSnapshotResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics))
 
 
-async def piece(ctx: Context, topic: str, wanted: Wanted, most: int) -> PartitionSnapshot:
+def read_as_it_is(snapshots: Snapshots, snapshot: Position, at: int, count: int) -> bytes:
+    return snapshots.read(snapshot, at, count)
+
+
+def read_whole(snapshots: Snapshots, snapshot: Position, at: int, count: int) -> bytes:
+    """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in another."""
+    return hidden(snapshots.read(snapshot, 0, snapshots.size(snapshot)))[at : at + count]
+
+
+async def piece(ctx: Context, topic: str, wanted: Wanted, most: int, read: Read) -> PartitionSnapshot:
     snapshots = ctx.broker.quorum.log.snapshots
     snapshot = Position(int(wanted.snapshot_id.epoch), int(wanted.snapshot_id.end_offset))
     code, size, data = ErrorCode.none, 0, b""
@@ -55,7 +72,7 @@ async def piece(ctx: Context, topic: str, wanted: Wanted, most: int) -> Partitio
             size = snapshots.size(snapshot)
             if 0 <= wanted.position <= size:
                 count = max(1, min(most, LARGEST_PIECE))
-                data = await ctx.broker.runtime.offload(snapshots.read, snapshot, int(wanted.position), count)
+                data = await ctx.broker.runtime.offload(read, snapshots, snapshot, int(wanted.position), count)
             else:
                 code = ErrorCode.position_out_of_range
         except OSError:

@@ -25,6 +25,7 @@ _COVERED: Final = struct.Struct(">hiqqqhii")  # the part of the header that the 
 _UNCOVERED: Final = struct.Struct(">qiibI")
 HEADER_SIZE: Final = HEADER.size  # 61
 LENGTH_END: Final = 12  # bytes before what `batch length` counts
+CRC_AT: Final = 17
 CRC_START: Final = 21  # first byte that the CRC covers: the attributes
 _STAMP: Final = struct.Struct(">qii")
 _FRONT: Final = struct.Struct(">qi")

@@ -120,3 +120,37 @@ def test_the_status_fits_the_resource() -> None:
     assert told.role == "Replicate" and told.lag_records == 2 and told.lag_seconds == 1.5
     assert told.topics is not None
     assert (told.topics[0].state, told.topics[0].source_epoch) == ("Stopped", 4)
+
+
+def test_what_diverged_waits_for_a_person_and_says_how_much_of_what() -> None:
+    wanted = settings(mirror(), "w:9092")
+    parts = [seen(0, "Diverged", 137, diverging=37), seen(1), seen(2, "Diverged", 5, diverging=5)]
+    judged = verdict(wanted, parts)
+    assert isinstance(judged, Stuck) and judged.reason == "Diverged"
+    said = "42 records are here and not at the source (t-0: 37, t-2: 5); onDivergence: Truncate writes them to files and cuts them off"
+    assert judged.message == said
+    assert [(it.type, it.holds, it.reason, it.message) for it in aspects(parts)] == [
+        ("InSync", False, "Diverged", said),
+        ("FailoverSafe", False, "Diverged", said),
+    ]
+    many = [seen(partition, "Diverged", 9, diverging=1) for partition in range(5)]
+    assert "(t-0: 1, t-1: 1, t-2: 1 and 2 more)" in verdict(wanted, many).message
+    unproven = [seen(0, "Diverged", 9, why="the source does not say")]
+    assert verdict(wanted, unproven).message == "t-0 stands still: the source does not say"
+    (topic,) = status(wanted, parts)["topics"]
+    assert topic["state"] == "Stopped"
+    joining = verdict(wanted, [seen(0, "Joining", 9, why="no broker answers")])
+    assert isinstance(joining, Working) and joining.message.endswith("no broker answers")
+
+
+def test_a_throttle_is_bytes_a_second_and_can_be_taken_off() -> None:
+    wanted = settings(mirror(throttle="1.5M"), "w:9092")
+    assert wanted["throttled.rate"] == "1500000"
+    assert changes(settings(mirror(), "w:9092"), wanted) == {"throttled.rate": None}
+    assert changes(wanted, wanted) == {}
+
+
+def test_lag_in_bytes_is_told_where_it_is_known() -> None:
+    told = status(settings(mirror(), "w:9092"), [seen(0, lag=2, lag_bytes=2000), seen(1, lag=1, lag_bytes=UNKNOWN)])
+    assert told["lagBytes"] == 2000 and told["topics"][0]["lagBytes"] == 2000
+    MirrorStatus.model_validate(told)
