@@ -1,0 +1,151 @@
+"""What sources that are appended need, from what is here and what they say."""
+
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.config import FAILED_OVER
+from ottla_broker.log.producer_state import LASTING
+from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.image import MIRROR_RESOURCE
+from ottla_broker.metadata.mirror_plans import NewMirror, Report
+from ottla_broker.metadata.records import AppendedSource
+from ottla_broker.mirroring.discovery import Refused
+from ottla_broker.mirroring.joining import Join, JoinStep, Resume, joins
+from ottla_broker.mirroring.links import links
+from ottla_broker.mirroring.origins import origins_of
+from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.wire.errors import KafkaError
+from tests.unit.metadata.small_controller import SmallController, on_a_loop
+
+HERE = "here"
+
+
+def view(cluster: str, topic: SourceTopic) -> SourceView:
+    return SourceView(cluster, {1: ("h", 1)}, {topic.name: topic}, frozenset())
+
+
+def topic(number: int, partitions: int = 2, *origins: str) -> SourceTopic:
+    return SourceTopic("t", UUID(int=number), dict.fromkeys(range(partitions), 1), frozenset(origins))
+
+
+class World:
+    """A target of three brokers, whose mirrors' steps are taken as the office takes them."""
+
+    async def begin(self, *mirrors: str, **settings: str) -> "World":
+        self.small = await SmallController().come(1, 2, 3)
+        self.image, self.controller = self.small.image, self.small.controller
+        for mirror in mirrors:
+            await self.set(mirror, bootstrap_servers="h:1", topics="*", offsets="Appended", **settings)
+        return self
+
+    async def set(self, mirror: str, **settings: str) -> None:
+        changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
+        await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
+
+    async def take(self, mirror: str, source: SourceView) -> list[JoinStep]:
+        found = list(joins(self.image, links(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE))
+        for step in found:
+            if isinstance(step, Join):
+                await self.controller.mirrors.join(step.source)
+            elif isinstance(step, Resume):
+                await self.controller.mirrors.resume(step.id, step.source_id)
+        return found
+
+    def sources(self, name: str = "t") -> dict[UUID, AppendedSource]:
+        return live(self.image, self.image.topics[name].id)
+
+
+@on_a_loop
+async def test_sources_share_a_topic_each_with_a_mark_of_its_own() -> None:
+    world = await World().begin("east", "west")
+    assert [type(step) for step in await world.take("east", view("e", topic(1)))] == [Join]
+    assert [type(step) for step in await world.take("west", view("w", topic(2)))] == [Join]
+    assert world.image.topic_config("t") == {"retention.ms": "5"}, "as the first one's; they are the topic's own then"
+    first, second = world.sources().values()
+    assert first.producer_id != second.producer_id and min(first.producer_id, second.producer_id) >= LASTING
+    assert world.image.is_open(world.image.topics["t"].id, 0), "producers may write to it"
+    assert origins_of(world.image, "t") == {"e", "w"}
+    assert await world.take("east", view("e", topic(1))) == []
+    await world.take("east", view("e", topic(1, 2, "far")))
+    assert origins_of(world.image, "t") == {"e", "w", "far"}
+    assert world.sources()[UUID(int=1)].producer_id == first.producer_id
+    with pytest.raises(KafkaError, match=r"offsets of mirror 'east' cannot be changed: 't' and 0 other"):
+        await world.set("east", offsets="Identical")
+
+
+@on_a_loop
+async def test_missing_partitions_are_told_of_and_taken_when_they_are_there() -> None:
+    world = await World().begin("east")
+    await world.small.topic("t", 2)
+    (join, refused) = await world.take("east", view("e", topic(1, 3)))
+    assert (
+        isinstance(join, Join) and isinstance(refused, Refused) and "has 3 partitions, the topic here 2" in refused.why
+    )
+    await world.controller.create_partitions("t", 3)
+    assert await world.take("east", view("e", topic(1, 3))) == []
+
+
+@on_a_loop
+async def test_a_loop_is_refused_and_one_that_was_closed_later_is_stopped() -> None:
+    world = await World().begin("east", "west")
+    (refused,) = await world.take("east", view("e", topic(1, 2, HERE)))
+    assert isinstance(refused, Refused) and "come to the source from this cluster" in refused.why
+    assert "t" not in world.image.topics
+    await world.take("west", view("w", topic(2)))
+    await world.take("west", view("w", topic(2, 2, HERE)))
+    assert world.sources()[UUID(int=2)].stopped and origins_of(world.image, "t") == set()
+    await world.take("west", view("w", topic(2)))
+    assert not world.sources()[UUID(int=2)].stopped, "it goes on when it is none any more"
+
+
+@on_a_loop
+async def test_what_has_ended_does_not_begin_again_and_nobody_copies_it_twice() -> None:
+    world = await World().begin("east", "too")
+    await world.take("east", view("e", topic(1)))
+    (refused,) = await world.take("too", view("e", topic(1)))
+    assert isinstance(refused, Refused) and "mirror 'east' copies, or copied, it" in refused.why
+    await world.set("east", role=FAILED_OVER)
+    assert world.sources() == {}
+    await world.set("east", role="Replicate")
+    (refused,) = await world.take("east", view("e", topic(1)))
+    assert isinstance(refused, Refused) and "has ended for good" in refused.why
+    assert world.sources() == {}
+
+
+@on_a_loop
+async def test_a_source_that_was_made_anew_and_one_that_stands_still_go_on_if_wished() -> None:
+    world = await World().begin("east")
+    await world.take("east", view("e", topic(1)))
+    here = world.image.topics["t"]
+    state = here.partitions[0]
+    report = Report(state.leader, here.id, 0, state.leader_epoch, source_id=UUID(int=1), stopped="it lost records")
+    await world.controller.mirrors.report(report)
+    assert await world.take("east", view("e", topic(1))) == []
+    (refused,) = await world.take("east", view("e", topic(3)))
+    assert isinstance(refused, Refused) and "deleted and made anew" in refused.why
+    await world.set("east", **{"on.source.truncation": "Resync"})
+    assert await world.take("east", view("e", topic(1))) == [Resume("t", here.id, UUID(int=1))]
+    assert await world.take("east", view("e", topic(1))) == []
+    await world.take("east", view("e", topic(3)))
+    assert list(world.sources()) == [UUID(int=3)]
+    with pytest.raises(KafkaError, match="not appended to the topic any more"):
+        await world.controller.mirrors.report(replace_source(report, UUID(int=1)))
+
+
+def replace_source(report: Report, source: UUID) -> Report:
+    return Report(report.broker, report.topic_id, 0, report.leader_epoch, source_id=source, stopped="again")
+
+
+@on_a_loop
+async def test_an_identical_copy_takes_nothing_else_and_what_it_brought_does_not_come_twice() -> None:
+    world = await World().begin("east")
+    await world.set("copier", bootstrap_servers="h:1")
+    (made,) = await world.controller.mirrors.create([NewMirror("copier", "t", "t", UUID(int=1), 2, 1)])
+    assert isinstance(made, UUID)
+    (refused,) = await world.take("east", view("e", topic(2)))
+    assert isinstance(refused, Refused) and "is an identical copy" in refused.why
+    await world.set("copier", role=FAILED_OVER)
+    (refused,) = await world.take("east", view("e", topic(1)))
+    assert isinstance(refused, Refused) and "would come twice" in refused.why
+    assert [type(step) for step in await world.take("east", view("e", topic(2)))] == [Join]
