@@ -1,16 +1,15 @@
 """Two sources that are appended to one topic of a cluster of three, whose brokers die while records come: each record once, in its source's order."""
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Producer
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers import BROKERS
 from tests.clusters import Cluster, cluster_of
 from tests.e2e.mirroring import log_bytes, seen
+from tests.e2e.stream import nobody_is, stream
 from tests.e2e.test_appended_mirroring import append
 from tests.e2e.test_mirror_names import create
 from tests.waiting import eventually
@@ -22,32 +21,13 @@ PARTITIONS = 2
 @contextmanager
 def producing(bootstrap: str, name: str) -> Iterator[list[int]]:
     """`<name> <number>` into every partition in turn, for as long as this lasts; gives how many each partition has acknowledged."""
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2})
     acknowledged = [0] * PARTITIONS
-    over = threading.Event()
 
-    def told(error: object, message: object) -> None:
-        assert error is None, error
-        acknowledged[message.partition()] += 1  # type: ignore[attr-defined]
+    def one_more(message: Message) -> None:
+        acknowledged[message.partition() or 0] += 1
 
-    def run() -> None:
-        number = 0
-        while not over.is_set():
-            value = f"{name} {number // PARTITIONS}"
-            producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=told)
-            producer.poll(0)
-            number += 1
-            if number % 20 == 0:
-                time.sleep(0.01)  # the pace of the load, not a wait for anything
-        assert producer.flush(60) == 0
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with stream(bootstrap, TOPIC, PARTITIONS, lambda number: f"{name} {number // PARTITIONS}", one_more, nobody_is):
         yield acknowledged
-    finally:
-        over.set()
-        thread.join(90)
 
 
 def more(target: Cluster, acknowledged: list[int], records: int = 1000) -> None:

@@ -1,17 +1,16 @@
 """Mirrors between clusters of three: leaders change, brokers die, on either side, and the copy is the same log all the same."""
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clusters import Cluster, cluster_of
 from tests.e2e.mirroring import log_bytes, seen, set_mirror, status, watermarks
+from tests.e2e.stream import nobody_is, stream
 from tests.waiting import eventually
 
 TOPIC = "orders"
@@ -20,32 +19,14 @@ PARTITIONS = 3
 
 @contextmanager
 def producing(source: Cluster) -> Iterator[list[int]]:
-    """Numbered records into every partition, one after the other, for as long as this lasts; gives how many were acknowledged so far."""
-    producer = Producer({"bootstrap.servers": source.bootstrap, "enable.idempotence": True, "linger.ms": 2})
+    """Numbered records into every partition for as long as this lasts; gives how many were acknowledged so far."""
     acknowledged = [0]
-    over = threading.Event()
 
-    def told(error: object, _: object) -> None:
-        assert error is None, error
+    def one_more(_: Message) -> None:
         acknowledged[0] += 1
 
-    def run() -> None:
-        number = 0
-        while not over.is_set():
-            producer.produce(TOPIC, f"{number:0100}", partition=number % PARTITIONS, on_delivery=told)
-            producer.poll(0)
-            number += 1
-            if number % 20 == 0:
-                time.sleep(0.01)  # the pace of the load, not a wait for anything
-        assert producer.flush(60) == 0
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with stream(source.bootstrap, TOPIC, PARTITIONS, lambda number: f"{number:0100}", one_more, nobody_is):
         yield acknowledged
-    finally:
-        over.set()
-        thread.join(90)
 
 
 def more(acknowledged: list[int], records: int = 1500) -> None:
@@ -156,25 +137,9 @@ def test_a_broker_dies_while_its_cluster_fails_over(source: Cluster) -> None:
 def writing(target: Cluster) -> Iterator[list[tuple[bytes, int]]]:
     """Records of its own into every partition of a copy, from the moment on when it takes them; gives those that were acknowledged."""
     acknowledged: list[tuple[bytes, int]] = []
-    over = threading.Event()
 
-    def told(error: object, message: Message) -> None:
-        if error is None:
-            acknowledged.append((message.value() or b"", message.partition() or 0))
+    def one_more(message: Message) -> None:
+        acknowledged.append((message.value() or b"", message.partition() or 0))
 
-    def run() -> None:
-        producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, "linger.ms": 2})
-        number = 0
-        while not over.is_set():
-            producer.produce(TOPIC, f"ours {number}", partition=number % PARTITIONS, on_delivery=told)
-            producer.poll(0.002)
-            number += 1
-        assert producer.flush(60) == 0
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with stream(target.bootstrap, TOPIC, PARTITIONS, lambda number: f"ours {number}", one_more, lambda why: None):
         yield acknowledged
-    finally:
-        over.set()
-        thread.join(90)
