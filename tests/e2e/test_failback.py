@@ -82,7 +82,8 @@ def values(bootstrap: str, partition: int = 0) -> list[bytes | None]:
 
 
 def saved(log_dir: Path, partition: int = 0) -> list[Path]:
-    return sorted((log_dir / f"{TOPIC}-{partition}" / "diverged").glob("*/*.log"))
+    """Whole ones: who was killed while it saved has left an unfinished one."""
+    return sorted((log_dir / f"{TOPIC}-{partition}" / "diverged").glob("*-epoch-*[0-9]/*.log"))
 
 
 def commit(bootstrap: str, group: str, offsets: dict[int, int]) -> None:

@@ -70,7 +70,7 @@ def saved(cluster: Cluster, partition: int) -> set[bytes]:
     """What was cut off somewhere."""
     found: set[bytes] = set()
     for broker in cluster.brokers.values():
-        for path in (Path(broker.log_dir) / f"{TOPIC}-{partition}" / "diverged").glob("*/*.log"):
+        for path in (Path(broker.log_dir) / f"{TOPIC}-{partition}" / "diverged").glob("*-epoch-*[0-9]/*.log"):
             found |= {record.value or b"" for _, record in decode_all(path.read_bytes())}
     return found
 
