@@ -132,6 +132,8 @@ class Cleaner:
         if self._seen.setdefault(partition, now) != now:
             self.forget(*partition)  # what was clean may have been replaced by something else
             self._seen[partition] = now
+        if not cleaning.may_clean(of):
+            return None  # the next time
         try:
             return to_clean(
                 cleaning.facts_of(of),

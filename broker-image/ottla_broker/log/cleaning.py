@@ -17,6 +17,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.offset_index import ENTRY as OFFSET_ENTRY
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.producer_state import LASTING, Producer
 from ottla_broker.log.segment import CorruptSegment, Segment
 from ottla_broker.log.time_index import ENTRY as TIME_ENTRY
 from ottla_broker.log.txn_index import AbortedTransaction
@@ -113,9 +114,26 @@ def job_for(log: PartitionLog, wanted: ToClean, now_ms: int) -> Job:
         wanted,
         sources,
         [entry for segment in behind for entry in segment.transactions.entries()],
-        {p.producer_id: LastOfProducer(p.last_offset, p.epoch) for p in log.producers},
+        {p.producer_id: LastOfProducer(last_to_keep(log, p), p.epoch) for p in log.producers},
         log.truncations,
         now_ms,
+    )
+
+
+def last_to_keep(log: PartitionLog, producer: Producer) -> int:
+    """The end of the batch of a producer that stays, empty if need be: its last one; −1 for none. Of those that do not expire, the last one that no change
+    of leader can take away: with one that may be taken away, nothing would be left of them."""
+    if producer.producer_id < LASTING:
+        return producer.last_offset
+    return next((one.last_offset for one in reversed(producer.batches) if one.last_offset < log.high_watermark), -1)
+
+
+def may_clean(log: PartitionLog) -> bool:
+    """Whether it is known which batches those are: only the last few are remembered, and all of them may be new."""
+    return all(
+        last_to_keep(log, producer) >= 0
+        for producer in log.producers
+        if producer.producer_id >= LASTING and producer.batches
     )
 
 
