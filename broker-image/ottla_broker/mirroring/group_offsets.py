@@ -9,21 +9,16 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from kio.schema.list_groups.v4.request import ListGroupsRequest
-from kio.schema.offset_commit.v8.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i32, i64
+from kio.schema.types import GroupId
 
 from ottla_broker.mirroring.patterns import chosen
 from ottla_broker.wire.client import Client, check
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.offset_commits import offset_commit
 
 logger = logging.getLogger(__name__)
 
@@ -131,23 +126,7 @@ async def committed(client: Client, group: str) -> dict[Place, Committed]:
 
 async def commit(client: Client, group: str, places: Mapping[Place, Committed]) -> None:
     """For a group without members. KafkaError, of the first partition that is refused."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, partition), one in sorted(places.items()):
-        by_topic.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=cast(i32, partition),
-                committed_offset=cast(i64, one.offset),
-                committed_metadata=one.metadata,
-            )
-        )
-    request = OffsetCommitRequest(
-        group_id=GroupId(group),
-        member_id="",
-        topics=tuple(
-            OffsetCommitRequestTopic(name=TopicName(topic), partitions=tuple(found))
-            for topic, found in by_topic.items()
-        ),
-    )
+    request = offset_commit(group, {place: (one.offset, one.metadata) for place, one in places.items()})
     for topic in (await client.ask_coordinator(group, request)).topics:
         for answered in topic.partitions:
             check(answered.error_code, f"offset of group {group!r} in {topic.name}-{answered.partition_index}")

@@ -8,16 +8,11 @@ from typing import Final
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.list_groups.v4.request import ListGroupsRequest
-from kio.schema.offset_commit.v8.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i32, i64
+from kio.schema.types import GroupId
 
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.offset_commits import offset_commit
 from ottla_operator.brokers.assignment import assigned
 from ottla_operator.brokers.link import Link, checked
 from ottla_operator.brokers.offsets import Place
@@ -104,21 +99,7 @@ async def committed(link: Link, group: str) -> dict[Place, int]:
 
 async def commit(link: Link, group: str, places: Mapping[Place, int]) -> None:
     """Sets a group's offsets. The group must have no members."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, partition), offset in sorted(places.items()):
-        by_topic.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=i32(partition), committed_offset=i64(offset), committed_metadata=""
-            )
-        )
-    request = OffsetCommitRequest(
-        group_id=GroupId(group),
-        member_id="",
-        topics=tuple(
-            OffsetCommitRequestTopic(name=TopicName(topic), partitions=tuple(found))
-            for topic, found in by_topic.items()
-        ),
-    )
+    request = offset_commit(group, {place: (offset, "") for place, offset in places.items()})
     for topic in (await link.ask_coordinator(group, request)).topics:
         for it in topic.partitions:
             checked(
