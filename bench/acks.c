@@ -8,15 +8,13 @@
  * wait for that. `steady` and `watch` send to the partitions in turn; `flood` leaves that to librdkafka, as most programs do.
  * steady and flood print one line of JSON; watch goes on until SIGTERM, and ends with one, too. Times are in seconds.
  */
-#include <librdkafka/rdkafka.h>
+#define PROGRAM "acks"
+#include "common.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #define PATIENCE_S 120
 
@@ -28,22 +26,6 @@ static double *took; /* seconds, by the order of acknowledgement; NULL: nobody a
 static volatile long acked, failed, done;
 static volatile sig_atomic_t told_to_stop;
 static int watching;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void pause_ms(long ms) {
-    struct timespec pause = {0, ms * 1000000};
-    nanosleep(&pause, NULL);
-}
-
-static void die(const char *what, const char *why) {
-    fprintf(stderr, "acks: %s: %s\n", what, why);
-    exit(1);
-}
 
 static void on_stop(int number) {
     (void)number;
@@ -72,15 +54,10 @@ static void *deliver(void *argument) {
 static void start(const char *bootstrap, const char *name, char **settings, int count) {
     char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set(conf, "bootstrap.servers", bootstrap, error, sizeof error);
-    rd_kafka_conf_set(conf, "acks", "all", error, sizeof error);
-    rd_kafka_conf_set(conf, "log.connection.close", "false", error, sizeof error);
-    for (int i = 0; i < count; i++) {
-        char *equals = strchr(settings[i], '=');
-        if (!equals) die(settings[i], "not of the form setting=value");
-        *equals = 0;
-        if (rd_kafka_conf_set(conf, settings[i], equals + 1, error, sizeof error) != RD_KAFKA_CONF_OK) die(settings[i], error);
-    }
+    set(conf, "bootstrap.servers", bootstrap);
+    set(conf, "acks", "all");
+    set(conf, "log.connection.close", "false");
+    set_all(conf, settings, count);
     rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
     if (!client) die("rd_kafka_new", error);
@@ -113,11 +90,6 @@ static long stream(long partitions, double per_s, long records, double *sent) {
         send_one(i % partitions, opaque);
     }
     return i;
-}
-
-static int ascending(const void *a, const void *b) {
-    double difference = *(const double *)a - *(const double *)b;
-    return (difference > 0) - (difference < 0);
 }
 
 int main(int count, char **words) {

@@ -6,12 +6,10 @@
  * acknowledgements, one reads the other cluster from its end on. A record begins with its number. Prints one line of JSON, times in
  * seconds: what came in the first WARM_S is not counted, and a record that was there before its acknowledgement was told counts as 0.
  */
-#include <librdkafka/rdkafka.h>
+#define PROGRAM "lag"
+#include "common.h"
+
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #define PATIENCE_S 60
 
@@ -20,27 +18,6 @@ static double *acked, *seen;
 static long records;
 static volatile long acks, reads, failed, twice;
 static volatile int done;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void pause_ms(long ms) {
-    struct timespec pause = {0, ms * 1000000};
-    nanosleep(&pause, NULL);
-}
-
-static void die(const char *what, const char *why) {
-    fprintf(stderr, "lag: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {
-    char error[512];
-    if (rd_kafka_conf_set(conf, key, value, error, sizeof error) != RD_KAFKA_CONF_OK) die(key, error);
-}
 
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
     (void)client, (void)opaque;
@@ -89,11 +66,6 @@ static rd_kafka_t *client(rd_kafka_type_t type, const char *bootstrap) {
     rd_kafka_t *made = rd_kafka_new(type, conf, error, sizeof error);
     if (!made) die("rd_kafka_new", error);
     return made;
-}
-
-static int ascending(const void *a, const void *b) {
-    double difference = *(const double *)a - *(const double *)b;
-    return (difference > 0) - (difference < 0);
 }
 
 int main(int count, char **words) {

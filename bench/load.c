@@ -7,13 +7,11 @@
  * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
  * seconds that this program took. A consumer's clock starts when its first batch has come, and its bytes are those after it.
  */
-#include <librdkafka/rdkafka.h>
+#define PROGRAM "load"
+#include "common.h"
+
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #define BATCH 10000
 #define PATIENCE_S 120
@@ -23,22 +21,6 @@ static char **settings;
 static int setting_count;
 static long records;
 static volatile long failed;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void die(const char *what, const char *why) {
-    fprintf(stderr, "load: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {
-    char error[512];
-    if (rd_kafka_conf_set(conf, key, value, error, sizeof error) != RD_KAFKA_CONF_OK) die(key, error);
-}
 
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
     (void)client, (void)opaque;
@@ -55,13 +37,7 @@ static rd_kafka_t *start(rd_kafka_type_t type) {
     } else {
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     }
-    for (int i = 0; i < setting_count; i++) {
-        char *pair = strdup(settings[i]), *equals = strchr(pair, '=');
-        if (!equals) die(pair, "not of the form setting=value");
-        *equals = 0;
-        set(conf, pair, equals + 1);
-        free(pair);
-    }
+    set_all(conf, settings, setting_count);
     rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
     if (!client) die("rd_kafka_new", error);
     return client;
