@@ -252,14 +252,10 @@ class Broker:
             )
 
     def _load_directories(self, *, first_start: bool) -> None:
-        """After the metadata are known: a log's recovery depends on its topic's settings. What a first start finds was written by somebody
-        else, and may have the holes that compaction leaves."""
-        with_holes = {"cleanup.policy": "compact"}
-        foreign = with_holes if first_start else {}
-        copied = {self.image.topic_names[topic]: with_holes for topic in self.image.mirrored}  # their sources' holes
+        """After the metadata are known, which say what the topics' settings are. What a first start finds was written by somebody else."""
         for directory in self.directories:
             directory.load(
-                lambda topic: self.config.log_config(foreign | self.image.topic_config(topic) | copied.get(topic, {}))
+                lambda topic: self.config.log_config(self.image.topic_config(topic)), gapless=not first_start
             )
 
     async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:

@@ -127,16 +127,16 @@ class LogDir:
                 raise
         return attached
 
-    def load(self, config_of: Callable[[str], LogConfig], only: str | None = None) -> None:
+    def load(self, config_of: Callable[[str], LogConfig], only: str | None = None, *, gapless: bool = True) -> None:
         """Opens the partitions that are not open yet, of one topic or of all; those that cannot be served are there with `failed` set.
 
-        `config_of`: a topic's name → its log's settings, which recovery needs to know. LogDirError: the directory cannot be read.
+        `config_of`: a topic's name → its log's settings. `gapless`: see `recovery.Known`. LogDirError: the directory cannot be read.
         """
         with _told_as_log_dir_error(self.path):
             for folder in self.storage.disk.list(self.path):
                 key = names.partition_of(folder)
                 if key is not None and key not in self.logs and only in (None, key[0]):
-                    self.logs[key] = self._opened(key, folder, config_of(key[0]))
+                    self.logs[key] = self._opened(key, folder, config_of(key[0]), gapless)
             self.storage.files.close_all()  # most partitions may not be used for long
             if any(one.recovery_point < self._left.points.get(key, 0) for key, one in self.logs.items()):
                 self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
@@ -144,8 +144,8 @@ class LogDir:
                 self._loaded = True
                 self._left = _Left()
 
-    def _opened(self, key: tuple[str, int], folder: str, config: LogConfig) -> PartitionLog:
-        known = Known(self.was_clean, self._left.points.get(key, 0), self._left.starts.get(key, 0))
+    def _opened(self, key: tuple[str, int], folder: str, config: LogConfig, gapless: bool) -> PartitionLog:
+        known = Known(self.was_clean, self._left.points.get(key, 0), self._left.starts.get(key, 0), gapless)
         opened = open_log(self.storage, f"{self.path}/{folder}", *key, config, known)
         opened.advance_high_watermark(self._left.watermarks.get(key, 0))
         return opened

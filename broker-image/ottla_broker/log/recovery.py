@@ -30,11 +30,13 @@ _MAGIC: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the directory's checkpoints say of a partition. `clean`: the last stop was clean."""
+    """What the directory's checkpoints say of a partition. `clean`: the last stop was clean. `gapless`: segments follow each other without a gap, as ours
+    do (`PartitionLog._roll_at`, `Compaction`), so that one is a loss; Apache Kafka's compaction leaves gaps."""
 
     clean: bool = False
     recovery_point: int = 0
     start: int = 0
+    gapless: bool = True
 
 
 def create_log(
@@ -246,11 +248,7 @@ class Recovery:
                 )
                 self._remove_after(at)
                 break
-            if (
-                at + 1 < len(self.segments)
-                and end < (base := self.segments[at + 1].base)
-                and not self.config.cleanup_compact
-            ):
+            if self.known.gapless and at + 1 < len(self.segments) and end < (base := self.segments[at + 1].base):
                 self.flaws.append(f"{segment.path}: ends at offset {end}, {base} was expected")
                 self._remove_after(at)
                 break

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shutil
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -272,14 +274,26 @@ def test_an_end_in_a_hole_protects_nothing_behind_it(place: Place) -> None:
     assert (again.end, again.failed) == (1, None)
 
 
-def test_a_gap_between_segments_ends_the_log_unless_compaction_makes_gaps(place: Place) -> None:
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_gap_between_segments_is_a_loss_unless_somebody_else_left_it(place: Place, compacted: bool) -> None:
     """After a loss of power a closed segment may be shorter than it was, while the next one is there."""
     log = filled(place)
+    place.config = replace(place.config, cleanup_compact=compacted)
     bases = list(log.segments.bases)
     os.truncate(log.segments[1].path, 0)
     for index in (log.segments[1].offsets.path, log.segments[1].times.path):
         os.truncate(index, 0)
-    copy = Place(place.directory.replace("topic-0", "copy-0"), LogConfig(cleanup_compact=True))
+    copy = Place(place.directory.replace("topic-0", "copy-0"), place.config)
     shutil.copytree(place.directory, copy.directory)
     assert place.reopen().end == bases[1]
-    assert copy.reopen().end == log.end
+    assert copy.reopen(Known(gapless=False)).end == log.end
+
+
+def test_a_follower_s_segments_follow_each_other_whatever_holes_its_leader_s_log_has(place: Place) -> None:
+    place.config = LogConfig(cleanup_compact=True, segment_bytes=300)
+    log = place.create()
+    for offset in range(0, 200, 10):
+        log.append_as_follower(batch(1, size=60, base_offset=offset, epoch=0), leader_epoch=0)
+    assert len(log.segments) > 3
+    assert all(one.next_offset() == other.base for one, other in pairwise(log.segments))
+    assert place.reopen().end == log.end
