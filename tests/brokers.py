@@ -114,6 +114,7 @@ class Broker:
                 log.flush()
                 if self.ready_mark in line:
                     ready.set()
+        process.wait()
         ready.set()  # it ended: whoever waits has to look
 
     def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
@@ -226,10 +227,12 @@ def environment() -> dict[str, str]:
     return ours | {"PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
 
 
-def free_port() -> int:
+def free_port(other_than: int = 0) -> int:
+    """`other_than`: one that was given away already, and may not be in use yet."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        found = int(probe.getsockname()[1])
+        return found if found != other_than else free_port(other_than)
 
 
 def _dotted(settings: Mapping[str, object]) -> dict[str, str]:
@@ -256,7 +259,7 @@ def ottla_command(broker: Broker) -> list[str]:
 def kafka_command(broker: Broker, heap: Sequence[str] = HEAP, version: str = KAFKA) -> list[str]:
     controller = broker.folder / "controller.port"
     if not controller.exists():
-        controller.write_text(str(free_port()))
+        controller.write_text(str(free_port(other_than=broker.port)))
     port = controller.read_text()
     settings = {
         "node.id": "1",
