@@ -11,9 +11,9 @@ from uuid import UUID
 
 from ottla_broker.log.validation import Fields, check_crc, whole_batches
 from ottla_broker.mirroring.committed import committed_batches
-from ottla_broker.mirroring.copying import Copy, Outcome, has_lost, lost_epoch
+from ottla_broker.mirroring.copying import Copy, Outcome, has_lost, learn, lost_epoch
 from ottla_broker.mirroring.positions import mark, position_of
-from ottla_broker.mirroring.source_epochs import WentBack, learned, of_last
+from ottla_broker.mirroring.source_epochs import of_last
 from ottla_broker.wire.batch import LENGTH_END, Buffer
 from ottla_broker.wire.replica_fetch import Got
 
@@ -59,13 +59,8 @@ class Appending:
         if first[0] < self.asked_next and self.asked_next > self.known_from:
             copy.why = f"the source has one batch from {first[0]} to {first[0] + first[6]}, of which a part was copied, up to {self.asked_next}"
             return Outcome.parted
-        try:
-            copy.to_learn = learned(copy.epochs, self.known_from, self.asked_next, batches) or ()
-        except WentBack as reason:
-            copy.why = f"the source is not what was copied: {reason}"
-            return Outcome.parted
-        if copy.to_learn:
-            return Outcome.learned
+        if (outcome := learn(copy, self.known_from, self.asked_next, batches)) is not None:
+            return outcome
         for at, fields in batches:
             check_crc(records, at, fields)
         try:

@@ -7,6 +7,7 @@
 
 import logging
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
@@ -212,19 +213,25 @@ def has_lost(copy: Copy, end: int) -> Outcome:
     return Outcome.parted
 
 
+def learn(copy: Copy, start: int, end: int, batches: Sequence[tuple[int, Fields]]) -> Outcome | None:
+    """What hinders the taking of `batches` behind what was copied, from `start` to `end`: leader epochs of the source that are to be written down first, or
+    that cannot be."""
+    try:
+        copy.to_learn = learned(copy.epochs, start, end, batches) or ()
+    except WentBack as reason:
+        copy.why = f"the source is not what was copied: {reason}"
+        return Outcome.parted
+    return Outcome.learned if copy.to_learn else None
+
+
 def _append(copy: Copy, records: memoryview) -> Outcome | None:
     """What hinders it."""
     log = copy.partition.log
     _, batches = whole_batches(records)
     if not batches:
         return None
-    try:
-        copy.to_learn = learned(copy.epochs, log.start, log.end, batches) or ()
-    except WentBack as reason:
-        copy.why = f"the source is not what was copied: {reason}"
-        return Outcome.parted
-    if copy.to_learn:
-        return Outcome.learned
+    if (outcome := learn(copy, log.start, log.end, batches)) is not None:
+        return outcome
     first: Fields = batches[0][1]
     if first[0] < log.end:
         if log.end > log.start:
