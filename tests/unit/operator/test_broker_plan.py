@@ -10,7 +10,7 @@ from ottla_operator.plan.brokers import plan, unserved
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
-HOME = PurePath("/home/.ottla")
+HOME = PurePath("/state")
 
 
 def cluster(name: str = "demo", **spec: object) -> Cluster:
@@ -22,8 +22,8 @@ def test_one_broker() -> None:
     assert broker.address == "127.0.0.1:9092"
     assert broker.settings["node.id"] == "1"
     assert broker.settings["listeners"] == "PLAIN://127.0.0.1:9092"
-    assert broker.settings["log.dirs"] == "/home/.ottla/demo/1/data"
-    assert broker.settings["register"] == "file:/home/.ottla/demo/register.json"
+    assert broker.settings["log.dirs"] == "/state/demo/1/data"
+    assert broker.settings["register"] == "file:/state/demo/register.json"
     assert (broker.settings["num.partitions"], broker.settings["auto.create.topics.enable"]) == ("3", "false")
     assert broker.settings["offsets.topic.replication.factor"] == "1"
 
