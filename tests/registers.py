@@ -36,13 +36,15 @@ def connected(store: Store, name: str) -> Register:
 
 
 class FileStore:
-    """Away: its folder cannot be reached, because something else lies there."""
+    """Away: its folder cannot be reached, because something else lies there: in one step, so that nobody makes a new one meanwhile."""
 
     environment: Mapping[str, str] = {}
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "registers"
-        self._folder.mkdir()
+        self._there = folder / "there"
+        self._there.mkdir()
+        self._folder.symlink_to(self._there)
 
     def setting(self, name: str) -> str:
         return f"file:{self._folder}/{name}.json"
@@ -51,12 +53,14 @@ class FileStore:
         (self._folder / f"{name}.json").write_text(text)
 
     def go_away(self) -> None:
-        self._folder.rename(self._folder.with_suffix(".away"))
-        self._folder.touch()
+        other = self._folder.with_suffix(".other")
+        other.touch()
+        other.replace(self._folder)
 
     def come_back(self) -> None:
-        self._folder.unlink()
-        self._folder.with_suffix(".away").rename(self._folder)
+        other = self._folder.with_suffix(".other")
+        other.symlink_to(self._there)
+        other.replace(self._folder)
 
 
 class EtcdStore:

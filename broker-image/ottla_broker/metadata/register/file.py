@@ -69,7 +69,8 @@ class FileRegister:
 
     def _swap(self, seen: Seen, new: RegisterValue) -> Seen:
         try:
-            self._disk.make_directory(str(Path(self._path).parent))
+            if not seen.version:  # whoever has seen a register makes no new one where its folder has gone
+                self._disk.make_directory(str(Path(self._path).parent))
             lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise self._unreachable(error) from error
