@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,8 @@ def nothing_before_the_secret_is_right(safe: Safe, first: Path) -> None:
 
 def test_clients_outside_produce_and_consume_over_tls(safe: Safe) -> None:
     safe.kept.topic("secret")
-    at, how = safe.clients().pop("bootstrap.servers"), safe.clients()
+    how: dict[str, Any] = {**safe.clients()}
+    at = how.pop("bootstrap.servers")
     sent = [Message(None, b"%d" % it, START_MS) for it in range(100)]
     assert len(rd.produce(at, "secret", sent, **how)) == 100
     assert rd.values(rd.consume(at, "secret", 100, **how)) == [it.value for it in sent]
