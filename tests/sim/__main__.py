@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from tests.sim.broken_runs import Rule, catches, rules_of, run_broken, table
-from tests.sim.scenario import Outcome, run
+from tests.sim.runs import Outcome
+from tests.sim.scenario import run
 
 MOST_TOLD = 12  # broken promises of one run
 

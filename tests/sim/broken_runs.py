@@ -12,7 +12,8 @@ from multiprocessing import get_context
 from typing import Final
 
 from tests.sim import broken_replication, broken_rules
-from tests.sim.scenario import Outcome, run
+from tests.sim.runs import Outcome
+from tests.sim.scenario import run
 
 ONE, THREE, FIVE = 1, 3, 5
 # Where two of three are gone the metadata stand still, and with them ISRs and elections: what happens then takes five.
