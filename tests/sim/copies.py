@@ -202,7 +202,7 @@ def without_what_went(history: History, starts: Mapping[Place, int]) -> History:
     kept = replace(history, acks=[ack for ack in history.acks if ack.offset >= gone.get(ack.place, 0)])
     kept.seen = {
         group: {
-            place: {at: value for at, value in records.items() if at >= gone.get(place, 0)}
+            place: {at: value for at, value in records.items() if at >= starts.get(place, 0)}
             for place, records in places.items()
         }
         for group, places in history.seen.items()

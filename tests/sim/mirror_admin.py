@@ -15,10 +15,13 @@ from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.wire.client import Client, check, milliseconds
+from ottla_broker.wire.errors import ErrorCode
 from tests.sim.admin import SET, TIMEOUT_S, SimulatedAdmin
 from tests.sim.client import World
 from tests.sim.history import Place
 from tests.sim.processes import Process
+
+OVERTAKEN = frozenset({ErrorCode.offset_out_of_range})  # a leader that does not know yet how far its followers are
 
 
 class MirrorAdmin(SimulatedAdmin):
@@ -41,22 +44,30 @@ class MirrorAdmin(SimulatedAdmin):
 
 
 class Trimmer(SimulatedAdmin):
-    """Deletes records that every group has committed."""
+    """Deletes records that every group has committed. `inside`: of batches too."""
 
     def __init__(
-        self, world: World, process: Process, random: Random, places: Sequence[Place], groups: Sequence[str]
+        self,
+        world: World,
+        process: Process,
+        random: Random,
+        places: Sequence[Place],
+        groups: Sequence[str],
+        inside: bool,
     ) -> None:
         super().__init__(world, process, random)
         self._places = places
         self._groups = groups
+        self._inside = inside
 
     async def run(self) -> None:
         while not self.stopping:
             await asyncio.sleep(self.random.uniform(0.5, 4))
             place = self.random.choice(self._places)
             most = min(self.world.history.committed.get((group, place), 0) for group in self._groups)
-            if most:
-                await self._trim(place, self.random.randint(1, most))
+            ends = [one.offset for one in self.world.history.commits if one.place == place and 0 < one.offset <= most]
+            if ends:
+                await self._trim(place, self.random.randint(1, most) if self._inside else self.random.choice(ends))
 
     async def _trim(self, place: Place, offset: int) -> None:
         """Twice at most: it is no harm when such a wish does not come true."""
@@ -79,4 +90,4 @@ class Trimmer(SimulatedAdmin):
             self.did("records deleted")
             return True
 
-        await self.until_done(f"delete records of {place} below {offset}", attempt, lambda: tries < 2)
+        await self.until_done(f"delete records of {place} below {offset}", attempt, lambda: tries < 2, OVERTAKEN)

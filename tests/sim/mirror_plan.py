@@ -14,7 +14,7 @@ STOP, RESYNC = "Stop", "Resync"
 @dataclass
 class MirrorPlan:
     """`forgets`: the source loses what it had acknowledged, because its promise is not kept to: copies part from it. `trims`: records of the source
-    are deleted from the beginning of its partitions. `passing`: topics come and go there. Seconds: `fails_over_s`, `comes_home_s` after what came before; `faults_for_s` in all."""
+    are deleted from the beginning of its partitions, `trims_inside` of batches too. `passing`: topics come and go there. Seconds: `fails_over_s`, `comes_home_s` after what came before; `faults_for_s` in all."""
 
     seed: int
     source: Plan
@@ -23,6 +23,7 @@ class MirrorPlan:
     on_source_truncation: str = STOP
     forgets: bool = False
     trims: bool = False
+    trims_inside: bool = False
     passing: bool = False
     set_at_once: bool = True  # the mirror is there before anything goes wrong
     fails_over_s: float = 0.0
@@ -42,6 +43,7 @@ class MirrorPlan:
             plan.source = _forgetful(source)
         plan.on_source_truncation = random.choice((STOP, RESYNC))
         plan.trims = bool(random.randrange(2))
+        plan.trims_inside = plan.trims and bool(random.randrange(2))
         plan.passing = bool(random.randrange(2))
         plan.set_at_once = bool(random.randrange(3))
         plan.fails_over_s = random.uniform(2, 8)

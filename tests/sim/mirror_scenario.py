@@ -183,12 +183,16 @@ class MirrorSimulation:
             self._start(Admin, self.admins_at_source, "admin-1", replicas=plan.source.replicas)
             self._start(Wanderer, self.admins_at_source, "wanderer-1", manner=self._manner(plan.forgets), but=TOPIC)
         if plan.trims:
-            self._start(Trimmer, self.admins_at_source, "trimmer-1", places=places, groups=[GROUP])
+            self._start(
+                Trimmer, self.admins_at_source, "trimmer-1", places=places, groups=[GROUP], inside=plan.trims_inside
+            )
         if random.randrange(2):
             self._move(self.admins_at_source, "mover-1", plan.source.brokers, plan.source.replicas)
         if random.randrange(2):
             self._move(self.at_target, "mover-2", plan.target.brokers, plan.target.replicas)
-        if not plan.remakes:
+        if not (
+            plan.remakes or plan.trims_inside
+        ):  # where a copy begins inside of a batch, its high watermark may fall to that once
             self._start(CopyReader, self.at_target, "looker-1", places=places, group=GROUP)
 
     def _move(self, world: World, name: str, brokers: int, replicas: int) -> None:

@@ -199,7 +199,9 @@ class Rejoining:
         rejoiner, at = decided.rejoiner, decided.at
         if decided.cut and self._holds(rejoiner):
             folder = await save(rejoiner.partition.log, at, rejoiner.leader_epoch)
-            logger.warning("%r: what it has from offset %d on is saved in %s", rejoiner.partition, decided.first, folder)
+            logger.warning(
+                "%r: what it has from offset %d on is saved in %s", rejoiner.partition, decided.first, folder
+            )
         return self._holds(rejoiner)
 
     async def _join(self, decided: Decided) -> None:
