@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import Cluster, SimulatedBroker
 from tests.sim.faults import some_time
 
 BETWEEN_FAULTS_S = 2.5  # on average
@@ -37,6 +37,29 @@ class LinkFaults:
                 (_, name, fault) = self._random.choices(faults, [weight for weight, _, _ in faults])[0]
                 self.happened[name] = self.happened.get(name, 0) + 1
                 tasks.create_task(fault())
+
+    async def forget_unseen(self, _: SimulatedBroker) -> None:
+        """The source loses power while nobody there sees it, and has other records in place of those that it forgot when it is seen again."""
+        ways, brokers, random = self._all(), list(self._source), self._random
+        self._source.trace.say("the source is not seen")
+        for way in ways:
+            self._source.network.cut(*way)
+        await some_time(random, 0.05, 0.5)
+        for broker in brokers:
+            broker.lose_power()
+        await some_time(random, 0.05, 1)
+        for broker in brokers:
+            broker.power_up()
+            if not broker.runs:
+                broker.start()
+        await some_time(random, 0.5, 4)
+        self._source.trace.say("the source is seen again")
+        for way in ways:
+            self._source.network.mend(*way)
+
+    def _all(self) -> list[Way]:
+        there, here = [one.host for one in self._source], [one.host for one in self._target]
+        return [(a, b) for a in there for b in here] + [(b, a) for a in there for b in here]
 
     def _ways(self) -> list[Way]:
         """All, those in one direction, or those of one broker."""

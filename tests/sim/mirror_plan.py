@@ -25,6 +25,7 @@ class MirrorPlan:
     trims: bool = False
     trims_inside: bool = False
     passing: bool = False
+    strikes: bool = False  # who leads is killed in the moment of a failover, and when a log is cut
     set_at_once: bool = True  # the mirror is there before anything goes wrong
     fails_over_s: float = 0.0
     comes_home_s: float = 0.0
@@ -45,6 +46,7 @@ class MirrorPlan:
         plan.trims = bool(random.randrange(2))
         plan.trims_inside = plan.trims and bool(random.randrange(2))
         plan.passing = bool(random.randrange(2))
+        plan.strikes = bool(random.randrange(2))
         plan.set_at_once = bool(random.randrange(3))
         plan.fails_over_s = random.uniform(2, 8)
         plan.comes_home_s = random.uniform(1, 5)

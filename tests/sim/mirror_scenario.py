@@ -15,6 +15,7 @@ from tests.sim.checks import broken_promises
 from tests.sim.client import World
 from tests.sim.cluster import Cluster
 from tests.sim.copies import (
+    CopyOf,
     acknowledged_are_there_or_saved,
     contents_of,
     copies_are_logs_of_their_source,
@@ -33,7 +34,7 @@ from tests.sim.link_faults import LinkFaults
 from tests.sim.member import Member
 from tests.sim.mirror_admin import MirrorAdmin, Trimmer
 from tests.sim.mirror_plan import MirrorPlan
-from tests.sim.nemesis import Nemesis
+from tests.sim.nemesis import Fault, Nemesis
 from tests.sim.network import Network
 from tests.sim.processes import SimulatedLoop
 from tests.sim.producer import ALL, Manner, Producer, Wanderer
@@ -41,6 +42,7 @@ from tests.sim.replicas import Watch, at_rest, metadata_are_equal, replicas_are_
 from tests.sim.runs import Director, Outcome, simulated
 from tests.sim.scenario import TOPIC
 from tests.sim.standing import newest_image, unwell
+from tests.sim.strikes import Strikes
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
@@ -49,6 +51,7 @@ THERE, BACK = "west", "back"  # the mirror on the target, and the one on the old
 CHOSEN = f"{TOPIC},passing-*"
 CONVERGES_WITHIN_S = 120.0
 SETS_UP_WITHIN_S = 60.0
+JOINS_WITHIN_S = 10.0
 
 
 def run_mirrors(seed: int, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING) -> Outcome:
@@ -212,20 +215,22 @@ class MirrorSimulation:
         hosts = [*self._hosts, *(one.host for one in self.target)]
         # A wipe may take the files of what is cut off; or it leaves a topic that was made just then, of which nobody else had a replica yet, to nobody.
         at_source, at_target = (("wiped disk",) if spared else () for spared in (plan.comes_home, plan.passing))
+        link = LinkFaults(self.source, self.target, Random(random.getrandbits(64)))
+        forgets: list[tuple[int, str, Fault]] = [(40, "forgets unseen", link.forget_unseen)] if plan.forgets else []
         nemeses = [
-            Nemesis(self.source, hosts, Random(random.getrandbits(64)), plan.source, at_source),
+            Nemesis(self.source, hosts, Random(random.getrandbits(64)), plan.source, at_source, forgets),
             Nemesis(self.target, self._hosts, Random(random.getrandbits(64)), plan.target, at_target),
         ]
-        link = LinkFaults(self.source, self.target, Random(random.getrandbits(64)))
+        strikes = [Strikes(cluster, Random(random.getrandbits(64))) for cluster in (self.source, self.target)]
         async with asyncio.TaskGroup() as tasks:
             for one in (*nemeses, link):
                 tasks.create_task(one.run(until_s))
-            tasks.create_task(self._course())
-        for one in (*nemeses, link):
+            tasks.create_task(self._course(*strikes))
+        for one in (*nemeses, link, *strikes):
             for name, count in one.happened.items():
                 self.faults[name] = self.faults.get(name, 0) + count
 
-    async def _course(self) -> None:
+    async def _course(self, at_source: Strikes, at_target: Strikes) -> None:
         plan = self.plan
         if not plan.set_at_once:
             await asyncio.sleep(self.random.uniform(0.1, 2))
@@ -234,10 +239,15 @@ class MirrorSimulation:
             return
         await asyncio.sleep(plan.fails_over_s)
         await self._until_copied()
-        await self._fail_over()
+        place = self.random.choice(self._places)
+        await self._prepare_failover()
+        await (at_target.leader(place, self._fail_over) if plan.strikes else self._fail_over())
         if plan.comes_home:
             await asyncio.sleep(plan.comes_home_s)
-            await self._come_home()
+            self.trace.say("the old source becomes a mirror")
+            await self._set(self.at_source, BACK, self._link(self.target) | {"on.divergence": "Truncate"})
+            if plan.strikes:
+                await at_source.leader(place, lambda: self._until_joined(place))
 
     async def _until_copied(self) -> None:
         """Until there is something to fail over."""
@@ -246,28 +256,36 @@ class MirrorSimulation:
             if sum(copy.place[0] == TOPIC for copy in self._copies()) == self.plan.source.partitions:
                 return
 
-    def _copies(self) -> list[Any]:
+    def _copies(self) -> list[CopyOf]:
         return copies_of(self.target, THERE, self.loop.time())
 
-    async def _fail_over(self) -> None:
-        plan = self.plan
-        history = self.at_target.history
+    async def _prepare_failover(self) -> None:
+        plan, history = self.plan, self.at_target.history
         history.topics[TOPIC] = TopicFate(there=True, partitions=plan.source.partitions)
         for number in range(2):  # first in vain
             self._start(
                 Producer, self.at_target, f"taker-{number}", places=self._places, manner=self._manner(plain=False)
             )
         await asyncio.sleep(self.random.uniform(0, 1))
-        self.trace.say("fails over")
         if plan.comes_home:
             self.admins_at_source.stop.set()
+
+    async def _fail_over(self) -> None:
+        self.trace.say("fails over")
         await self._set(self.at_target, THERE, {"role": "FailedOver"})
-        if not plan.trims and not plan.forgets:
+        if not self.plan.trims and not self.plan.forgets:
             self._start(Member, self.at_target, f"{GROUP}-moved", group=GROUP, topic=TOPIC, rack="")
 
-    async def _come_home(self) -> None:
-        self.trace.say("the old source becomes a mirror")
-        await self._set(self.at_source, BACK, self._link(self.target) | {"on.divergence": "Truncate"})
+    async def _until_joined(self, place: Place) -> None:
+        """Until it is known where a log of the old source is to be cut; not for ever."""
+        deadline = self.loop.time() + JOINS_WITHIN_S
+        while self.loop.time() < deadline:
+            await asyncio.sleep(0.005)
+            if any(one.place == place and one.known.joined >= 0 for one in self._homes()):
+                return
+
+    def _homes(self) -> list[CopyOf]:
+        return copies_of(self.source, BACK, self.loop.time())
 
     # --- afterwards
 
@@ -339,7 +357,7 @@ class MirrorSimulation:
             ]
         if self.plan.comes_home:
             found += out_of_step(self.target, self.source, BACK, now_s, resyncs=False)
-            home = {copy.place for copy in copies_of(self.source, BACK, now_s)}
+            home = {copy.place for copy in self._homes()}
             found += [f"{place} has not come home" for place in self._places if place not in home]
         return found
 
