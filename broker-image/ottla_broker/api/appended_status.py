@@ -64,4 +64,4 @@ def status(
     copy = broker.mirrors.copy_of(partition, source.mirror)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=epoch)
-    return live_status(copy, copy.position, copy.why or broker.mirrors.trouble(source.mirror), now_s)
+    return live_status(copy, copy.position, settings, broker.mirrors.trouble(source.mirror), now_s)

@@ -120,8 +120,9 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     """What is known of a mirrored partition's source, whole. `epochs`: leader epoch of the source → offset from which on our records are of it;
     written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. Of a topic that has failed over:
     `end`: the offset from which on the records are our own, and below which every one is acknowledged (producers wait for that to be known);
-    `source_end`: what the source's high watermark was when last seen; −1: not known. Of a topic that was adopted: `joined`: the offset up to which it
-    and its source are one log, −1 while that is not known; no record of our leader epoch `joined_epoch` or an older one stays at or above it."""
+    `end_epoch`: our leader epoch then; `source_end`: what the source's high watermark was when last seen; −1: not known. A copy that has an `end` and has not
+    failed over had, and is to be joined to its source again. Of a topic that was adopted, or joined again: `joined`: the offset up to which it and its source
+    are one log, −1 while that is not known; no record of our leader epoch `joined_epoch` or an older one stays at or above it."""
 
     topic: UUID
     partition: int
@@ -131,6 +132,7 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     source_end: int = -1
     joined: int = -1
     joined_epoch: int = -1
+    end_epoch: int = -1
 
 
 class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
