@@ -6,6 +6,7 @@ from uuid import UUID
 from ottla_broker.log.producer_state import LASTING
 from ottla_broker.metadata import appended_plans, mirror_plans
 from ottla_broker.metadata.appended_plans import NewSource
+from ottla_broker.metadata.appended_sources import Carried
 from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.mirror_plans import NewMirror, Report
 from ottla_broker.metadata.records import MetadataRecord
@@ -43,16 +44,16 @@ class MirrorControl:
         topic_id = self._runtime.new_uuid()
         await self._carry_out(wish.mirror, lambda image: mirror_plans.recreation(image, wish, topic_id, old_id))
 
-    async def trace(self, topic_id: UUID, origins: tuple[str, ...]) -> None:
-        """By way of which clusters a copy's records come."""
-        await self._turn.carry_out(lambda: mirror_plans.traced(self._turn.image, topic_id, origins))
+    async def trace(self, topic_id: UUID, origins: tuple[str, ...], sources: tuple[Carried, ...]) -> None:
+        """By way of which clusters a copy's records come, and which sources are appended to what it is a copy of."""
+        await self._turn.carry_out(lambda: mirror_plans.traced(self._turn.image, topic_id, origins, sources))
 
     async def adopt(self, wish: NewMirror, topic_id: UUID) -> None:
         await self._carry_out(wish.mirror, lambda image: mirror_plans.adoption(image, wish, topic_id))
 
     async def take_back(self, wish: NewMirror, topic_id: UUID) -> None:
         """What has failed over becomes a copy again."""
-        await self._carry_out(wish.mirror, lambda image: mirror_plans.taking_back(image, topic_id, wish.origins))
+        await self._carry_out(wish.mirror, lambda image: mirror_plans.taking_back(image, wish, topic_id))
 
     async def report(self, told: Report) -> None:
         """Returns when it is committed."""

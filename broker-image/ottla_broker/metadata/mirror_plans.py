@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.config import MIRROR_ON_DIVERGENCE, MIRROR_ROLE, REPLICATE, TRUNCATE
+from ottla_broker.metadata.appended_sources import Carried, carried, fed_by
 from ottla_broker.metadata.image import MIRROR_RESOURCE, Image, TopicImage
 from ottla_broker.metadata.records import (
     MetadataRecord,
@@ -35,7 +36,8 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class NewMirror:
-    """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`."""
+    """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`; `sources`: that are
+    appended to that."""
 
     mirror: str
     name: str
@@ -45,6 +47,7 @@ class NewMirror:
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+    sources: tuple[Carried, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,6 +83,7 @@ def creation(made: NewTopics, wish: NewMirror, topic_id: UUID) -> list[MetadataR
     return [
         *made.creation(topic, topic_id),
         MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
+        *carried(Image(), topic_id, wish.sources),
     ]
 
 
@@ -128,12 +132,15 @@ def report(image: Image, told: Report) -> list[MetadataRecord]:
     return [] if after == before else [after]
 
 
-def traced(image: Image, topic_id: UUID, origins: tuple[str, ...]) -> list[MetadataRecord]:
-    """The copy's records come by way of these clusters now. UNKNOWN_TOPIC_ID when it is no copy any more."""
+def traced(
+    image: Image, topic_id: UUID, origins: tuple[str, ...], sources: tuple[Carried, ...]
+) -> list[MetadataRecord]:
+    """The copy's records come by way of these clusters now, and from these sources. UNKNOWN_TOPIC_ID when it is no copy any more."""
     known = image.closed(topic_id)
     if known is None:
         raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no copy any more")
-    return [] if known.origins == origins else [replace(known, origins=origins)]
+    changed: list[MetadataRecord] = [] if known.origins == origins else [replace(known, origins=origins)]
+    return [*changed, *carried(image, topic_id, sources)]
 
 
 def _join(
@@ -164,7 +171,7 @@ def _may_cut(image: Image, mirror: str) -> bool:
     return image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) == TRUNCATE
 
 
-def taking_back(image: Image, topic_id: UUID, origins: tuple[str, ...]) -> list[MetadataRecord]:
+def taking_back(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
     """A copy that has failed over becomes one again. UNKNOWN_TOPIC_ID when it is none; INVALID_REQUEST while it fails over; POLICY_VIOLATION without consent
     to cut off what it has of its own."""
     topic, copy = image.topic_by_id(topic_id), image.mirrored.get(topic_id)
@@ -174,7 +181,7 @@ def taking_back(image: Image, topic_id: UUID, origins: tuple[str, ...]) -> list[
         raise KafkaError(ErrorCode.invalid_request, why)
     if not _may_cut(image, copy.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {copy.mirror!r} may not cut anything off")
-    return [replace(copy, failed_over=False, origins=origins)]
+    return [replace(copy, failed_over=False, origins=wish.origins), *carried(image, topic_id, wish.sources)]
 
 
 def not_to_take_back(image: Image, topic: TopicImage, copy: MirroredTopic) -> str:
@@ -184,21 +191,24 @@ def not_to_take_back(image: Image, topic: TopicImage, copy: MirroredTopic) -> st
         return "it is failing over still"
     if copy.adopted and any(one.joined == NO_OFFSET for one in known):
         return "it failed over before it was known up to where it and its source are one log"
-    return ""
+    return fed_by(image, topic.id)
 
 
 def adoption(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
     """A topic with records of its own becomes a copy: from now on it takes its source's only. UNKNOWN_TOPIC_ID when it is there no more;
-    INVALID_TOPIC_EXCEPTION when it is a copy already."""
+    INVALID_TOPIC_EXCEPTION when it is a copy already, or records are appended to it."""
     topic = image.topic_by_id(topic_id)
     if topic is None or topic.name != wish.name:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the topic that was to become a copy")
     if image.closed(topic_id) is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is a copy already")
+    if why := fed_by(image, topic_id):
+        raise KafkaError(ErrorCode.invalid_topic_exception, why)
     known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
     return [
         MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins),
         *(MirroredPartition(topic_id, partition) for partition in known),
+        *carried(image, topic_id, wish.sources),
     ]
 
 

@@ -138,7 +138,8 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
 class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
     """A topic of another cluster whose records are appended to `topic`. `mirror`, `source_topic`, `source_id`, `origins`: as of a mirrored topic.
     `producer_id`: by which the records that were copied from it are known in the logs, and with them how far it was copied; `partitions`: how many it has;
-    `stopped`: why nothing is copied, in words; `ended`: copying has ended for good."""
+    `stopped`: why nothing is copied, in words; `ended`: copying has ended for good; `carried`: it was copied by another cluster, of whose topic this one is, or
+    was, an identical copy: what was copied there is known here by the same producer id, and goes on from there when a mirror here begins."""
 
     topic: UUID
     source_id: UUID
@@ -149,6 +150,7 @@ class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_de
     origins: tuple[str, ...] = ()
     stopped: str = ""
     ended: bool = False
+    carried: bool = False
 
 
 class AppendedPartition(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):

@@ -202,8 +202,8 @@ class MirrorOffice:
                 await self._controller.create_partitions(name, count)
             case Configure(name, changes):
                 await self._controller.alter_configs(TOPIC_RESOURCE, name, changes)
-            case Trace(_, topic_id, origins):
-                await self._controller.mirrors.trace(topic_id, origins)
+            case Trace(_, topic_id, origins, sources):
+                await self._controller.mirrors.trace(topic_id, origins, sources)
 
     def _say(self, link: Link, topic: str, why: str) -> None:
         if self._said.get((link.name, topic), "") != why:

@@ -1,7 +1,7 @@
 """What a broker is to copy into a partition that it leads, as the metadata say. Pure."""
 
 from ottla_broker.metadata.appended_plans import known_partition as known_source
-from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.appended_sources import live
 from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, known_partition, waits_to_join
 from ottla_broker.metadata.records import MirroredTopic

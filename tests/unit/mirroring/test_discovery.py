@@ -74,8 +74,8 @@ class World:
                     await self.controller.create_partitions(name, count)
                 case Configure(name, changes):
                     await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
-                case Trace(_, topic_id, origins):
-                    await self.controller.mirrors.trace(topic_id, origins)
+                case Trace(_, topic_id, origins, sources):
+                    await self.controller.mirrors.trace(topic_id, origins, sources)
                 case Refused():
                     pass
         return found
