@@ -21,8 +21,10 @@ COLUMNS = {
     "lag": "LAG",
     "lagSeconds": "SECONDS",
     "lagBytes": "BYTES",
+    "silentSeconds": "SILENT",
     "why": "",
 }
+FIELDS = (*COLUMNS, "diverging", "sourceEpoch")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,7 +42,7 @@ def status(
     async def work() -> list[dict[str, Any]]:
         async with connected(bootstrap) as link:
             wanted = await mirrors.names(link) if name is None else [await _existing(link, name)]
-            return [_row(it, seen) for it in wanted for seen in await mirrors.copies(link, it)]
+            return [row for it in wanted for row in await _rows(link, it)]
 
     show(run(work()), COLUMNS, output)
 
@@ -52,7 +54,7 @@ def failover(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: Output = Format.table,
 ) -> None:
-    """A Mirror resource that says otherwise would be set back: edit its role instead."""
+    """Where a Mirror resource describes it, edit its role instead: one that says otherwise is Stalled until it says the same."""
 
     async def look() -> list[plan.PartitionSeen]:
         async with connected(bootstrap) as link:
@@ -88,6 +90,18 @@ async def _existing(link: Link, name: str) -> str:
         there = f"; there is {', '.join(found)}" if found else ""
         raise Failure(Exit.not_found, f"there is no mirror {name!r}{there}")
     return name
+
+
+async def _rows(link: Link, mirror: str) -> list[dict[str, Any]]:
+    """Partitions that are copied, topics that are not, and what is wrong with the whole."""
+    itself = await mirrors.itself(link, mirror)
+    rows = [_row(mirror, seen) for seen in await mirrors.copies(link, mirror)]
+    rows += [_said(mirror, topic, plan.REFUSED, why) for topic, why in sorted(itself.refused.items())]
+    return rows + ([_said(mirror, None, plan.UNREACHABLE, itself.trouble)] if itself.trouble else [])
+
+
+def _said(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
+    return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "why": why}
 
 
 def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:

@@ -135,7 +135,10 @@ class MirroredTopic(Model):
     """One mirrored topic."""
 
     topic: str = Field(description="Its name on the target.")
-    state: str = Field(description="Replicating, Paused, Stopped, FailedOver or Failed.")
+    state: str = Field(
+        description="Replicating, Paused, Stopped, FailedOver, Failed, or Refused: it is not copied into."
+    )
+    why: str | None = Field(default=None, description="What is in the way.")
     lag_records: int | None = Field(default=None, description="Records that the source has and the target has not.")
     lag_seconds: float | None = Field(default=None, description="Age of the oldest of them.")
     lag_bytes: int | None = Field(
@@ -143,6 +146,9 @@ class MirroredTopic(Model):
     )
     source_epoch: int | None = Field(
         default=None, description="The source's leader epoch that was last copied, the largest among the partitions."
+    )
+    silent_seconds: int | None = Field(
+        default=None, description="For how long the source has not answered; not there while it does."
     )
 
 
@@ -157,6 +163,10 @@ class MirrorStatus(Status):
     lag_records: int | None = Field(default=None, description="Lag over all topics, in records.")
     lag_seconds: float | None = Field(default=None, description="The largest lag of a topic, in seconds.")
     lag_bytes: int | None = Field(default=None, description="Lag over all topics, in bytes, about.")
+    silent_seconds: int | None = Field(
+        default=None,
+        description="For how long the source has not answered, the longest of a topic; not there while it does.",
+    )
     role: str | None = Field(default=None, description="The role that the brokers have taken on.")
 
 
