@@ -211,6 +211,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(handshakes, "WITHIN_S", 0.3)
     monkeypatch.setattr(handshakes, "MOST", 5)
+    monkeypatch.setattr(handshakes, "SPARED_S", handshakes.SPARED_S)
     yield
 
 
@@ -230,6 +231,23 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(broker: SmallBr
     assert lines()[1].endswith("it was not done within 0 s")
     assert not len(server._handshakes)
     assert (await hello(await secured(port, trusting(made)))).error_code is ErrorCode.none
+    await server.close()
+
+
+@pytest.mark.usefixtures("impatient")
+@on_tls()
+async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(broker: SmallBroker, made: Authority) -> None:
+    server = serve(broker)
+    _, port = await listening(server)
+    handshakes.WITHIN_S, handshakes.SPARED_S = 30.0, 0.0
+    idle = [await Wire.to(port) for _ in range(5)]
+    await eventually(lambda: len(server._handshakes) == 5)
+    for first in range(3):
+        honest = await secured(port, trusting(made))
+        assert (await hello(honest)).error_code is ErrorCode.none
+        assert await idle[first].closed()
+        idle.append(await Wire.to(port))
+        await eventually(lambda: len(server._handshakes) == 5)
     await server.close()
 
 
