@@ -14,12 +14,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.brokers import Broker, free_port
+from tests.brokers import Broker
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import messages
 from tests.jars import java
 from tests.kube.authority import Authority, authority, client_certificate
+from tests.ports import free_port
 from tests.waiting import eventually
 
 WITHIN_S = 30.0

@@ -12,8 +12,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.brokers import Broker, apache_kafka, free_port
+from tests.brokers import Broker, apache_kafka
 from tests.kube.authority import Authority, authority
+from tests.ports import free_port
 
 USER, PASSWORD = "mirror", "p=ss,w0rd \\ ä"
 SCRAM = {

@@ -1,5 +1,5 @@
-"""`python -m tests.sim SEED`: one run, with everything that happens in it. `--seeds N [--first K]`: many, on all cores. Either with `--broken RULE`:
-without a rule of the broker, to see whether that is noticed.
+"""`python -m tests.sim SEED`: one run, with everything that happens in it. `--seeds N [--first K]`: many, on all cores. Either with `--mirrors`: two
+clusters, one of which is a mirror of the other; or with `--broken RULE`: without a rule of the broker, to see whether that is noticed.
 """
 
 import argparse
@@ -9,11 +9,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from tests.sim.broken_runs import Rule, catches, rules_of, run_broken, table
-from tests.sim.scenario import Outcome, run
+from tests.sim.mirror_scenario import run_mirrors
+from tests.sim.runs import Outcome
+from tests.sim.scenario import run
 
 MOST_TOLD = 12  # broken promises of one run
 
@@ -24,6 +26,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="run so many")
     parser.add_argument("--first", type=int, default=1, metavar="K", help="the first of them")
     parser.add_argument("--brokers", type=int, choices=[1, 3, 5], help="else as many as each seed wants")
+    parser.add_argument("--mirrors", action="store_true", help="two clusters, one of which is a mirror of the other")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--broken", metavar="RULE", help="without this rule; all: without one after the other")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -36,13 +39,17 @@ def main() -> int:
         if options.seed is not None:
             return replay_broken(rules[0], options.seed)
         return broken(rules, range(options.first, options.first + options.seeds), options.jobs)
+    if options.mirrors and options.brokers is not None:
+        parser.error("--brokers: with --mirrors each seed says how many there are")
+    one: Callable[..., Outcome] = run_mirrors if options.mirrors else partial(run, brokers=options.brokers)
     if options.seed is not None:
-        return replay(options.seed, options.brokers, getattr(logging, options.log_level.upper()))
-    return many(range(options.first, options.first + options.seeds), options.brokers, options.jobs)
+        return replay(one, options.seed, getattr(logging, options.log_level.upper()))
+    same = " --mirrors" if options.mirrors else f" --brokers {options.brokers}" if options.brokers else ""
+    return many(one, range(options.first, options.first + options.seeds), same, options.jobs)
 
 
-def replay(seed: int, brokers: int | None, level: int) -> int:
-    outcome = run(seed, brokers, tell=print, level=level)
+def replay(one: Callable[..., Outcome], seed: int, level: int) -> int:
+    outcome = one(seed, tell=print, level=level)
     print(summary(outcome))
     return report(outcome)
 
@@ -67,14 +74,15 @@ def counted(things: Mapping[str, int]) -> str:
     return ", ".join(f"{count} × {name}" for name, count in sorted(things.items()))
 
 
-def many(seeds: range, brokers: int | None, jobs: int) -> int:
+def many(one: Callable[[int], Outcome], seeds: range, same: str, jobs: int) -> int:
+    """`same`: with which options a seed is the same run again."""
     started = time.monotonic()
     bad = []
     faults: Counter[str] = Counter()
     done: Counter[str] = Counter()
     acks, cpu_s = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for outcome in pool.imap_unordered(partial(run, brokers=brokers), seeds):
+        for outcome in pool.imap_unordered(one, seeds):
             acks += outcome.acks
             cpu_s += outcome.cpu_s
             faults.update(outcome.faults)
@@ -83,7 +91,6 @@ def many(seeds: range, brokers: int | None, jobs: int) -> int:
                 bad.append(outcome.seed)
                 print(summary(outcome))
                 report(outcome)
-                same = f" --brokers {brokers}" if brokers else ""
                 print(f"  replay: python -m tests.sim {outcome.seed}{same}", flush=True)
     minutes = (time.monotonic() - started) / 60
     print(

@@ -31,7 +31,7 @@ class Allowed:
         self._wiped_members: dict[int, None] = {}
 
     def lost_power(self, broker: SimulatedBroker) -> None:
-        if not self._plan.synced:
+        if not (self._plan.synced or self._plan.forgets):
             self._at_risk.setdefault(broker.node_id, False)
 
     def lost_disk(self, broker: SimulatedBroker) -> None:
@@ -56,7 +56,9 @@ class Allowed:
 
     def power_loss(self, broker: SimulatedBroker) -> bool:
         self.look()
-        return self._plan.synced or len({*self._at_risk, broker.node_id}) < self._plan.least_in_sync
+        return (
+            self._plan.synced or self._plan.forgets or len({*self._at_risk, broker.node_id}) < self._plan.least_in_sync
+        )
 
     def wipe(self, broker: SimulatedBroker, *, calm: bool) -> bool:
         """`calm`: nothing else is being done to the cluster."""

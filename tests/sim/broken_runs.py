@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final
 
-from tests.sim import broken_replication, broken_rules
-from tests.sim.scenario import Outcome, run
+from tests.sim import broken_mirroring, broken_replication, broken_rules
+from tests.sim.mirror_scenario import run_mirrors
+from tests.sim.runs import Outcome
+from tests.sim.scenario import run
 
 ONE, THREE, FIVE = 1, 3, 5
+MIRRORED = 0  # two clusters, one of which is a mirror of the other
 # Where two of three are gone the metadata stand still, and with them ISRs and elections: what happens then takes five.
 WITH_FIVE: Final = ("acks by an isr that is too small", "unclean elections")
 MISFITS: Final = ("TypeError(", "AttributeError(", "NameError(", "ImportError(")
@@ -39,13 +42,16 @@ SIGNS: Final = {
     "was acknowledged": "metadata lost",
     "no convergence": "no convergence",
     "no rest": "no rest",
+    "mixed:": "mixed",
+    "not one:": "not one log",
+    "taken:": "taken while closed",
     "_": "a client's error",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`off`: a run inside of it goes without the rule. `brokers`: how many such a run has."""
+    """`off`: a run inside of it goes without the rule. `brokers`: how many such a run has; `MIRRORED`."""
 
     name: str
     off: Callable[[], AbstractContextManager[None]]
@@ -54,6 +60,7 @@ class Rule:
 
 RULES: Final = (
     *(Rule(name, off, ONE) for name, off in broken_rules.BROKEN.items()),
+    *(Rule(name, off, MIRRORED) for name, off in broken_mirroring.BROKEN.items()),
     *(Rule(name, off, FIVE if name in WITH_FIVE else THREE) for name, off in broken_replication.BROKEN.items()),
 )
 NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
@@ -66,7 +73,7 @@ class MisfitError(Exception):
 def run_broken(rule: Rule, seed: int, *, tell: Callable[[str], None] | None = None) -> Outcome:
     """One seed without this rule. MisfitError."""
     with rule.off():
-        outcome = run(seed, rule.brokers, tell=tell)
+        outcome = run_mirrors(seed, tell=tell) if rule.brokers == MIRRORED else run(seed, rule.brokers, tell=tell)
     for promise in outcome.broken:
         if any(misfit in promise for misfit in MISFITS):
             raise MisfitError(f"{rule.name}, seed {seed}: {promise}")
@@ -119,4 +126,4 @@ def table(caught: Iterable[Catches]) -> Iterator[str]:
     for one in caught:
         promises = ", ".join(f"{name} {count}" for name, count in one.promises.most_common())
         first = ", ".join(str(seed) for seed in sorted(one.by)[:6])
-        yield f"| {one.rule.name} | {one.rule.brokers} | {len(one.by)} of {one.ran} | {promises} | {first} |"
+        yield f"| {one.rule.name} | {one.rule.brokers or 'two clusters'} | {len(one.by)} of {one.ran} | {promises} | {first} |"

@@ -115,8 +115,9 @@ class SimulatedClient:
         doing: str,
         attempt: Callable[[Client], Awaitable[bool]],
         wanted: Callable[[], bool] = lambda: True,
+        explained: frozenset[ErrorCode] = frozenset(),
     ) -> bool:
-        """Tries with ever new connections until it says True, or nobody wants it any more, or the run is over."""
+        """Tries with ever new connections until it says True, or nobody wants it any more, or the run is over. `explained`: as for `failed`."""
         while not self.stopping and wanted():
             try:
                 async with self.connected() as client:
@@ -124,7 +125,7 @@ class SimulatedClient:
                         if await attempt(client):
                             return True
             except FAILURES as reason:
-                self.failed(doing, reason)
+                self.failed(doing, reason, explained)
                 await self.pause()
         return False
 

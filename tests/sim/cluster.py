@@ -31,7 +31,7 @@ class SimulatedBroker:
 
     def __init__(self, cluster: "Cluster", node_id: int, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
-        self.host = f"broker-{node_id}"
+        self.host = f"{cluster.hosts}-{node_id}"
         self.clock_offset_ms = 0
         self.settings = dict(settings)
         self.process: Process | None = None
@@ -171,15 +171,24 @@ class SimulatedBroker:
 
 
 class Cluster:
-    """Brokers 1 to `count`, their network and their register."""
+    """Brokers 1 to `count`, their network and their register. `network` None: one of their own; `hosts`: what their names begin with."""
 
     def __init__(
-        self, loop: SimulatedLoop, random: Random, count: int, settings: Mapping[str, str], trace: Trace
+        self,
+        loop: SimulatedLoop,
+        random: Random,
+        count: int,
+        settings: Mapping[str, str],
+        trace: Trace,
+        *,
+        network: Network | None = None,
+        hosts: str = "broker",
     ) -> None:
         self.loop = loop
         self.random = random
         self.trace = trace
-        self.network = Network(loop, Random(random.getrandbits(64)))
+        self.hosts = hosts
+        self.network = Network(loop, Random(random.getrandbits(64))) if network is None else network
         self.register = RegisterStore(Random(random.getrandbits(64)))
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
 

@@ -62,6 +62,7 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     committed: dict[tuple[str, Place], int] = field(default_factory=dict)  # the largest acknowledged
     high_watermarks: dict[Place, dict[int, int]] = field(default_factory=dict)  # of each leader epoch the largest told
+    deleted: dict[Place, int] = field(default_factory=dict)  # records below this have been asked to go
     topics: dict[str, TopicFate] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)  # what a client saw and must not see
     retries: int = 0

@@ -18,9 +18,18 @@ Fault = Callable[[SimulatedBroker], Awaitable[None]]
 
 
 class Nemesis:
-    """One per run. `clients`: hosts that talk to the brokers. Everything it breaks it mends."""
+    """One for each cluster. `clients`: hosts that talk to the brokers; `without`: faults that do not come; `more`: others that do, with their weights. Everything
+    it breaks it mends."""
 
-    def __init__(self, cluster: Cluster, clients: Sequence[str], random: Random, plan: Plan) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        clients: Sequence[str],
+        random: Random,
+        plan: Plan,
+        without: Sequence[str] = (),
+        more: Sequence[tuple[int, str, Fault]] = (),
+    ) -> None:
         self.cluster = cluster
         self.random = random
         self.happened: dict[str, int] = {}
@@ -55,6 +64,7 @@ class Nemesis:
                 (1, "slow register", net.slow_register),
                 (3, "slow network", net.slow_network),
             ]
+        self._faults = [*(fault for fault in self._faults if fault[1] not in without), *more]
 
     async def run(self, until_s: float) -> None:
         """Breaks things until the loop's time is `until_s`, and returns when all of it is mended."""

@@ -11,7 +11,8 @@ SYNC_S = (0.004, 0.02, 0.1)
 
 @dataclass
 class Plan:
-    """`replicas`: of every topic; `least_in_sync`: its min.insync.replicas. `synced`: flush.messages=1."""
+    """`replicas`: of every topic; `least_in_sync`: its min.insync.replicas. `synced`: flush.messages=1. `forgets`: whatever loses power, nobody minds what
+    is lost with it."""
 
     seed: int
     brokers: int = 1
@@ -19,6 +20,7 @@ class Plan:
     least_in_sync: int = 1
     settings: dict[str, str] = field(default_factory=dict)
     synced: bool = False
+    forgets: bool = False
     partitions: int = 1
     faults_for_s: float = 20.0
     sync_s: float = 0.004  # the longest that one fsync takes

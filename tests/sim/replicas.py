@@ -1,11 +1,12 @@
 """What must be true of the brokers themselves: while they run, and when everything has come to rest."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import Appended
 from ottla_broker.metadata.image import Image
@@ -20,14 +21,21 @@ LOOK_S = 0.1
 COMPACTED = "__consumer_offsets"
 
 
+def _never(*_: object) -> None:
+    return None
+
+
 class Watch:
     """Looks at every broker many times a second, and at every record that a leader appends. A high watermark never falls in one life of a replica,
     and nobody leads an epoch that somebody else leads, or led. (A client cannot tell: a leader that has just stepped down may bring
-    what comes to its successor.)"""
+    what comes to its successor.) `may_fall_to`: as far as a high watermark may fall all the same, of what is cut on purpose."""
 
-    def __init__(self, cluster: Cluster, trace: Trace) -> None:
+    def __init__(
+        self, cluster: Cluster, trace: Trace, may_fall_to: Callable[[Broker, Partition], int | None] = _never
+    ) -> None:
         self._cluster = cluster
         self._trace = trace
+        self._may_fall_to = may_fall_to
         self._high_watermarks: dict[tuple[Any, ...], tuple[int, PartitionLog]] = {}
         self._leaders: dict[tuple[Any, ...], int] = {}
 
@@ -54,16 +62,19 @@ class Watch:
         for node, broker in running(self._cluster):
             for partition in broker.partitions:
                 which = (partition.topic, partition.topic_id, partition.partition)
-                self._look_at_high_watermark((node.node_id, node.lives, *which), partition.log)
+                least = self._may_fall_to(broker, partition)
+                self._look_at_high_watermark((node.node_id, node.lives, *which), partition.log, least)
                 if partition.leads:
                     self._look_at_leader((*which, partition.leader_epoch), node.node_id)
             if (log := metadata_log(broker)) is not None:
                 self._look_at_high_watermark((node.node_id, node.lives, "metadata"), log)
 
-    def _look_at_high_watermark(self, which: tuple[Any, ...], log: PartitionLog) -> None:
+    def _look_at_high_watermark(self, which: tuple[Any, ...], log: PartitionLog, least: int | None = None) -> None:
         now = log.high_watermark
         before, of = self._high_watermarks.get(which, (0, log))
-        if of is log and now < before:  # a replica that was moved away and comes back begins anew
+        if of is log and now < (
+            before if least is None else min(before, least)
+        ):  # a replica that was moved away and comes back begins anew
             self._trace.problem(f"broker {which[0]}: the high watermark of {which[2:]} fell from {before} to {now}")
         self._high_watermarks[which] = now, log
 
@@ -100,8 +111,8 @@ def broken_at_rest(cluster: Cluster, history: History) -> Iterator[str]:
     yield from settings_are_as_acknowledged(history, cluster)
 
 
-def replicas_are_equal(cluster: Cluster) -> Iterator[str]:
-    """Batch by batch below the high watermark; of compacted partitions, whose replicas are cleaned each on its own, what they say in the end."""
+def replicas_are_equal(cluster: Cluster, *, trimmed: bool = False) -> Iterator[str]:
+    """Batch by batch below the high watermark, and above every replica's start where records were deleted (`trimmed`); of compacted partitions, whose replicas are cleaned each on its own, what they say in the end."""
     for place, found in _replicas(cluster).items():
         (first, reference), *others = found
         for node_id, partition in others:
@@ -110,8 +121,10 @@ def replicas_are_equal(cluster: Cluster) -> Iterator[str]:
                     yield f"replicas of {place} on brokers {first} and {node_id} do not say the same"
                 continue
             here, there = dict(below_high_watermark(partition.log)), dict(below_high_watermark(reference.log))
-            if here != there:
-                differing = sorted(at for at in here.keys() | there.keys() if here.get(at) != there.get(at))
+            start = max(partition.log.start, reference.log.start) if trimmed else 0
+            if differing := sorted(
+                at for at in here.keys() | there.keys() if here.get(at) != there.get(at) and at >= start
+            ):
                 yield f"replicas of {place} on brokers {first} and {node_id} differ at {differing[:5]}"
 
 

@@ -1,13 +1,7 @@
 """One seed, one run: a cluster and its clients, faults for a while, peace, and then the checks."""
 
-import asyncio
-import gc
 import logging
-import sys
-import time
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -18,12 +12,14 @@ from tests.sim.cluster import Cluster
 from tests.sim.history import History, Place
 from tests.sim.member import Member
 from tests.sim.nemesis import Nemesis
+from tests.sim.network import Network
 from tests.sim.plan import Plan
 from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
 from tests.sim.reader import Reader
 from tests.sim.replicas import Watch, at_rest, broken_at_rest
-from tests.sim.standing import newest_image, unwell, views
+from tests.sim.runs import Director, Outcome, simulated
+from tests.sim.standing import newest_image, unwell
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
@@ -31,78 +27,14 @@ TOPIC = "events"
 GROUPS = ("readers", "others")
 CONVERGES_WITHIN_S = 120.0
 RESTS_WITHIN_S = 30.0
-LOOK_S = 0.5
-
-
-@dataclass
-class Outcome:
-    """`broken`: promises that were broken; empty: the run passed. `digest`: equal for two runs of one seed. `done`: what admins got done."""
-
-    seed: int
-    brokers: int
-    broken: list[str]
-    digest: int
-    lines: list[str]
-    faults: dict[str, int]
-    done: dict[str, int]
-    acks: int
-    reads: int
-    virtual_s: float
-    cpu_s: float
-    packets: int
 
 
 def run(
     seed: int, brokers: int | None = None, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Runs one seed. `brokers` None: as many as the seed wants. `tell`: where to put each line of the trace as it comes; `level`: what of the
-    brokers' own logs is in it."""
-    started = time.process_time()
+    """Runs one seed. `brokers` None: as many as the seed wants. `tell`, `level`: see `simulated`."""
     plan = Plan.of(seed, brokers)
-    loop = SimulatedLoop()
-    trace = Trace(loop.time, tell)
-    trace.follow(level)
-    loop.set_exception_handler(trace.loop_failed)
-    gc.disable()  # a run is short, and what is collected when must not depend on what ran before
-    try:
-        simulation = Simulation(loop, plan, trace)
-        broken = simulation.run()
-        loop.set_exception_handler(lambda *_: None)
-        history, network = simulation.history, simulation.cluster.network
-        return Outcome(
-            seed,
-            plan.brokers,
-            broken + trace.problems,
-            network.digest,
-            trace.lines,
-            simulation.faults,
-            simulation.world.done,
-            len(history.acks),
-            sum(len(records) for places in history.seen.values() for records in places.values()),
-            loop.time(),
-            time.process_time() - started,
-            network.packets,
-        )
-    finally:
-        trace.unfollow()
-        _forget(loop)
-        gc.enable()
-
-
-def _forget(loop: SimulatedLoop) -> None:
-    """Coroutines of dead processes are closed here, in silence: what their `finally`s say concerns nobody."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of coroutines whose process died before their first step
-            loop.close()
-            for process in loop.processes:
-                process.forget()
-            gc.collect()
-    finally:
-        sys.unraisablehook = hook
-        logging.disable(level)
+    return simulated(seed, lambda loop, trace: Simulation(loop, plan, trace), tell=tell, level=level)
 
 
 class Simulation:
@@ -115,6 +47,23 @@ class Simulation:
         self.history = History(tell=trace.say)
         self.world = World(self.cluster.addresses, self.history, trace)
         self.faults: dict[str, int] = {}
+        self._director = Director(loop, trace, self.random)
+
+    @property
+    def network(self) -> Network:
+        return self.cluster.network
+
+    @property
+    def brokers(self) -> int:
+        return self.plan.brokers
+
+    @property
+    def histories(self) -> Sequence[History]:
+        return (self.history,)
+
+    @property
+    def done(self) -> dict[str, int]:
+        return self.world.done
 
     def run(self) -> list[str]:
         watch = Watch(self.cluster, self.trace)
@@ -133,7 +82,7 @@ class Simulation:
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
         watching = self.loop.create_task(watch.run())
         setting_up = self._client(Admin, "admin-0", replicas=plan.replicas)
-        if not await self._within(60, setting_up.process.run(self._set_up(setting_up)), "set up"):
+        if not await self._director.within(60, setting_up.process.run(self._set_up(setting_up)), "set up"):
             return ["the cluster did not come up", *self.history.problems]
         clients = self._clients()
         tasks = [client.process.run(client.run()) for client in clients]
@@ -144,11 +93,7 @@ class Simulation:
         trace.say("faults are over")
         broken = await self._converged()
         self.world.stop.set()
-        _, late = await asyncio.wait(tasks, timeout=30)
-        for task in tasks:
-            if task.done() and (error := task.exception()) is not None:
-                broken.append(f"a client failed: {error!r}")
-        broken += [f"a client does not end: {task}" for task in late]
+        broken += await self._director.ended(tasks, 30)
         broken += await self._checked()
         watching.cancel()
         return broken + [problem for problem in self.history.problems if problem not in broken]
@@ -192,15 +137,7 @@ class Simulation:
         return manners
 
     def _client(self, kind: Callable[..., Any], name: str, **named: Any) -> Any:
-        return kind(self.world, Process(self.loop, name), Random(self.random.getrandbits(64)), **named)
-
-    async def _within(self, seconds: float, task: "asyncio.Task[Any]", what: str) -> bool:
-        done, _ = await asyncio.wait([task], timeout=seconds)
-        if not done:
-            self.trace.say(f"not within {seconds} s: {what}")
-            return False
-        task.result()
-        return True
+        return self._director.client(kind, self.world, name, **named)
 
     # --- afterwards
 
@@ -228,23 +165,20 @@ class Simulation:
         return await self._until_nothing(missing, CONVERGES_WITHIN_S, "no convergence")
 
     async def _until_nothing(self, missing: Callable[[], list[str]], within_s: float, otherwise: str) -> list[str]:
-        deadline = self.loop.time() + within_s
-        while self.loop.time() < deadline:
-            await asyncio.sleep(LOOK_S)
-            if self.history.problems or self.trace.problems:
-                return []  # it is lost already
-            if not missing():
-                return []
-        for view in views(self.cluster):
-            self.trace.say(view)
-        return [f"{otherwise} in {within_s:.0f} s: {what}" for what in missing()]
+        return await self._director.until_nothing(
+            missing,
+            within_s,
+            otherwise,
+            lost=lambda: bool(self.history.problems or self.trace.problems),  # it is lost already
+            clusters=(self.cluster,),
+        )
 
     def _producers(self) -> list[str]:
         return [name for name in dict.fromkeys(self.history.sent.values()) if name.startswith("producer")]
 
     async def _checked(self) -> list[str]:
         reader = Reader(self.world, Process(self.loop, "reader"), self.random)
-        if not await self._within(60, reader.process.run(reader.run()), "read everything"):
+        if not await self._director.within(60, reader.process.run(reader.run()), "read everything"):
             return ["the contents cannot be read"]
         broken = broken_promises(self.history, reader.contents, reader.topics)
         if not broken:

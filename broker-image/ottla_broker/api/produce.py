@@ -87,6 +87,9 @@ def append(
             raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
         if len(records) > ATTRIBUTES_AT:
             check_attributes(records[ATTRIBUTES_AT], context.version)
+        image = context.broker.image
+        if image.mirrored and not image.is_open(partition.topic_id, index):
+            raise partition.refuse(records, refusal(image, partition.topic_id, partition.topic))
         appended = partition.append(records, acks=acks)
     except KafkaError as reason:
         return denied(index, reason)
@@ -148,11 +151,7 @@ def find(context: Context, topic: str | UUID, index: int) -> "Partition":
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is written by its coordinator only")
-    partition = partitions.leader(name, index, topic_id=topic_id)
-    image = context.broker.image
-    if image.mirrored and not image.is_open(partition.topic_id, index):
-        raise refusal(image, partition.topic_id, name)
-    return partition
+    return partitions.leader(name, index, topic_id=topic_id)
 
 
 def denied(index: int, reason: KafkaError) -> Produced:

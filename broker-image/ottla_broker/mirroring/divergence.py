@@ -41,7 +41,12 @@ def begin(partition: Partition, joined: int, joined_epoch: int) -> None:
 
 def folder_of(log: PartitionLog, offset: int, epoch: int) -> str:
     """Where the leader of this epoch saves what lies in its log from `offset` on. Within an epoch a log only grows."""
-    return f"{log.directory}/{FOLDER}/offsets-{offset}-{log.end - 1}-epoch-{epoch}"
+    return f"{log.directory}/{FOLDER}/offsets-{first_beyond(log, offset)}-{log.end - 1}-epoch-{epoch}"
+
+
+def first_beyond(log: PartitionLog, offset: int) -> int:
+    """Where what lies from `offset` on begins: the log may start behind it, where records were deleted that the source never had."""
+    return max(offset, log.start)
 
 
 def is_saved(log: PartitionLog, offset: int, epoch: int) -> bool:
@@ -54,7 +59,7 @@ async def save(log: PartitionLog, offset: int, epoch: int) -> str:
     folder, disk, offload = folder_of(log, offset, epoch), log.storage.disk, log.storage.runtime.offload
     if disk.exists(folder):
         return folder
-    unfinished, end = f"{folder}{UNFINISHED}", log.end
+    unfinished, offset, end = f"{folder}{UNFINISHED}", first_beyond(log, offset), log.end
     disk.make_directory(f"{log.directory}/{FOLDER}")
     for name in disk.list(f"{log.directory}/{FOLDER}"):
         if name.endswith(UNFINISHED):

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, Report
 from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
-from ottla_broker.mirroring.divergence import save
+from ottla_broker.mirroring.divergence import first_beyond, save
 from ottla_broker.mirroring.lineage import common_point, copied_up_to, epochs_below
 from ottla_broker.mirroring.links import Link
 from ottla_broker.mirroring.rewinding import rewind
@@ -68,8 +68,13 @@ class Decided:
     epochs: Epochs | None
 
     @property
+    def first(self) -> int:
+        """The first offset beyond."""
+        return first_beyond(self.rejoiner.partition.log, self.at)
+
+    @property
     def cut(self) -> int:
-        return max(self.rejoiner.partition.log.end - self.at, 0)
+        return max(self.rejoiner.partition.log.end - self.first, 0)
 
 
 class Rejoining:
@@ -195,10 +200,9 @@ class Rejoining:
         """`more`: about the source, in words."""
         if not decided.cut or self.link.truncates:
             return decided
-        at, log = decided.at, decided.rejoiner.partition.log
         self._says(
             decided.rejoiner,
-            f"{decided.cut} records, from offset {at} to {log.end - 1}, are here and not at the source{more}; "
+            f"{decided.cut} records, from offset {decided.first} to {decided.rejoiner.partition.log.end - 1}, are here and not at the source{more}; "
             "on.divergence=Truncate writes them to a file and cuts them off",
             diverging=decided.cut,
             stuck=True,
@@ -209,7 +213,9 @@ class Rejoining:
         rejoiner, at = decided.rejoiner, decided.at
         if decided.cut and self._holds(rejoiner):
             folder = await save(rejoiner.partition.log, at, rejoiner.leader_epoch)
-            logger.warning("%r: what it has from offset %d on is saved in %s", rejoiner.partition, at, folder)
+            logger.warning(
+                "%r: what it has from offset %d on is saved in %s", rejoiner.partition, decided.first, folder
+            )
         return self._holds(rejoiner)
 
     async def _join(self, decided: Decided) -> None:

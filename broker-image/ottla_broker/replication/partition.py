@@ -216,6 +216,14 @@ class Partition:
         self._has_grown(appended)
         return appended
 
+    def refuse(self, records: Buffer, reason: KafkaError) -> KafkaError:
+        """The reason, for whoever may not append them now: what the same producer has sent right behind them is refused in the same words. KafkaError:
+        that of a batch just before them."""
+        if self._refusals:
+            self._refusals.check(records)
+        self._refusals.note(records, reason)
+        return reason
+
     def append_copied(self, records: Buffer) -> Appended:
         """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
         KafkaError: as `PartitionLog.append_as_follower`."""

@@ -8,7 +8,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import Known, open_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.mirroring.divergence import FOLDER, folder_of, is_cut, is_saved, save
+from ottla_broker.mirroring.divergence import FOLDER, begin, folder_of, is_cut, is_saved, save
 from ottla_broker.replication.following import last_epoch, truncate
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
@@ -83,3 +83,18 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     log.close()
     again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), Known())
     assert (again.failed, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
+
+
+@on_a_loop
+async def test_a_log_whose_beginning_is_gone_is_saved_from_where_it_begins(tmp_path: Path) -> None:
+    """The source never had what was deleted here: the two have nothing in common, and what came behind is cut off all the same."""
+    partition = led(tmp_path, Peers(), isr=(1,), records=10)
+    log = partition.log
+    log.delete_records_before(7)
+    folder = Path(await save(log, 4, 1))
+    assert folder.name == "offsets-7-9-epoch-1" and is_saved(log, 4, 1)
+    committed(partition, leader_epoch=2)
+    begin(partition, 4, 1)
+    assert (log.start, log.end) == (4, 4) and is_cut(log, 4, 1)
+    partition.append_copied(bytearray(batch(3, base_offset=4, epoch=2)))
+    assert is_cut(log, 4, 1) and (log.start, log.end) == (4, 7)

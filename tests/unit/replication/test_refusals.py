@@ -11,6 +11,7 @@ from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.refusals import BEHIND, MOST_PRODUCERS, Refusals
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.replication.leading import Peers, led
 from tests.unit.running import running
 
 FULL = KafkaError(ErrorCode.kafka_storage_error, "no room")
@@ -100,3 +101,15 @@ def test_nothing_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, know
             assert refusal(partition, first + 4) is ErrorCode.out_of_order_sequence_number
 
     asyncio.run(run())
+
+
+def test_a_producer_whose_batches_meet_a_failover_in_the_middle_finds_nothing_out_of_order(tmp_path: Path) -> None:
+    partition = led(tmp_path, Peers(), isr=(1,))
+    reason = KafkaError(ErrorCode.not_enough_replicas, "is failing over")
+    assert partition.refuse(batch(0), reason) is reason
+    with pytest.raises(KafkaError, match="behind sequence 0 of producer 7: is failing over"):
+        partition.refuse(batch(1), reason)
+    with pytest.raises(KafkaError, match="behind sequence 0 of producer 7: is failing over"):
+        partition.append(batch(2), acks=ALL_REPLICAS)  # it is open now
+    for sequence in range(3):
+        assert partition.append(batch(sequence), acks=ALL_REPLICAS).first_offset == sequence

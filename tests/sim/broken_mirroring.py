@@ -1,0 +1,94 @@
+"""Rules of mirroring, each switched off on purpose (see `broken_rules`); in runs with two clusters."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.mirror_plans import Report
+from ottla_broker.mirroring import group_offsets, mirrors, rejoining
+from ottla_broker.mirroring.copying import Identical
+from ottla_broker.mirroring.divergence import folder_of
+from ottla_broker.mirroring.group_offsets import Committed, Place
+from ottla_broker.mirroring.opening import Tell
+from ottla_broker.mirroring.source_epochs import NO_EPOCH, Epochs
+from ottla_broker.replication.partition import Partition
+
+
+@contextmanager
+def copies_do_not_say_which_epoch_they_hold() -> Iterator[None]:
+    """A source that has lost what was copied is not told which leader epoch that was of, and notices nothing."""
+    with patch.object(Identical, "last_epoch", lambda *_: NO_EPOCH):
+        yield
+
+
+@contextmanager
+def failovers_wait_for_nobody() -> Iterator[None]:
+    """The leader of a copy reports where its log ends before its in-sync replicas have all of it."""
+
+    async def report_end(partition: Partition, me: int, source_end: int, tell: Tell) -> None:
+        told = Report(
+            me,
+            partition.topic_id,
+            partition.partition,
+            partition.leader_epoch,
+            end=partition.log.end,
+            source_end=source_end,
+        )
+        await tell(partition.topic, told)
+
+    with patch.object(mirrors, "report_end", report_end):
+        yield
+
+
+@contextmanager
+def the_common_point_is_where_the_copy_ended() -> Iterator[None]:
+    """What the old source wrote in epochs of which nothing was copied stays, where its offsets were copied ones."""
+
+    def common_point(_: Epochs, original_end: int, __: Epochs, end: int) -> int:
+        return min(original_end, end)
+
+    with patch.object(rejoining, "common_point", common_point):
+        yield
+
+
+@contextmanager
+def nothing_that_is_cut_off_is_saved() -> Iterator[None]:
+    async def save(log: PartitionLog, offset: int, epoch: int) -> str:
+        log.storage.disk.make_directory(folder := folder_of(log, offset, epoch))
+        return folder
+
+    with patch.object(rejoining, "save", save):
+        yield
+
+
+@contextmanager
+def copies_are_open_for_writing() -> Iterator[None]:
+    """As soon as they are there."""
+    with patch.object(Image, "is_open", lambda *_: True):
+        yield
+
+
+@contextmanager
+def groups_are_copied_further_than_records() -> Iterator[None]:
+    def due(
+        there: Mapping[Place, Committed], here: Mapping[Place, Committed], _: Mapping[Place, int]
+    ) -> dict[Place, Committed]:
+        return {place: one for place, one in there.items() if place not in here or here[place].offset < one.offset}
+
+    with patch.object(group_offsets, "due", due):
+        yield
+
+
+BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    rule.__name__.replace("_", " "): rule
+    for rule in (
+        copies_do_not_say_which_epoch_they_hold,
+        failovers_wait_for_nobody,
+        the_common_point_is_where_the_copy_ended,
+        nothing_that_is_cut_off_is_saved,
+        copies_are_open_for_writing,
+        groups_are_copied_further_than_records,
+    )
+}
