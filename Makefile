@@ -54,7 +54,7 @@ NODES := tests/kube tests/e2e/test_operator.py
 COMPUTES := tests/unit tests/sim
 
 test: check kcat control-plane ## everything but `kube`
-	@mkdir -p build; nice -n 15 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
+	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
 	$(BIN)/pytest $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
 	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
 

@@ -11,6 +11,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.replication.partition import Partition
 from tests.sim.admin import Admin, Mover
 from tests.sim.ancestry import Ancestry
+from tests.sim.appended import Fed, appended_are_there_once_and_in_order, fed_by, not_appended
 from tests.sim.checks import broken_promises
 from tests.sim.client import World
 from tests.sim.cluster import Cluster
@@ -47,6 +48,7 @@ from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
 GROUP = "readers"
+OWN_GROUP = "keepers"  # of the target's own
 THERE, BACK = "west", "back"  # the mirror on the target, and the one on the old source
 CHOSEN = f"{TOPIC},passing-*"
 CONVERGES_WITHIN_S = 120.0
@@ -173,7 +175,7 @@ class MirrorSimulation:
             "groups": GROUP,
             "metadata.max.age.ms": str(self.random.choice((300, 1_000))),
             "fetch.max.wait.ms": str(self.random.choice((100, 500))),
-        }
+        } | ({"offsets": "Appended"} if self.plan.appended else {})
 
     def _start_at_source(self) -> None:
         plan, random, places = self.plan, self.random, self._places
@@ -193,9 +195,15 @@ class MirrorSimulation:
             self._move(self.admins_at_source, "mover-1", plan.source.brokers, plan.source.replicas)
         if random.randrange(2):
             self._move(self.at_target, "mover-2", plan.target.brokers, plan.target.replicas)
-        if not (
-            plan.remakes or plan.trims_inside
-        ):  # where a copy begins inside of a batch, its high watermark may fall to that once
+        if plan.appended:
+            self._start_takers()
+            self._start(Member, self.at_target, f"{OWN_GROUP}-0", group=OWN_GROUP, topic=TOPIC, rack="")
+            if random.randrange(2):
+                self._start(
+                    Trimmer, self.at_target, "trimmer-2", places=places, groups=[OWN_GROUP], inside=plan.trims_inside
+                )
+        # Where a copy begins inside of a batch, its high watermark may fall to that once.
+        elif not (plan.remakes or plan.trims_inside):
             self._start(CopyReader, self.at_target, "looker-1", places=places, group=GROUP)
 
     def _move(self, world: World, name: str, brokers: int, replicas: int) -> None:
@@ -253,27 +261,34 @@ class MirrorSimulation:
         """Until there is something to fail over."""
         while True:
             await asyncio.sleep(0.1)
-            if sum(copy.place[0] == TOPIC for copy in self._copies()) == self.plan.source.partitions:
+            found = self._fed() if self.plan.appended else self._copies()
+            if sum(one.place[0] == TOPIC for one in found) == self.plan.source.partitions:
                 return
+
+    def _fed(self) -> list[Fed]:
+        return fed_by(self.target, THERE, self.loop.time())
 
     def _copies(self) -> list[CopyOf]:
         return copies_of(self.target, THERE, self.loop.time())
 
     async def _prepare_failover(self) -> None:
-        plan, history = self.plan, self.at_target.history
-        history.topics[TOPIC] = TopicFate(there=True, partitions=plan.source.partitions)
-        for number in range(2):  # first in vain
+        if not self.plan.appended:
+            self._start_takers()  # first in vain
+        await asyncio.sleep(self.random.uniform(0, 1))
+        if self.plan.comes_home:
+            self.admins_at_source.stop.set()
+
+    def _start_takers(self) -> None:
+        self.at_target.history.topics[TOPIC] = TopicFate(there=True, partitions=self.plan.source.partitions)
+        for number in range(2):
             self._start(
                 Producer, self.at_target, f"taker-{number}", places=self._places, manner=self._manner(plain=False)
             )
-        await asyncio.sleep(self.random.uniform(0, 1))
-        if plan.comes_home:
-            self.admins_at_source.stop.set()
 
     async def _fail_over(self) -> None:
         self.trace.say("fails over")
         await self._set(self.at_target, THERE, {"role": "FailedOver"})
-        if not self.plan.trims and not self.plan.forgets:
+        if not (self.plan.trims or self.plan.forgets or self.plan.appended):
             self._start(Member, self.at_target, f"{GROUP}-moved", group=GROUP, topic=TOPIC, rack="")
 
     async def _until_joined(self, place: Place) -> None:
@@ -311,7 +326,7 @@ class MirrorSimulation:
     def _worlds(self) -> list[World]:
         """Where producers may write in the end."""
         found = [] if self.plan.comes_home else [self.at_source]
-        return found + ([self.at_target] if self.plan.fails_over else [])
+        return found + ([self.at_target] if self.plan.fails_over or self.plan.appended else [])
 
     def _ill(self) -> list[str]:
         found: list[str] = []
@@ -323,7 +338,7 @@ class MirrorSimulation:
 
     def _behind(self, reached: Mapping[Place, int]) -> list[str]:
         """Copies that have not come as far as their source was when the faults were over, and do not say why."""
-        if self.plan.fails_over:
+        if self.plan.fails_over or self.plan.appended:
             return []
         found = {copy.place: copy for copy in self._copies()}
         return [
@@ -347,7 +362,16 @@ class MirrorSimulation:
         """What moves still, and what is not as it should be when nothing does."""
         now_s, resyncs = self.loop.time(), self.plan.resyncs
         found = [*at_rest(self.source), *at_rest(self.target), *self._ill()]
-        if not self.plan.fails_over:
+        if self.plan.appended:
+            if not self.plan.fails_over:
+                found += not_appended(self.source, self._fed(), may_stop=self.plan.forgets and not resyncs)
+            else:
+                found += [
+                    f"{one.place} is {one.status}"
+                    for one in self._fed()
+                    if one.status is None or one.status.state != "FailedOver"
+                ]
+        elif not self.plan.fails_over:
             found += out_of_step(self.source, self.target, THERE, now_s, resyncs=resyncs)
         else:
             found += [
@@ -374,6 +398,7 @@ class MirrorSimulation:
         contents, topics, starts = contents_of(self.target)
         broken += broken_promises(self._of_both(starts), contents, topics)
         contents, topics, starts = contents_of(self.source)
+        broken += appended_are_there_once_and_in_order(contents, starts, self._fed(), keeps=not plan.forgets)
         if plan.comes_home:
             kept = replace(
                 self.at_source.history, acks=[ack for ack in self.at_source.history.acks if ack.place[0] == TOPIC]

@@ -53,8 +53,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._below_is_full = False
         self._reading_paused = False
-        self._closing = False
-        self._lost = False
+        self._closing = False  # nothing more is read or written, but what was written goes
 
     # --- what the socket's transport calls
 
@@ -64,7 +63,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, reason: Exception | None) -> None:
-        self._lost = self._closing = True
+        self._closing = True
         self._unsent.clear()
         self._unsent_bytes = 0
         if self._above is not None:
@@ -76,7 +75,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return _scratch
 
     def buffer_updated(self, count: int) -> None:
-        if self._lost:
+        if self._closing:
             return
         if not self._began:
             self._began = True
@@ -90,7 +89,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._read()
 
     def eof_received(self) -> bool:
-        return False
+        self.close()
+        return bool(self._unsent)  # it stays open until that has gone
 
     def pause_writing(self) -> None:
         self._below_is_full = True
@@ -127,8 +127,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._read()
 
     def _refuse(self, why: str) -> None:
-        if not self._lost:
-            self._lost = self._closing = True
+        if not self._closing:
+            self._closing = True
             self._handshakes.failed(self, why)
             self._below.close()
 
@@ -156,11 +156,9 @@ class TlsTransport(asyncio.BufferedProtocol):
                 if filled < len(buffer):
                     break
         except ssl.SSLError as reason:
-            self._handshakes.broke(self, in_words(reason))
-            self.abort()
+            self._break(reason)
             return
-        if self._outgoing.pending:
-            self._send()
+        self._send()
         if ended:
             self.close()
 
@@ -216,6 +214,10 @@ class TlsTransport(asyncio.BufferedProtocol):
             return self._tls.getpeercert() or default
         return self._below.get_extra_info(name, default)
 
+    def _break(self, reason: ssl.SSLError) -> None:
+        self._handshakes.broke(self, in_words(reason))
+        self.abort()
+
     def _go_on_reading(self) -> None:
         if not self._closing:
             self._read()
@@ -224,7 +226,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         """As much as the socket takes now."""
         while self._unsent and not self._below_is_full:
             first = self._unsent[0]
-            count = self._tls.write(first[:PIECE])
+            try:
+                count = self._tls.write(first[:PIECE])
+            except ssl.SSLError as reason:
+                self._break(reason)
+                return
             self._unsent_bytes -= count
             if count < len(first):
                 self._unsent[0] = first[count:]

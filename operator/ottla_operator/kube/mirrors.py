@@ -42,7 +42,7 @@ PASSING: Final = frozenset(
 
 
 class NoSource(Exception):
-    """The Cluster that is the source is not there."""
+    """The Cluster that is the source is not there, or cannot be reached as is wished."""
 
 
 @dataclass(slots=True)
@@ -111,7 +111,11 @@ class Mirrors:
         found = await self.cluster(Key(key.namespace, source.cluster_ref.name))
         if found is None:
             raise NoSource(f"there is no Cluster {source.cluster_ref.name} in this namespace, which is the source")
-        return bootstrap(cluster_of(found))
+        tls = source.tls is not None
+        if not (at := bootstrap(cluster_of(found), tls=tls)):
+            how = "with TLS, as source.tls asks" if tls else "without TLS; source.tls says that the mirror speaks it"
+            raise NoSource(f"Cluster {source.cluster_ref.name}, which is the source, has no listener {how}")
+        return at
 
     async def _tell(
         self, body: Json, judged: Verdict, seen: Sequence[PartitionSeen] = (), more: dict[str, Json] | None = None
