@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from random import Random
 from typing import Any
 
@@ -54,6 +55,9 @@ CHOSEN = f"{TOPIC},passing-*"
 CONVERGES_WITHIN_S = 120.0
 SETS_UP_WITHIN_S = 60.0
 JOINS_WITHIN_S = 10.0
+COPIES_WITHIN_S = 5.0
+FEW, SOME, MANY = 5, 20, 1 << 30  # offsets
+LOOK_S = 0.01
 
 
 def run_mirrors(seed: int, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING) -> Outcome:
@@ -83,6 +87,7 @@ class MirrorSimulation:
         self.at_target.history.once = self.at_source.history.once
         self.admins_at_source = replace(self.at_source, stop=asyncio.Event())  # stop before the others
         self._director = Director(loop, trace, random)
+        self._forgetting = False
         self._hosts: list[str] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -120,6 +125,8 @@ class MirrorSimulation:
         if not await self._director.within(SETS_UP_WITHIN_S, self.loop.create_task(self._set_up()), "set up"):
             return ["the clusters did not come up", *self._problems()]
         self._start_at_source()
+        if plan.set_at_once:
+            await self._until(lambda: self._is_there(FEW), COPIES_WITHIN_S)
         await self._struck()
         trace.say("faults are over")
         broken = await self._converged()
@@ -224,7 +231,9 @@ class MirrorSimulation:
         # A wipe may take the files of what is cut off; or it leaves a topic that was made just then, of which nobody else had a replica yet, to nobody.
         at_source, at_target = (("wiped disk",) if spared else () for spared in (plan.comes_home, plan.passing))
         link = LinkFaults(self.source, self.target, Random(random.getrandbits(64)))
-        forgets: list[tuple[int, str, Fault]] = [(40, "forgets unseen", link.forget_unseen)] if plan.forgets else []
+        forgets: list[tuple[int, str, Fault]] = (
+            [(15, "forgets unseen", lambda _: self._forget(link))] if plan.forgets else []
+        )
         nemeses = [
             Nemesis(self.source, hosts, Random(random.getrandbits(64)), plan.source, at_source, forgets),
             Nemesis(self.target, self._hosts, Random(random.getrandbits(64)), plan.target, at_target),
@@ -238,6 +247,21 @@ class MirrorSimulation:
             for name, count in one.happened.items():
                 self.faults[name] = self.faults.get(name, 0) + count
 
+    async def _forget(self, link: LinkFaults) -> None:
+        """What was copied; or nothing of it, if nothing comes to be copied."""
+        if self._forgetting:
+            return
+        self._forgetting = True
+        await self._until(lambda: self._ahead() <= FEW, COPIES_WITHIN_S)
+        await link.forget_unseen()
+        self._forgetting = False
+
+    def _ahead(self) -> int:
+        """By how many offsets the source is ahead where it is most of all."""
+        ends, there = self._copied_to(), led(self.source)
+        known = [place for place in self._places if place in ends and place in there]
+        return max((there[place].log.high_watermark - ends[place] for place in known), default=MANY)
+
     async def _course(self, at_source: Strikes, at_target: Strikes) -> None:
         plan = self.plan
         if not plan.set_at_once:
@@ -246,7 +270,8 @@ class MirrorSimulation:
         if not plan.fails_over:
             return
         await asyncio.sleep(plan.fails_over_s)
-        await self._until_copied()
+        await self._until(lambda: self._is_there(SOME), COPIES_WITHIN_S)
+        await self._until(self._is_there, inf)
         place = self.random.choice(self._places)
         await self._prepare_failover()
         await (at_target.leader(place, self._fail_over) if plan.strikes else self._fail_over())
@@ -257,13 +282,23 @@ class MirrorSimulation:
             if plan.strikes:
                 await at_source.leader(place, lambda: self._until_joined(place))
 
-    async def _until_copied(self) -> None:
-        """Until there is something to fail over."""
-        while True:
-            await asyncio.sleep(0.1)
-            found = self._fed() if self.plan.appended else self._copies()
-            if sum(one.place[0] == TOPIC for one in found) == self.plan.source.partitions:
+    async def _until(self, true: Callable[[], bool], within_s: float) -> None:
+        """Or until the time is over."""
+        deadline = self.loop.time() + within_s
+        while self.loop.time() < deadline:
+            if true():
                 return
+            await asyncio.sleep(LOOK_S)
+
+    def _is_there(self, least: int = 0) -> bool:
+        """Whether there is something to fail over: so many offsets in each partition."""
+        ends = self._copied_to()
+        return all(ends.get(place, -1) >= least for place in self._places)
+
+    def _copied_to(self) -> dict[Place, int]:
+        """Up to which offset of the source everything is at the target."""
+        ends = {copy.place: copy.led.log.end for copy in self._copies() if copy.led is not None}
+        return ends | {one.place: one.status.end for one in self._fed() if one.status is not None}
 
     def _fed(self) -> list[Fed]:
         return fed_by(self.target, THERE, self.loop.time())
@@ -293,11 +328,9 @@ class MirrorSimulation:
 
     async def _until_joined(self, place: Place) -> None:
         """Until it is known where a log of the old source is to be cut; not for ever."""
-        deadline = self.loop.time() + JOINS_WITHIN_S
-        while self.loop.time() < deadline:
-            await asyncio.sleep(0.005)
-            if any(one.place == place and one.known.joined >= 0 for one in self._homes()):
-                return
+        await self._until(
+            lambda: any(one.place == place and one.known.joined >= 0 for one in self._homes()), JOINS_WITHIN_S
+        )
 
     def _homes(self) -> list[CopyOf]:
         return copies_of(self.source, BACK, self.loop.time())
@@ -385,8 +418,22 @@ class MirrorSimulation:
             found += [f"{place} has not come home" for place in self._places if place not in home]
         return found
 
+    def _count(self) -> None:
+        """What this run was about, for whoever counts."""
+        found = [
+            *("partition appended to" for _ in self._fed()),
+            *("partition copied" for copy in self._copies() if not copy.topic.failed_over),
+            *("partition failed over" for copy in self._copies() if copy.topic.failed_over),
+            *("partition stopped" for copy in self._copies() if copy.known.stopped),
+            *("partition come home" for _ in self._homes()),
+            *(["run with a file of what was cut off"] if saved_in(self.source) else []),
+        ]
+        for what in found:
+            self.done[what] = self.done.get(what, 0) + 1
+
     async def _checked(self) -> list[str]:
         broken = await self._until_nothing(self._unfinished, "no rest")
+        self._count()
         now_s, plan = self.loop.time(), self.plan
         for cluster in (self.source, self.target):
             broken += [*replicas_are_equal(cluster, trimmed=self.plan.trims), *metadata_are_equal(cluster)]
