@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.brokers import BROKERS, Broker, ottla_broker
-from tests.e2e.mirroring import log_bytes, produce, seen, try_mirror
+from tests.e2e.mirroring import log_bytes, produce, seen, try_mirror, watermarks
 from tests.e2e.test_failback import TOPIC, Sites, commit, committed, decoded, saved, values
 from tests.waiting import eventually
 
@@ -109,3 +110,29 @@ def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
     told = sites.becomes(b, "Stopped")
     assert "the source has lost records that were copied" in str(told["why"])
     assert values(b.bootstrap) == [b"a"] * 100
+
+
+def test_what_was_deleted_since_is_copied_again(sites: Sites) -> None:
+    """Records that were copied, and some that were written since, have been deleted here: the log begins behind the offset at which it was opened."""
+    a, b = sites.a, sites.b
+    assert isinstance(a, Broker) and isinstance(b, Broker)
+    produce(a.bootstrap, TOPIC, [b"a"] * 100, partition=0)
+    sites.west()
+    sites.same_ends()
+    sites.west(role="FailedOver")
+    sites.becomes(b, "FailedOver")
+    produce(b.bootstrap, TOPIC, [b"b"] * 50, partition=0)
+    admin = AdminClient({"bootstrap.servers": b.bootstrap})
+    wanted = TopicPartition(TOPIC, 0, 120)
+    assert admin.delete_records([wanted])[wanted].result(30).low_watermark == 120
+    produce(a.bootstrap, TOPIC, [b"meanwhile"] * 10, partition=0)
+    sites.west(role="Replicate", on_divergence="Truncate")
+    sites.becomes(b, "Replicating")
+    eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] == 110, within_s=30, what=lambda: b.log_text(3000))
+    assert values(b.bootstrap) == [b"meanwhile"] * 10
+    (tail,) = saved(b.log_dir)
+    assert decoded(tail)[-30:] == [b"b"] * 30
+    produce(a.bootstrap, TOPIC, [b"after"], partition=0)
+    b.kill()
+    b.start()
+    eventually(lambda: values(b.bootstrap)[-1:] == [b"after"], within_s=30, what=lambda: b.log_text(3000))

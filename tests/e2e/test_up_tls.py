@@ -9,8 +9,9 @@ import pytest
 
 from tests.e2e.test_up import Json, read, resource, topic
 from tests.e2e.test_up_brokers import in_sync, writing
-from tests.e2e.upping import House, free_ports, house
+from tests.e2e.upping import House, house
 from tests.kube.authority import Authority, authority, server_certificate
+from tests.ports import free_ports
 
 BROKERS = 3
 

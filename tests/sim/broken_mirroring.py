@@ -8,12 +8,14 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.mirroring import group_offsets, mirrors, rejoining
-from ottla_broker.mirroring.copying import Identical
+from ottla_broker.mirroring.appending import Appending
+from ottla_broker.mirroring.copying import Copy, Identical, Outcome
 from ottla_broker.mirroring.divergence import folder_of
 from ottla_broker.mirroring.group_offsets import Committed, Place
 from ottla_broker.mirroring.opening import Tell
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, Epochs
 from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.replica_fetch import Got
 
 
 @contextmanager
@@ -81,6 +83,31 @@ def groups_are_copied_further_than_records() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def appending_goes_on_where_the_broker_remembers() -> Iterator[None]:
+    """Who leads again goes on where it had come to itself, whatever its log says since."""
+    properly, remembered = Appending.append, dict[Partition, int]()
+    begun: list[Appending] = []
+
+    def position(manner: Appending, copy: Copy) -> int:
+        if all(one is not manner for one in begun):
+            begun.append(manner)
+            manner.asked_next = remembered.get(copy.partition, manner.asked_next)
+        return manner.asked_next
+
+    def append(manner: Appending, copy: Copy, got: Got) -> Outcome | None:
+        outcome = properly(manner, copy, got)
+        remembered[copy.partition] = manner.asked_next
+        return outcome
+
+    with (
+        patch.object(Appending, "position", position),
+        patch.object(Appending, "append", append),
+        patch.object(Appending, "_recorded", lambda manner, _: manner.recorded),
+    ):
+        yield
+
+
 BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
     rule.__name__.replace("_", " "): rule
     for rule in (
@@ -90,5 +117,6 @@ BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
         nothing_that_is_cut_off_is_saved,
         copies_are_open_for_writing,
         groups_are_copied_further_than_records,
+        appending_goes_on_where_the_broker_remembers,
     )
 }

@@ -182,9 +182,10 @@ class SimulatedClient:
         max_bytes: int = 16 << 10,
         rack: str = "",
         broker: int | None = None,
+        tells: bool = True,
     ) -> Fetched:
         """From the leader, or from `broker`, which may be a follower. What the leader says of its high watermark is written down. A leader that
-        is new is asked what it knows at once. KafkaError."""
+        is new is asked what it knows at once. `tells`: its high watermark counts. KafkaError."""
         history = self.world.history
         leader = await self.leader(client, place)
         max_wait_s = 0.2 if self._fetched_in.get(place) == leader.epoch else 0.0
@@ -214,12 +215,12 @@ class SimulatedClient:
             self.forget_leader(place)
             raise
         high_watermark = int(found.high_watermark)
-        if high_watermark >= 0 and broker is None:
+        if high_watermark >= 0 and broker is None and tells:
             history.told_high_watermark(place, leader.epoch, high_watermark, known)
         return Fetched(whole(found.records or b""), high_watermark, int(found.preferred_read_replica))
 
-    async def latest(self, client: Client, place: Place) -> int:
-        """The end of what can be read, as ListOffsets tells it. It is written down. KafkaError."""
+    async def latest(self, client: Client, place: Place, *, tells: bool = True) -> int:
+        """The end of what can be read, as ListOffsets tells it. It is written down (`tells`). KafkaError."""
         history = self.world.history
         leader = await self.leader(client, place)
         known = history.high_watermark(place, leader.epoch)
@@ -238,7 +239,8 @@ class SimulatedClient:
         except FAILURES:
             self.forget_leader(place)
             raise
-        history.told_high_watermark(place, leader.epoch, int(found.offset), known)
+        if tells:
+            history.told_high_watermark(place, leader.epoch, int(found.offset), known)
         return int(found.offset)
 
     async def committed(self, client: Client, group: str, places: Sequence[Place]) -> dict[Place, int]:

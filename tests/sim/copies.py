@@ -75,12 +75,12 @@ def _copy(image: Image, name: str, topic: MirroredTopic, index: int, at: Led | N
 
 
 def may_fall_to(broker: Broker, partition: Partition) -> int | None:
-    """How far a high watermark may fall: where a topic that had records of its own was cut, to become a copy; and to the beginning of a copy that holds
-    nothing yet, because the source's log may start inside of a batch."""
+    """How far a high watermark may fall: to where a topic that had records of its own was cut, to become a copy. And that of a copy that holds nothing says
+    nothing yet: it begins where its source's log does, which followers have not heard of, and which may be inside of a batch."""
     log = partition.log
+    if partition.topic_id in broker.image.mirrored and log.high_watermark == log.start:
+        return 0
     known = known_partition(broker.image, partition.topic_id, partition.partition)
-    if known.joined == NO_OFFSET and broker.image.closed(partition.topic_id) and log.high_watermark == log.start:
-        return log.start
     return None if known.joined == NO_OFFSET else known.joined
 
 
@@ -187,8 +187,8 @@ def contents_of(cluster: Cluster) -> tuple[dict[Place, dict[int, bytes]], dict[s
         place: {
             record.offset: record.value or b""
             for _, batch in below_high_watermark(one.log)
-            for _, record in decode_all(batch)
-            if record.offset >= one.log.start
+            for header, record in decode_all(batch)
+            if record.offset >= one.log.start and not header.is_control
         }
         for place, one in found.items()
     }

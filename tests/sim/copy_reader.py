@@ -43,16 +43,20 @@ class CopyReader(SimulatedClient):
         return False
 
     async def _read(self, client: Client, place: Place) -> None:
-        fetched = await self.fetch(client, place, self._positions[place])
+        history = self.world.history
+        known = history.high_watermark(place, self._epochs.get(place, 0))
+        fetched = await self.fetch(client, place, self._positions[place], tells=False)
+        if fetched.records:  # the high watermark of a copy that holds nothing says nothing yet
+            history.told_high_watermark(place, self._fetched_in[place], fetched.high_watermark, known)
         for header, record in decode_all(fetched.records):
-            if record.offset >= self._positions[place]:
+            if record.offset >= self._positions[place] and not header.is_control:
                 self.world.history.consumed(self.name, place, record.offset, record.value or b"")
             if record.offset + 1 == header.next_offset:
                 self._positions[place] = max(self._positions[place], header.next_offset)
 
     async def _look_at_group(self, client: Client) -> None:
         for place, offset in (await self.committed(client, self._group, list(self._positions))).items():
-            end = await self.latest(client, place)
+            end = await self.latest(client, place, tells=False)
             if offset > end:
                 self.problem(f"{self._group} has committed {offset} of {place}, whose high watermark is {end}")
 

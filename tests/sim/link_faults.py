@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.cluster import Cluster
 from tests.sim.faults import some_time
 
 BETWEEN_FAULTS_S = 2.5  # on average
@@ -38,7 +38,7 @@ class LinkFaults:
                 self.happened[name] = self.happened.get(name, 0) + 1
                 tasks.create_task(fault())
 
-    async def forget_unseen(self, _: SimulatedBroker) -> None:
+    async def forget_unseen(self) -> None:
         """The source loses power while nobody there sees it, and has other records in place of those that it forgot when it is seen again."""
         ways, brokers, random = self._all(), list(self._source), self._random
         self._source.trace.say("the source is not seen")

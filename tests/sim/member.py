@@ -153,7 +153,7 @@ class Member(SimulatedClient):
             self._preferred[place] = broker  # as long as it has something to say; then the leader is asked again
         history, count = self.world.history, 0
         for header, record in decode_all(fetched.records):
-            if record.offset >= positions[place]:
+            if record.offset >= positions[place] and not header.is_control:
                 history.consumed(self._group, place, record.offset, record.value or b"")
                 count += 1
                 if -1 < fetched.high_watermark <= record.offset:

@@ -8,18 +8,20 @@ from tests.sim.plan import Plan
 SOURCE_SIZES = (1, 3, 3)
 COPY, FAILOVER, HOME = "copy", "failover", "home"  # how far a run goes
 COURSES = (COPY, FAILOVER, FAILOVER, HOME, HOME)
+COURSES_OF_APPENDED = (COPY, COPY, FAILOVER)
 STOP, RESYNC = "Stop", "Resync"
 
 
 @dataclass
 class MirrorPlan:
-    """`forgets`: the source loses what it had acknowledged, because its promise is not kept to: copies part from it. `trims`: records of the source
+    """`appended`: records get new offsets, beside those of the target's own producers. `forgets`: the source loses what it had acknowledged, because its promise is not kept to: copies part from it. `trims`: records of the source
     are deleted from the beginning of its partitions, `trims_inside` of batches too. `passing`: topics come and go there. Seconds: `fails_over_s`, `comes_home_s` after what came before; `faults_for_s` in all."""
 
     seed: int
     source: Plan
     target: Plan
     course: str = COPY
+    appended: bool = False
     on_source_truncation: str = STOP
     forgets: bool = False
     trims: bool = False
@@ -37,15 +39,16 @@ class MirrorPlan:
         source = Plan.of(random.getrandbits(32), random.choice(SOURCE_SIZES))
         target = Plan.of(random.getrandbits(32), 3)
         target.partitions = source.partitions
-        course = random.choice(COURSES)
-        plan = cls(seed, source, target, course)
+        appended = random.randrange(4) == 0
+        course = random.choice(COURSES_OF_APPENDED if appended else COURSES)
+        plan = cls(seed, source, target, course, appended)
         plan.forgets = random.randrange(3) == 0
         if plan.forgets:
             plan.source = _forgetful(source)
         plan.on_source_truncation = random.choice((STOP, RESYNC))
         plan.trims = bool(random.randrange(2))
         plan.trims_inside = plan.trims and bool(random.randrange(2))
-        plan.passing = bool(random.randrange(2))
+        plan.passing = bool(random.randrange(2)) and not appended
         plan.strikes = bool(random.randrange(2))
         plan.set_at_once = bool(random.randrange(3))
         plan.fails_over_s = random.uniform(2, 8)
@@ -64,7 +67,7 @@ class MirrorPlan:
     @property
     def remakes(self) -> bool:
         """Copies of topics that stay at the source may be made anew."""
-        return self.forgets and self.resyncs
+        return self.forgets and self.resyncs and not self.appended
 
     @property
     def fails_over(self) -> bool:

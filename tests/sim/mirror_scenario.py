@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.replication.partition import Partition
 from tests.sim.admin import Admin, Mover
 from tests.sim.ancestry import Ancestry
+from tests.sim.appended import Fed, appended_are_there_once_and_in_order, fed_by, not_appended
 from tests.sim.checks import broken_promises
 from tests.sim.client import World
 from tests.sim.cluster import Cluster
@@ -47,11 +49,15 @@ from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
 
 GROUP = "readers"
+OWN_GROUP = "keepers"  # of the target's own
 THERE, BACK = "west", "back"  # the mirror on the target, and the one on the old source
 CHOSEN = f"{TOPIC},passing-*"
 CONVERGES_WITHIN_S = 120.0
 SETS_UP_WITHIN_S = 60.0
 JOINS_WITHIN_S = 10.0
+COPIES_WITHIN_S = 5.0
+FEW, SOME, MANY = 5, 20, 1 << 30  # offsets
+LOOK_S = 0.01
 
 
 def run_mirrors(seed: int, *, tell: Callable[[str], None] | None = None, level: int = logging.WARNING) -> Outcome:
@@ -81,6 +87,7 @@ class MirrorSimulation:
         self.at_target.history.once = self.at_source.history.once
         self.admins_at_source = replace(self.at_source, stop=asyncio.Event())  # stop before the others
         self._director = Director(loop, trace, random)
+        self._forgetting = False
         self._hosts: list[str] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -118,6 +125,8 @@ class MirrorSimulation:
         if not await self._director.within(SETS_UP_WITHIN_S, self.loop.create_task(self._set_up()), "set up"):
             return ["the clusters did not come up", *self._problems()]
         self._start_at_source()
+        if plan.set_at_once:
+            await self._until(lambda: self._is_there(FEW), COPIES_WITHIN_S)
         await self._struck()
         trace.say("faults are over")
         broken = await self._converged()
@@ -173,7 +182,7 @@ class MirrorSimulation:
             "groups": GROUP,
             "metadata.max.age.ms": str(self.random.choice((300, 1_000))),
             "fetch.max.wait.ms": str(self.random.choice((100, 500))),
-        }
+        } | ({"offsets": "Appended"} if self.plan.appended else {})
 
     def _start_at_source(self) -> None:
         plan, random, places = self.plan, self.random, self._places
@@ -193,9 +202,15 @@ class MirrorSimulation:
             self._move(self.admins_at_source, "mover-1", plan.source.brokers, plan.source.replicas)
         if random.randrange(2):
             self._move(self.at_target, "mover-2", plan.target.brokers, plan.target.replicas)
-        if not (
-            plan.remakes or plan.trims_inside
-        ):  # where a copy begins inside of a batch, its high watermark may fall to that once
+        if plan.appended:
+            self._start_takers()
+            self._start(Member, self.at_target, f"{OWN_GROUP}-0", group=OWN_GROUP, topic=TOPIC, rack="")
+            if random.randrange(2):
+                self._start(
+                    Trimmer, self.at_target, "trimmer-2", places=places, groups=[OWN_GROUP], inside=plan.trims_inside
+                )
+        # Where a copy begins inside of a batch, its high watermark may fall to that once.
+        elif not (plan.remakes or plan.trims_inside):
             self._start(CopyReader, self.at_target, "looker-1", places=places, group=GROUP)
 
     def _move(self, world: World, name: str, brokers: int, replicas: int) -> None:
@@ -216,7 +231,9 @@ class MirrorSimulation:
         # A wipe may take the files of what is cut off; or it leaves a topic that was made just then, of which nobody else had a replica yet, to nobody.
         at_source, at_target = (("wiped disk",) if spared else () for spared in (plan.comes_home, plan.passing))
         link = LinkFaults(self.source, self.target, Random(random.getrandbits(64)))
-        forgets: list[tuple[int, str, Fault]] = [(40, "forgets unseen", link.forget_unseen)] if plan.forgets else []
+        forgets: list[tuple[int, str, Fault]] = (
+            [(15, "forgets unseen", lambda _: self._forget(link))] if plan.forgets else []
+        )
         nemeses = [
             Nemesis(self.source, hosts, Random(random.getrandbits(64)), plan.source, at_source, forgets),
             Nemesis(self.target, self._hosts, Random(random.getrandbits(64)), plan.target, at_target),
@@ -230,6 +247,21 @@ class MirrorSimulation:
             for name, count in one.happened.items():
                 self.faults[name] = self.faults.get(name, 0) + count
 
+    async def _forget(self, link: LinkFaults) -> None:
+        """What was copied; or nothing of it, if nothing comes to be copied."""
+        if self._forgetting:
+            return
+        self._forgetting = True
+        await self._until(lambda: self._ahead() <= FEW, COPIES_WITHIN_S)
+        await link.forget_unseen()
+        self._forgetting = False
+
+    def _ahead(self) -> int:
+        """By how many offsets the source is ahead where it is most of all."""
+        ends, there = self._copied_to(), led(self.source)
+        known = [place for place in self._places if place in ends and place in there]
+        return max((there[place].log.high_watermark - ends[place] for place in known), default=MANY)
+
     async def _course(self, at_source: Strikes, at_target: Strikes) -> None:
         plan = self.plan
         if not plan.set_at_once:
@@ -238,7 +270,8 @@ class MirrorSimulation:
         if not plan.fails_over:
             return
         await asyncio.sleep(plan.fails_over_s)
-        await self._until_copied()
+        await self._until(lambda: self._is_there(SOME), COPIES_WITHIN_S)
+        await self._until(self._is_there, inf)
         place = self.random.choice(self._places)
         await self._prepare_failover()
         await (at_target.leader(place, self._fail_over) if plan.strikes else self._fail_over())
@@ -249,40 +282,55 @@ class MirrorSimulation:
             if plan.strikes:
                 await at_source.leader(place, lambda: self._until_joined(place))
 
-    async def _until_copied(self) -> None:
-        """Until there is something to fail over."""
-        while True:
-            await asyncio.sleep(0.1)
-            if sum(copy.place[0] == TOPIC for copy in self._copies()) == self.plan.source.partitions:
+    async def _until(self, true: Callable[[], bool], within_s: float) -> None:
+        """Or until the time is over."""
+        deadline = self.loop.time() + within_s
+        while self.loop.time() < deadline:
+            if true():
                 return
+            await asyncio.sleep(LOOK_S)
+
+    def _is_there(self, least: int = 0) -> bool:
+        """Whether there is something to fail over: so many offsets in each partition."""
+        ends = self._copied_to()
+        return all(ends.get(place, -1) >= least for place in self._places)
+
+    def _copied_to(self) -> dict[Place, int]:
+        """Up to which offset of the source everything is at the target."""
+        ends = {copy.place: copy.led.log.end for copy in self._copies() if copy.led is not None}
+        return ends | {one.place: one.status.end for one in self._fed() if one.status is not None}
+
+    def _fed(self) -> list[Fed]:
+        return fed_by(self.target, THERE, self.loop.time())
 
     def _copies(self) -> list[CopyOf]:
         return copies_of(self.target, THERE, self.loop.time())
 
     async def _prepare_failover(self) -> None:
-        plan, history = self.plan, self.at_target.history
-        history.topics[TOPIC] = TopicFate(there=True, partitions=plan.source.partitions)
-        for number in range(2):  # first in vain
+        if not self.plan.appended:
+            self._start_takers()  # first in vain
+        await asyncio.sleep(self.random.uniform(0, 1))
+        if self.plan.comes_home:
+            self.admins_at_source.stop.set()
+
+    def _start_takers(self) -> None:
+        self.at_target.history.topics[TOPIC] = TopicFate(there=True, partitions=self.plan.source.partitions)
+        for number in range(2):
             self._start(
                 Producer, self.at_target, f"taker-{number}", places=self._places, manner=self._manner(plain=False)
             )
-        await asyncio.sleep(self.random.uniform(0, 1))
-        if plan.comes_home:
-            self.admins_at_source.stop.set()
 
     async def _fail_over(self) -> None:
         self.trace.say("fails over")
         await self._set(self.at_target, THERE, {"role": "FailedOver"})
-        if not self.plan.trims and not self.plan.forgets:
+        if not (self.plan.trims or self.plan.forgets or self.plan.appended):
             self._start(Member, self.at_target, f"{GROUP}-moved", group=GROUP, topic=TOPIC, rack="")
 
     async def _until_joined(self, place: Place) -> None:
         """Until it is known where a log of the old source is to be cut; not for ever."""
-        deadline = self.loop.time() + JOINS_WITHIN_S
-        while self.loop.time() < deadline:
-            await asyncio.sleep(0.005)
-            if any(one.place == place and one.known.joined >= 0 for one in self._homes()):
-                return
+        await self._until(
+            lambda: any(one.place == place and one.known.joined >= 0 for one in self._homes()), JOINS_WITHIN_S
+        )
 
     def _homes(self) -> list[CopyOf]:
         return copies_of(self.source, BACK, self.loop.time())
@@ -311,7 +359,7 @@ class MirrorSimulation:
     def _worlds(self) -> list[World]:
         """Where producers may write in the end."""
         found = [] if self.plan.comes_home else [self.at_source]
-        return found + ([self.at_target] if self.plan.fails_over else [])
+        return found + ([self.at_target] if self.plan.fails_over or self.plan.appended else [])
 
     def _ill(self) -> list[str]:
         found: list[str] = []
@@ -323,7 +371,7 @@ class MirrorSimulation:
 
     def _behind(self, reached: Mapping[Place, int]) -> list[str]:
         """Copies that have not come as far as their source was when the faults were over, and do not say why."""
-        if self.plan.fails_over:
+        if self.plan.fails_over or self.plan.appended:
             return []
         found = {copy.place: copy for copy in self._copies()}
         return [
@@ -347,7 +395,16 @@ class MirrorSimulation:
         """What moves still, and what is not as it should be when nothing does."""
         now_s, resyncs = self.loop.time(), self.plan.resyncs
         found = [*at_rest(self.source), *at_rest(self.target), *self._ill()]
-        if not self.plan.fails_over:
+        if self.plan.appended:
+            if not self.plan.fails_over:
+                found += not_appended(self.source, self._fed(), may_stop=self.plan.forgets and not resyncs)
+            else:
+                found += [
+                    f"{one.place} is {one.status}"
+                    for one in self._fed()
+                    if one.status is None or one.status.state != "FailedOver"
+                ]
+        elif not self.plan.fails_over:
             found += out_of_step(self.source, self.target, THERE, now_s, resyncs=resyncs)
         else:
             found += [
@@ -361,8 +418,22 @@ class MirrorSimulation:
             found += [f"{place} has not come home" for place in self._places if place not in home]
         return found
 
+    def _count(self) -> None:
+        """What this run was about, for whoever counts."""
+        found = [
+            *("partition appended to" for _ in self._fed()),
+            *("partition copied" for copy in self._copies() if not copy.topic.failed_over),
+            *("partition failed over" for copy in self._copies() if copy.topic.failed_over),
+            *("partition stopped" for copy in self._copies() if copy.known.stopped),
+            *("partition come home" for _ in self._homes()),
+            *(["run with a file of what was cut off"] if saved_in(self.source) else []),
+        ]
+        for what in found:
+            self.done[what] = self.done.get(what, 0) + 1
+
     async def _checked(self) -> list[str]:
         broken = await self._until_nothing(self._unfinished, "no rest")
+        self._count()
         now_s, plan = self.loop.time(), self.plan
         for cluster in (self.source, self.target):
             broken += [*replicas_are_equal(cluster, trimmed=self.plan.trims), *metadata_are_equal(cluster)]
@@ -374,6 +445,7 @@ class MirrorSimulation:
         contents, topics, starts = contents_of(self.target)
         broken += broken_promises(self._of_both(starts), contents, topics)
         contents, topics, starts = contents_of(self.source)
+        broken += appended_are_there_once_and_in_order(contents, starts, self._fed(), keeps=not plan.forgets)
         if plan.comes_home:
             kept = replace(
                 self.at_source.history, acks=[ack for ack in self.at_source.history.acks if ack.place[0] == TOPIC]

@@ -76,7 +76,7 @@ class Watch:
             before if least is None else min(before, least)
         ):  # a replica that was moved away and comes back begins anew
             self._trace.problem(f"broker {which[0]}: the high watermark of {which[2:]} fell from {before} to {now}")
-        self._high_watermarks[which] = now, log
+        self._high_watermarks[which] = now if least is None else min(now, least), log
 
     def _look_at_leader(self, which: tuple[Any, ...], node_id: int) -> None:
         first = self._leaders.setdefault(which, node_id)

@@ -60,7 +60,9 @@ def status(
     end = position_of(partition.log.producers.get(source.producer_id))
     epoch = known.epochs[-1][0] if known.epochs else UNKNOWN
     if source.ended:
-        return PartitionStatus("FailedOver", end, source_epoch=epoch)
+        return PartitionStatus(
+            "FailedOver", end, *broker.mirrors.last_seen(partition, source.mirror), source_epoch=epoch
+        )
     if why := source.stopped or known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=epoch, why=why)
     settings = link(broker.image, source.mirror)

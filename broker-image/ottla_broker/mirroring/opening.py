@@ -9,6 +9,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.replication.partition import Partition
@@ -33,8 +34,12 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
     changed = asyncio.Event()
     partition.watch(changed.set)
     try:
-        while leads() and partition.log.high_watermark < partition.log.end:
-            await changed.wait()
+        while leads() and not is_held(partition):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(
+                    PAUSE_S
+                ):  # a follower that only comes to where an empty log begins wakes nobody
+                    await changed.wait()
             changed.clear()
     finally:
         partition.unwatch(changed.set)
@@ -49,6 +54,13 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
                 return  # it became a copy again meanwhile
             logger.info("%r: the controller cannot be told where it ends: %s", partition, reason)
         await asyncio.sleep(PAUSE_S)
+
+
+def is_held(partition: Partition) -> bool:
+    """Whether all in-sync replicas have all that is here. The high watermark alone does not say so: where the source's log begins
+    behind what was copied, the copy begins anew there, and its high watermark too, before a follower has heard of that."""
+    end = partition.log.end
+    return partition.log.high_watermark >= end and partition.followers.least_end(end) >= end
 
 
 def abort_open(partition: Partition, end: int, now_ms: int) -> int:

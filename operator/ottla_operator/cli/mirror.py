@@ -30,7 +30,7 @@ FIELDS = (*COLUMNS, "diverging", "sourceEpoch")
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Mirrors of other clusters.", no_args_is_help=True)
     group.command(help="How far the copies are, by partition.")(status)
-    group.command(help="End copying for good and open the copies for writing.")(failover)
+    group.command(help="End copying and open the copies for writing.")(failover)
     app.add_typer(group, name="mirror")
 
 
@@ -72,12 +72,16 @@ def failover(
     said = f"{missing} records that were seen at the source would be left behind"
     if unknown:
         said += f", and {unknown} partitions have not seen their source"
+    if silent := [
+        it.silent_seconds for it in seen if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN
+    ]:
+        said += f"; {len(silent)} partitions have not heard of it for up to {max(silent):.0f} seconds, and what it has had since is not known"
     if dry_run:
         if output is Format.table:
             print(said)
         return
     if not yes:
-        typer.confirm(f"{said}. Copying ends for good. Go on?", abort=True)
+        typer.confirm(f"{said}. Copying ends, and the copies are opened for writing. Go on?", abort=True)
     run(do())
     if output is Format.table:
         print(f"mirror {name} fails over; `ottla mirror status {name}` tells from which offsets on the copies are open")

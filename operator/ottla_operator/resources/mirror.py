@@ -97,8 +97,8 @@ class MirrorSpec(Model):
     sync: Sync | None = Field(default=None, description="What is copied beside records.")
     role: Literal["Replicate", "Paused", "FailedOver"] | None = Field(
         default=None,
-        description="Replicate (when not set): copy. Paused: stand still. FailedOver: stop copying for good "
-        "and open the topics for writing.",
+        description="Replicate (when not set): copy. Paused: stand still. FailedOver: stop copying "
+        "and open the topics for writing; taken back by onDivergence: Truncate only.",
     )
     on_source_truncation: Literal["Stop", "Resync"] | None = Field(
         default=None,
@@ -108,7 +108,8 @@ class MirrorSpec(Model):
     on_divergence: Literal["Stop", "Truncate"] | None = Field(
         default=None,
         description="What to do when a topic of the target becomes a copy of what was its own copy (failback), and has records that never came there. "
-        "Stop (when not set): say how many and stand still. Truncate: write them to a file beside the partition's log and cut them off.",
+        "Stop (when not set): say how many and stand still. Truncate: write them to a file beside the partition's log and cut them off; "
+        "a failover whose role is set back is taken back in the same way.",
     )
     throttle: Quantity | None = Field(
         default=None,

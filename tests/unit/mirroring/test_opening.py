@@ -42,6 +42,23 @@ async def test_the_end_is_told_when_every_in_sync_replica_has_it(tmp_path: Path)
 
 
 @on_a_loop
+async def test_where_an_empty_copy_begins_is_told_when_every_in_sync_replica_begins_there(tmp_path: Path) -> None:
+    """Or another leader, who has not heard of it, would take producers' records below."""
+    partition = led(tmp_path, Peers(), isr=(1, 2))
+    partition.log.truncate_fully_and_start_at(121)
+    assert partition.log.high_watermark == 121
+    controller = Controller()
+    telling = asyncio.create_task(report_end(partition, ME, 130, controller.tell))
+    await asyncio.sleep(0.01)
+    fetch(partition, 2, 0)
+    await asyncio.sleep(0.01)
+    assert not controller.heard
+    fetch(partition, 2, 121)
+    await telling
+    assert controller.heard == [Report(ME, TOPIC, 0, 1, end=121, source_end=130)]
+
+
+@on_a_loop
 async def test_who_leads_no_longer_tells_nothing(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
     controller = Controller()
