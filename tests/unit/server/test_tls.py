@@ -211,7 +211,6 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(handshakes, "WITHIN_S", 0.3)
     monkeypatch.setattr(handshakes, "MOST", 5)
-    monkeypatch.setattr(handshakes, "SPARED_S", handshakes.SPARED_S)
     yield
 
 
@@ -234,12 +233,17 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(broker: SmallBr
     await server.close()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "MOST", 5)
+    monkeypatch.setattr(handshakes, "SPARED_S", 0.0)
+
+
+@pytest.mark.usefixtures("crowded")
 @on_tls()
 async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(broker: SmallBroker, made: Authority) -> None:
     server = serve(broker)
     _, port = await listening(server)
-    handshakes.WITHIN_S, handshakes.SPARED_S = 30.0, 0.0
     idle = [await Wire.to(port) for _ in range(5)]
     await eventually(lambda: len(server._handshakes) == 5)
     for first in range(3):
