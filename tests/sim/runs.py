@@ -96,11 +96,11 @@ def simulated(
         )
     finally:
         trace.unfollow()
-        _forget(loop)
+        forget(loop)
         gc.enable()
 
 
-def _forget(loop: SimulatedLoop) -> None:
+def forget(loop: SimulatedLoop) -> None:
     """Coroutines of dead processes are closed here, in silence: what their `finally`s say concerns nobody."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable

@@ -15,7 +15,7 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.cluster import Cluster, SimulatedBroker
 from tests.sim.processes import SimulatedLoop
-from tests.sim.scenario import _forget as forget
+from tests.sim.runs import forget
 from tests.sim.trace import Trace
 
 T = TypeVar("T")
