@@ -222,7 +222,7 @@ class MirrorSimulation:
             for one in working:
                 tasks.create_task(one.run(until_s))
             tasks.create_task(self._course(*strikes))
-        for happened in (one.happened for one in (*nemeses, link, *strikes)):
+        for happened in (*(one.happened for one in working), *(one.happened for one in strikes)):
             for name, count in happened.items():
                 self.faults[name] = self.faults.get(name, 0) + count
 
