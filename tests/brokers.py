@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from tests.jars import KAFKA, java, kafka_classpath
+from tests.ports import free_port
 
 READY_WITHIN_S = 60.0
 STOPS_WITHIN_S = 30.0
@@ -227,14 +227,6 @@ def environment() -> dict[str, str]:
     return ours | {"PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
 
 
-def free_port(other_than: int = 0) -> int:
-    """`other_than`: one that was given away already, and may not be in use yet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found = int(probe.getsockname()[1])
-        return found if found != other_than else free_port(other_than)
-
-
 def _dotted(settings: Mapping[str, object]) -> dict[str, str]:
     return {
         key.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
@@ -259,7 +251,7 @@ def ottla_command(broker: Broker) -> list[str]:
 def kafka_command(broker: Broker, heap: Sequence[str] = HEAP, version: str = KAFKA) -> list[str]:
     controller = broker.folder / "controller.port"
     if not controller.exists():
-        controller.write_text(str(free_port(other_than=broker.port)))
+        controller.write_text(str(free_port()))
     port = controller.read_text()
     settings = {
         "node.id": "1",

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.brokers import free_port
 from tests.daemons import Daemon
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

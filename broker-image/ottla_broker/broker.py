@@ -83,7 +83,7 @@ class Broker:
         self._auto_topics = AutoTopics(config, self.image, self.image_watch, self.to_controller)
         self.pulses = Pulses(self.node_id, self.image, config.inter_broker_listener)
         self._controlling: list[asyncio.Task[None]] = []
-        self._mirror_office: MirrorOffice | None = None
+        self.mirror_office: MirrorOffice | None = None
         self.ready = False
         self.when_ready: list[Callable[[], None]] = []
         self.trouble: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
@@ -305,11 +305,11 @@ class Broker:
 
     def _elected(self) -> None:
         self.controller = Controller(self.image, self.quorum, self.runtime, self.config, self.node_id, self.pulses)
-        self._mirror_office = MirrorOffice(self.controller, self.image, self.config, self.quorum.cluster_id)
-        self._controlling = [self._spawn(self.controller.run()), self._spawn(self._mirror_office.run())]
+        self.mirror_office = MirrorOffice(self.controller, self.image, self.config, self.quorum.cluster_id)
+        self._controlling = [self._spawn(self.controller.run()), self._spawn(self.mirror_office.run())]
 
     def _deposed(self) -> None:
-        self.controller = self._mirror_office = None
+        self.controller = self.mirror_office = None
         for task in self._controlling:
             task.cancel()
         self._controlling = []
@@ -319,8 +319,8 @@ class Broker:
             self.pulses.follow()
         if self._hosts:  # a start that is under way looks at everything when it comes there
             self._follow_closely(changes)
-        if self._mirror_office is not None:
-            self._mirror_office.follow(changes)
+        if self.mirror_office is not None:
+            self.mirror_office.follow(changes)
         self.image_watch.changed()
 
     def _follow_closely(self, changes: Changes) -> None:

@@ -22,6 +22,7 @@ from ottla_broker.api.form import Form, refusal
 from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
 from ottla_broker.metadata.controller_link import RELAYED_BY
 from ottla_broker.metrics import API_KEYS
+from ottla_broker.security.principal import of_certificate
 from ottla_broker.vigil import LARGEST_REQUEST, Rhythm
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -66,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self.peer = Peer(host, port, self._listener)
+        self.peer = Peer(host, port, self._listener, of_certificate(transport.get_extra_info("peercert")))
         self.active_at = self._server.now()
         self._transport.set_write_buffer_limits(UNSENT_HIGH_BYTES, UNSENT_LOW_BYTES)
         if not self._server.admit(self):

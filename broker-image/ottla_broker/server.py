@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -29,11 +30,14 @@ from ottla_broker.config import (
     Listener,
 )
 from ottla_broker.connection import Connection
+from ottla_broker.handshakes import Handshakes
 from ottla_broker.memory import Pool
 from ottla_broker.metrics import API_KEYS
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.vigil import Vigil
 from ottla_broker.wire.framing import SCRATCH_BYTES
+from ottla_broker.wire.listener_tls import TlsError
+from ottla_broker.wire.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -98,6 +102,19 @@ def take_port_of_machine(listener: Listener, config: Config) -> socket.socket:
     return sock
 
 
+def tls_of(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
+    """`now`: seconds since 1970. Also says when clients will refuse the certificate. ListenError."""
+    tls = config.tls(listener.name)
+    try:
+        context = tls.context()
+        shown = tls.shown()
+    except TlsError as reason:
+        raise ListenError(f"listeners={listener}: {reason}") from None
+    if why := shown.untimely(now):
+        logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore, why)
+    return context
+
+
 class Server:
     """Serves a broker: other brokers from the beginning, clients from when it is ready. One per broker, on the running loop.
     `take_port`: for a world without sockets. `vigil`: only for one with real time."""
@@ -122,6 +139,8 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self.listening: list[Listener] = []
         self._bound: list[tuple[str, socket.socket]] = []
+        self._tls: dict[str, ssl.SSLContext] = {}  # by listener's name
+        self._handshakes = Handshakes(self._has_room)
         self._listeners: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._hot = self._hot_handlers()
@@ -151,8 +170,8 @@ class Server:
         config = self.broker.config
         reached = {}
         for listener in config.listeners:
-            if (protocol := config.protocol(listener.name)) != "PLAINTEXT":
-                raise ListenError(f"listeners={listener}: {protocol} is not served yet; allowed is PLAINTEXT")
+            if config.protocol(listener.name) == "SSL":
+                self._tls[listener.name] = tls_of(listener, config, self.broker.runtime.now_ms() / 1000)
             try:
                 sock = self._take_port(listener, config)
             except OSError as error:
@@ -172,7 +191,10 @@ class Server:
         backlog = self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
         while self._bound:
             name, sock = self._bound.pop(0)
-            opened = await self._loop.create_server(partial(Connection, self, name), sock=sock, backlog=backlog)
+            made: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self, name)
+            if (context := self._tls.get(name)) is not None:
+                made = partial(TlsTransport, context, self._handshakes, made)
+            opened = await self._loop.create_server(made, sock=sock, backlog=backlog)
             self._listeners.append(opened)
         self._sweep()
 
@@ -185,6 +207,7 @@ class Server:
         for timer in (self._sweeper, self._stuck_look):
             if timer is not None:
                 timer.cancel()
+        self._handshakes.close()
         for connection in tuple(self.connections):
             connection.finish()
         if self.connections:
@@ -206,18 +229,24 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Whether one more is allowed; these limits can change while the broker runs."""
-        host, config = connection.peer.host, self.broker.config
+        host = connection.peer.host
+        if not self._has_room(host):
+            return False
+        self.connections[connection] = None
+        self._per_ip[host] += 1
+        return True
+
+    def _has_room(self, host: str) -> bool:
+        config = self.broker.config
         most_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
         for there, most, setting in (
-            (len(self.connections), config(MAX_CONNECTIONS), MAX_CONNECTIONS),
-            (self._per_ip[host], most_of_host, MAX_CONNECTIONS_PER_IP),
+            (len(self.connections) + len(self._handshakes), config(MAX_CONNECTIONS), MAX_CONNECTIONS),
+            (self._per_ip[host] + self._handshakes.of_host(host), most_of_host, MAX_CONNECTIONS_PER_IP),
         ):
             if there >= most:
                 self.refused += 1
                 logger.warning("turned a connection of %s away: %d are open, and so is %s", host, there, setting.name)
                 return False
-        self.connections[connection] = None
-        self._per_ip[host] += 1
         return True
 
     def leave(self, connection: Connection) -> None:

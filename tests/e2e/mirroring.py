@@ -47,14 +47,15 @@ def try_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) ->
     return answer.error_code, answer.error_message
 
 
-def status(bootstrap: str, topic: str, partition: int) -> dict[str, Any]:
-    """What its leader says of a copied partition; empty while nobody does."""
+def status(bootstrap: str, topic: str, partition: int, appended_by: str = "") -> dict[str, Any]:
+    """What its leader says of a copied partition, or of a source that a mirror appends to it; empty while nobody does."""
+    key = f"{appended_by}/{partition}" if appended_by else str(partition)
 
     async def ask() -> dict[str, Any]:
         async with Client.connect(bootstrap) as client:
             for broker in (await client.metadata(())).brokers:
                 resource = DescribeConfigsResource(
-                    resource_type=i8(MIRRORED_TOPIC), resource_name=topic, configuration_keys=(str(partition),)
+                    resource_type=i8(MIRRORED_TOPIC), resource_name=topic, configuration_keys=(key,)
                 )
                 try:
                     answer = await client.ask(DescribeConfigsRequest(resources=(resource,)), broker=int(broker.node_id))

@@ -12,8 +12,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.brokers import Broker, apache_kafka, free_port
+from tests.brokers import Broker, apache_kafka
 from tests.kube.authority import Authority, authority
+from tests.ports import free_port
 
 USER, PASSWORD = "mirror", "p=ss,w0rd \\ ä"
 SCRAM = {
@@ -35,27 +36,30 @@ class SecuredKafka:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    made = authority(folder / "authority", ["127.0.0.1"], ["localhost"])
+def secured_kafka(folder: Path, host: str = "127.0.0.1") -> Iterator[SecuredKafka]:
+    """`host`: an address of this machine, at which it is secured; it is open at 127.0.0.1."""
+    made = authority(folder / "authority", [host], ["localhost"])
     with apache_kafka(start=False) as broker:
         ports = {protocol: free_port() for protocol in PROTOCOLS}
         controller = free_port()
         (broker.folder / "controller.port").write_text(str(controller))
-        broker.settings |= _settings(broker.port, controller, ports, made, broker.folder)
+        broker.settings |= _settings(broker.port, controller, host, ports, made, broker.folder)
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for mechanism in SCRAM.values():
             wish = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             for told in admin.alter_user_scram_credentials([wish]).values():
                 told.result(30)
-        yield SecuredKafka(broker, made, {protocol: f"127.0.0.1:{port}" for protocol, port in ports.items()})
+        yield SecuredKafka(broker, made, {protocol: f"{host}:{port}" for protocol, port in ports.items()})
 
 
-def _settings(port: int, controller: int, ports: dict[str, int], made: Authority, folder: Path) -> dict[str, str]:
+def _settings(
+    port: int, controller: int, host: str, ports: dict[str, int], made: Authority, folder: Path
+) -> dict[str, str]:
     keystore = folder / "keystore.pem"
     keystore.write_text(_together(made.server_key, made.server))
     addresses = [f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller}"]
-    addresses += [f"{protocol}://127.0.0.1:{at}" for protocol, at in ports.items()]
+    addresses += [f"{protocol}://{host}:{at}" for protocol, at in ports.items()]
     return {
         "listeners": ",".join(addresses),
         "listener.security.protocol.map": ",".join(

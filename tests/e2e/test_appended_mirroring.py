@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.brokers import BROKERS, Broker, ottla_broker
 from tests.e2e.java_tools import run
-from tests.e2e.mirroring import produce, seen, set_mirror, watermarks
+from tests.e2e.mirroring import produce, seen, set_mirror, status, watermarks
 from tests.e2e.test_mirror_names import create, holds, topics
 from tests.waiting import eventually
 
@@ -210,6 +210,8 @@ def test_a_mirror_that_has_failed_over_has_ended(west: Broker) -> None:
         append(west, here, "west")
         has(here, "flights", {"west": numbered("west", 20)})
         append(west, here, "west", role="FailedOver")
+        told = status(here.bootstrap, "flights", 0, "west")
+        assert (told["state"], told["end"], told["sourceEnd"], told["lag"]) == ("FailedOver", 20, 20, 0)
         produce(west.bootstrap, "flights", numbered("late", 20))
         append(west, here, "west", role="Replicate")
         eventually(lambda: "its copying has ended for good" in here.log_text(), within_s=30)

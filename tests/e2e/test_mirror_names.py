@@ -89,3 +89,18 @@ def test_nothing_comes_back_however_far_it_went() -> None:
         assert topics(a) == {"of-a", "3.of-c", "3.2.of-b"}
         assert topics(b) == {"of-b", "1.of-a", "1.3.of-c"}
         assert topics(c) == {"of-c", "2.of-b", "2.1.of-a"}
+
+
+def test_a_copy_with_another_name_comes_back_as_a_topic_of_its_own() -> None:
+    with ottla_broker() as west, ottla_broker() as here:
+        create(west, "flights")
+        produce(west.bootstrap, "flights", [b"there"] * 10)
+        mirror(west, here, "west", prefix="west.")
+        holds(here, "west.flights", 10)
+        mirror(west, here, "west", role="FailedOver")
+        eventually(lambda: status(here.bootstrap, "west.flights", 0).get("state") == "FailedOver", within_s=30)
+        produce(here.bootstrap, "west.flights", [b"here"])
+        mirror(here, west, "back", on_divergence="Truncate")
+        holds(west, "west.flights", 11)
+        produce(west.bootstrap, "flights", [b"still open"])
+        assert [one.value for one in seen(west.bootstrap, "flights", 0)] == [b"there"] * 10 + [b"still open"]

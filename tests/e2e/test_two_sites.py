@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from tests.e2e.mirroring import log_bytes, seen, watermarks
-from tests.e2e.upping import House, free_ports, house
+from tests.e2e.upping import House, house
+from tests.ports import free_ports
 from tests.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ def led(parts: list[Json]) -> dict[int, int]:
 
 
 @contextmanager
-def writing(home: House, name: str) -> Iterator[list[str]]:
-    """A producer that writes all the time, acks from all; gives what was acknowledged. Ends when everything is."""
+def writing(home: House, name: str, settings: Mapping[str, str] | None = None) -> Iterator[list[str]]:
+    """A producer that writes all the time, acks from all; gives what was acknowledged. Ends when everything is. `settings`: over its own."""
     acknowledged: list[str] = []
     over = threading.Event()
     failures: list[str] = []
@@ -74,7 +74,8 @@ def writing(home: House, name: str) -> Iterator[list[str]]:
             acknowledged.append(message.value().decode())
 
     def run() -> None:
-        producer = Producer({"bootstrap.servers": home.bootstrap, "enable.idempotence": True, "linger.ms": 2})
+        own = {"bootstrap.servers": home.bootstrap, "enable.idempotence": True, "linger.ms": 2}
+        producer = Producer(own | dict(settings or {}))
         number = 0
         while not over.is_set():
             producer.produce(name, str(number), on_delivery=told)

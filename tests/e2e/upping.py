@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,30 +14,11 @@ from typing import Any
 
 import yaml
 
+from tests.ports import free_ports
 from tests.waiting import eventually
 
 COMMAND = (sys.executable, "-m", "ottla_operator.cli")
 WITHIN_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nobody has: brokers of one machine have such."""
-    while True:
-        first = free_port()
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            continue
-        return first
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -65,9 +65,18 @@ def authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> A
 
 def client_certificate(made: Authority, name: str) -> tuple[Path, Path]:
     """(certificate, key) of somebody whom servers of this authority know by `name`."""
+    return _signed(made, name, "extendedKeyUsage=clientAuth\n")
+
+
+def server_certificate(made: Authority, name: str, called: Iterable[str]) -> tuple[Path, Path]:
+    """(certificate, key) of one more server. `called`: what clients may call it, each `IP:…` or `DNS:…`."""
+    return _signed(made, name, f"subjectAltName={','.join(called)}\nextendedKeyUsage=serverAuth\n")
+
+
+def _signed(made: Authority, name: str, extension: str) -> tuple[Path, Path]:
     certificate, key, request = (made.folder / f"{name}.{suffix}" for suffix in ("crt", "key", "csr"))
     extensions = made.folder / f"{name}.extensions"
-    extensions.write_text("extendedKeyUsage=clientAuth\n")
+    extensions.write_text(extension)
     _openssl("req", *ELLIPTIC, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
     _openssl(
         *("x509", "-req", "-in", request, "-CA", made.certificate, "-CAkey", made.key, "-CAcreateserial"),

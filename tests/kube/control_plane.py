@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.brokers import free_port
 from tests.daemons import Daemon
 from tests.etcd import Etcd
 from tests.kube.api import Api
 from tests.kube.authority import Authority, authority
 from tests.kube.machine import Machine
 from tests.kube.programs import program
+from tests.ports import free_port
 from tests.waiting import eventually
 
 READY_WITHIN_S = 90.0

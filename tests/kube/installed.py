@@ -28,6 +28,7 @@ VALUES = {
     "pipelines.repository": f"{build.REGISTRY}/ottla-spark",
     "pipelines.tag": "test",
     "pipelines.pullPolicy": "Never",
+    "rbac.secrets": "true",  # for certificates of listeners, and credentials of mirrors' sources
     "replicas": PODS,
     "resources.requests.cpu": "300m",  # else it starves on a machine that does other things
 }

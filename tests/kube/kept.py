@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -98,12 +98,13 @@ class Kept:
         return {it.leader for it in told.partitions.values()}
 
     @contextmanager
-    def under_load(self, topic: str) -> Iterator[Load]:
-        """An idempotent producer and a group on a new topic, from outside of the cluster, until the Cluster is Ready after the block."""
+    def under_load(self, topic: str, settings: Mapping[str, str] | None = None) -> Iterator[Load]:
+        """An idempotent producer and a group on a new topic, from outside of the cluster, until the Cluster is Ready after the block. `settings`: of these
+        clients."""
         self.wait()
         self.topic(topic)
         bootstrap = self.bootstrap()
-        with loaded.under_load(topic, PARTITIONS, lambda: bootstrap, self.is_current) as load:
+        with loaded.under_load(topic, PARTITIONS, lambda: bootstrap, self.is_current, settings) as load:
             yield load
 
     def one_after_the_other(self, before: dict[str, str], within_s: float = READY_WITHIN_S) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.resources import crds
-from tests.brokers import free_port
 from tests.daemons import Daemon
 from tests.kube.api import Api, Json
 from tests.kube.images.build import REGISTRY
+from tests.ports import free_port
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

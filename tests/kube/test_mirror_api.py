@@ -72,7 +72,47 @@ def test_what_cannot_be_is_told(resources: Resources) -> None:
     eventually(lambda: resources.condition("Mirror", "nowhere").get("reason") == "NoCluster", within_s=30)
     assert kstatus(resources.get("Mirror", "nowhere")) == "InProgress"
     resources.make("Mirror", "away", wish)
-    eventually(lambda: resources.condition("Mirror", "away").get("reason") == "NoTopics", within_s=30)
+    eventually(lambda: resources.condition("Mirror", "away").get("reason") == "SourceUnreachable", within_s=30)
+    said = resources.condition("Mirror", "away")["message"]
+    assert said.startswith("the source at 127.0.0.1:1: ") and "refused" in said.lower(), said
+
+
+def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
+    resources: Resources, target: Broker, operator: OperatorProcess
+) -> None:
+    """Its brokers keep their connections, and say nothing: what was seen of it is here, and nobody knows whether that is all."""
+    with ottla_broker() as source:
+        for at, topic in ((source, "orders"), (source, "taken"), (target, "taken")):
+            admin = AdminClient({"bootstrap.servers": at.bootstrap})
+            admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+        produce(source.bootstrap, "orders", [b"copied"] * 50)
+        wish = {"source": {"bootstrap": source.bootstrap}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
+        resources.make("Mirror", "west", wish)
+
+        def said() -> str:
+            return f"{resources.get('Mirror', 'west')}\n{operator.daemon.said()}"
+
+        def holds(type_: str) -> bool:
+            return resources.condition("Mirror", "west", type_).get("status") == "True"
+
+        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, what=said)
+        why = "a topic of that name is here, and is no copy: delete it, or leave it out"
+        assert resources.condition("Mirror", "west")["message"].endswith(f"; taken is not copied: {why}.")
+        orders, taken = resources.get("Mirror", "west")["status"]["topics"]
+        assert taken == {"topic": "taken", "state": "Refused", "why": why}
+        assert "silentSeconds" not in orders
+        source.pause()
+        try:
+            eventually(lambda: not holds("Ready"), within_s=60, what=said)
+            ready, status = resources.condition("Mirror", "west"), resources.get("Mirror", "west")["status"]
+            assert ready["reason"] == "SourceUnreachable", ready
+            assert not holds("InSync") and holds("FailoverSafe")
+            assert status["silentSeconds"] >= 10 and status["topics"][0]["silentSeconds"] >= 10
+        finally:
+            source.go_on()
+        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, what=said)
+        assert "silentSeconds" not in resources.get("Mirror", "west")["status"]
+        resources.delete("Mirror", "west")
 
 
 def test_credentials_come_from_secrets(

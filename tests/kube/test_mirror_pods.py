@@ -1,20 +1,28 @@
-"""Two Clusters in two namespaces on a real kubelet, one the copy of the other; the source goes, and an edit of `role` opens the copy for writing."""
+"""Two Clusters in two namespaces on a real kubelet, one the copy of the other.
+
+The source goes, and an edit of `role` opens the copy for writing; the source is back, and becomes the copy's copy, and the other way round again. And a source
+outside of Kubernetes that wants TLS and a login, which a Secret has.
+"""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
-from tests.kube.cluster import Kube
+from tests.e2e.mirroring import seen
+from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
+from tests.kube.cluster import PREMISES, Kube
 from tests.kube.installed import told
-from tests.kube.kept import DEMO, Kept
+from tests.kube.kept import DEMO, NAMESPACE, Kept
 from tests.kube.operators import Resources
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
-WEST = "west"
+WEST, EAST = "west", "east"  # namespaces, and the Clusters in them
 PARTITIONS = 2
 GROUP = "readers"
 READ = 120  # records of each partition that the group has read at the source
@@ -24,32 +32,53 @@ SPEC = {
     "resources": {"requests": {"cpu": "100m"}},
     "listeners": [{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "NodePort"}],
 }
-WISH = {
-    "source": {"bootstrap": f"west-plain-bootstrap.{WEST}.svc.cluster.local:9092"},
-    "target": {"clusterRef": {"name": DEMO}},
-    "topics": ["orders"],
-    "groups": [GROUP],
-}
 
 
-@pytest.fixture(scope="module")
-def west(kube: Kube, kept: Kept) -> Iterator[Resources]:
+@contextmanager
+def site(kube: Kube, name: str, topic: str) -> Iterator[Resources]:
     """A Cluster of one with a topic, in a namespace of its own."""
-    made = Resources(kube.plane.admin, WEST)
+    made = Resources(kube.plane.admin, name)
     made.make_namespace()
-    made.make("Cluster", "west", SPEC)
-    made.make("Topic", "orders", {"clusterRef": {"name": "west"}, "partitions": PARTITIONS})
+    made.make("Cluster", name, SPEC)
+    made.make("Topic", topic, {"clusterRef": {"name": name}, "partitions": PARTITIONS})
     try:
-        made.wait("Cluster", "west", within_s=180)
-        made.wait("Topic", "orders")
+        made.wait("Cluster", name, within_s=180)
+        made.wait("Topic", topic)
         yield made
     finally:
-        made.api.ask("DELETE", f"/api/v1/namespaces/{WEST}")
+        made.api.ask("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def west(kube: Kube, kept: Kept) -> Iterator[Resources]:
+    with site(kube, WEST, "orders") as made:
+        yield made
+
+
+@pytest.fixture
+def east(kube: Kube, kept: Kept) -> Iterator[Resources]:
+    with site(kube, EAST, "deliveries") as made:
+        yield made
+
+
+def wish(source: str, namespace: str, target: str, topic: str) -> dict[str, object]:
+    """A Mirror's spec. `source`: a Cluster in `namespace`."""
+    return {
+        "source": {"bootstrap": f"{source}-plain-bootstrap.{namespace}.svc.cluster.local:9092"},
+        "target": {"clusterRef": {"name": target}},
+        "topics": [topic],
+        "groups": [GROUP],
+    }
+
+
+def outside(kube: Kube, resources: Resources, name: str) -> str:
+    """Where clients beside the nodes begin."""
+    port = resources.of("v1", "services")[f"{name}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
+    return f"{kube.nodes[0].address}:{port}"
 
 
 def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Kube) -> None:
-    port = west.of("v1", "services")["west-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
-    source, target = f"{kube.nodes[0].address}:{port}", demo.bootstrap()
+    source, target = outside(kube, west, WEST), demo.bootstrap()
     copied = [[b"%d of %d" % (number, it) for number in range(200)] for it in range(PARTITIONS)]
     for partition, values in enumerate(copied):
         rd.produce(source, "orders", messages(values), partition=partition)
@@ -63,7 +92,7 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
         return demo.resources.condition("Mirror", "west", type_).get("status") == "True"
 
     with demo.installed.killed_meanwhile("mirrored"):
-        demo.resources.make("Mirror", "west", WISH)
+        demo.resources.make("Mirror", "west", wish(WEST, WEST, DEMO, "orders"))
         eventually(lambda: holds("InSync") and holds("FailoverSafe"), within_s=90, what=said)
     eventually(lambda: committed(target) == [READ] * PARTITIONS, within_s=60, what=said)
     with pytest.raises(ck.KafkaException):
@@ -88,6 +117,126 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
         assert [(it.offset(), it.value()) for it in found] == list(enumerate([*values, b"ours"]))
     assert first_records(target) == [values[READ] for values in copied], "the group goes on at the very next record"
     demo.resources.delete("Mirror", "west")
+
+
+def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, kube: Kube) -> None:
+    source, target, topic = outside(kube, east, EAST), demo.bootstrap(), "deliveries"
+
+    def said() -> str:
+        told_of = [
+            demo.resources.api.get(demo.resources.path("mirrors", "east")),
+            east.api.get(east.path("mirrors", "back")),
+        ]
+        return f"{[it and it.get('status') for it in told_of]}\n{told(kube, NAMESPACE, DEMO)}\n{told(kube, EAST, EAST)}"
+
+    def becomes(resources: Resources, name: str, reason: str) -> str:
+        """`reason` of Ready; with which words."""
+        eventually(lambda: resources.condition("Mirror", name).get("reason") == reason, within_s=90, what=said)
+        return resources.condition("Mirror", name)["message"]
+
+    def values(bootstrap: str) -> list[bytes | None]:
+        return [it.value for it in seen(bootstrap, topic, 0)]
+
+    def in_step(resources: Resources, name: str, *last: bytes) -> None:
+        """Both have the same, and these are the last of it."""
+        eventually(lambda: seen(source, topic, 0) == seen(target, topic, 0), within_s=60, what=said)
+        assert values(source)[-len(last) :] == list(last)
+        eventually(
+            lambda: resources.condition("Mirror", name, "InSync").get("status") == "True", within_s=60, what=said
+        )
+
+    rd.produce(source, topic, messages([b"of east"] * 50), partition=0)
+    demo.resources.make("Mirror", "east", wish(EAST, EAST, DEMO, topic))
+    in_step(demo.resources, "east", b"of east")
+    demo.resources.edit("Mirror", "east", {"role": "Paused"})
+    becomes(demo.resources, "east", "Paused")
+    rd.produce(source, topic, messages([b"never copied"] * 7), partition=0)
+    demo.resources.edit("Mirror", "east", {"role": "FailedOver"})
+    becomes(demo.resources, "east", "FailedOver")
+    rd.produce(target, topic, messages([b"of demo"] * 5), partition=0)
+
+    # The other direction, with something beyond the common point and no consent to cut it off.
+    east.make("Mirror", "back", wish(DEMO, NAMESPACE, EAST, topic))
+    east.wait("Mirror", "back", "Failed", within_s=90)
+    words = "7 records are here and not at the source (deliveries-0: 7); onDivergence: Truncate writes them to files and cuts them off"
+    for type_, holds in (("Ready", "False"), ("Stalled", "True"), ("InSync", "False"), ("FailoverSafe", "False")):
+        found = east.condition("Mirror", "back", type_)
+        assert (found["status"], found["reason"], found["message"]) == (holds, "Diverged", words), said()
+    assert [it["state"] for it in east.get("Mirror", "back")["status"]["topics"]] == ["Stopped"]
+    assert values(source)[-7:] == [b"never copied"] * 7, "nothing is cut without consent"
+    with pytest.raises(ck.KafkaException):
+        rd.produce(source, topic, messages([b"not here any more"]), partition=0)
+
+    with demo.installed.killed_meanwhile("truncated"):
+        east.edit("Mirror", "back", {"onDivergence": "Truncate"})
+        becomes(east, "back", "Replicating")
+    in_step(east, "back", *[b"of demo"] * 5)
+    saved = list((kube.folder / "volumes").rglob(f"{topic}-0/diverged/*/*.log"))
+    assert [it.read_bytes().count(b"never copied") for it in saved] == [7]
+    rd.produce(target, topic, messages([b"and on"]), partition=0)
+    in_step(east, "back", b"of demo", b"and on")
+
+    # And home.
+    east.edit("Mirror", "back", {"role": "FailedOver"})
+    assert becomes(east, "back", "FailedOver") == "open for writing; the source was 0 records ahead when last seen"
+    rd.produce(source, topic, messages([b"home"]), partition=0)
+    demo.resources.edit("Mirror", "east", {"role": "Replicate"})
+    in_step(demo.resources, "east", b"and on", b"home")
+    becomes(demo.resources, "east", "Replicating")
+
+    # A failover that is a drill is taken back, by consent.
+    demo.resources.edit("Mirror", "east", {"role": "FailedOver"})
+    becomes(demo.resources, "east", "FailedOver")
+    rd.produce(target, topic, messages([b"in the drill"]), partition=0)
+    demo.resources.edit("Mirror", "east", {"role": "Replicate"})
+    demo.resources.wait("Mirror", "east", "Failed")
+    words = demo.resources.condition("Mirror", "east")["message"]
+    assert words.startswith(f"nothing is copied into {topic}: its copy has failed over") and "onDivergence" in words
+    rd.produce(target, topic, messages([b"still open"]), partition=0)
+    demo.resources.edit("Mirror", "east", {"onDivergence": "Truncate"})
+    in_step(demo.resources, "east", b"and on", b"home")
+    demo.resources.delete("Mirror", "east")
+
+
+def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp_path: Path) -> None:
+    """Apache Kafka beside the nodes. A Secret that is made later counts then; one that is wrong, and changes, too."""
+    with secured_kafka(tmp_path, f"{PREMISES}.1") as source:
+        rd.create(source.broker.bootstrap, "invoices", 1)
+        rd.produce(source.broker.bootstrap, "invoices", messages([b"copied"] * 50))
+        secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+        api = demo.resources.api
+        login = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "south-login"}}
+        at = {"bootstrap": source.at["SASL_SSL"], "tls": {"caSecretRef": {"name": "south-ca"}}, "credentials": login}
+        demo.resources.make(
+            "Mirror", "south", {"source": at, "target": {"clusterRef": {"name": DEMO}}, "topics": ["invoices"]}
+        )
+
+        def said() -> str:
+            return f"{demo.resources.get('Mirror', 'south').get('status')}\n{demo.said()}"
+
+        def told_as(reason: str) -> str:
+            eventually(
+                lambda: demo.resources.condition("Mirror", "south").get("reason") == reason, within_s=90, what=said
+            )
+            return demo.resources.condition("Mirror", "south")["message"]
+
+        assert told_as("NoCredentials") == "there is no Secret south-ca"
+        ca = {"ca.crt": source.authority.certificate.read_text()}
+        api.ask("POST", secrets, {"metadata": {"name": "south-ca"}, "stringData": ca})
+        wrong = {"username": USER, "password": "not the password"}
+        api.ask("POST", secrets, {"metadata": {"name": "south-login"}, "stringData": wrong})
+        assert "Authentication failed" in told_as("SourceUnreachable")
+        api.ask("PATCH", f"{secrets}/south-login", {"stringData": {"password": PASSWORD}})
+        told_as("Replicating")
+        eventually(
+            lambda: demo.resources.condition("Mirror", "south", "InSync").get("status") == "True",
+            within_s=60,
+            what=said,
+        )
+        assert seen(demo.bootstrap(), "invoices", 0) == seen(source.broker.bootstrap, "invoices", 0)
+        everything = said() + str(demo.resources.of("v1", "events"))
+        assert PASSWORD not in everything and "not the password" not in everything
+        demo.resources.delete("Mirror", "south")
 
 
 def messages(values: list[bytes]) -> list[Message]:

@@ -1,7 +1,7 @@
 """A producer and a group that go on while something befalls the brokers; afterwards every promise that they were given is checked."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -15,11 +15,18 @@ HEALS_WITHIN_S = 120.0
 
 @contextmanager
 def under_load(
-    topic: str, partitions: int, bootstrap: Callable[[], str], whole: Callable[[], object]
+    topic: str,
+    partitions: int,
+    bootstrap: Callable[[], str],
+    whole: Callable[[], object],
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Load]:
-    """`topic` must be there. `bootstrap`: where clients begin now. `whole`: true once the cluster has got over what the block did to it."""
-    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True})
-    load = Load([producer], [Member(f"member-{n}", bootstrap(), topic, f"readers-of-{topic}") for n in (1, 2)])
+    """`topic` must be there. `bootstrap`: where clients begin now. `whole`: true once the cluster has got over what the block did to it. `settings`: of the
+    producer and the group, over these."""
+    more = dict(settings or {})
+    producer = Producer("once", bootstrap(), topic, partitions, {"enable.idempotence": True, **more})
+    group = f"readers-of-{topic}"
+    load = Load([producer], [Member(f"member-{n}", bootstrap(), topic, group, settings=more) for n in (1, 2)])
     load.start()
     try:
         eventually(

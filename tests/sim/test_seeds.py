@@ -10,6 +10,7 @@ from tests.sim.broken_runs import rules_of, run_broken
 from tests.sim.scenario import run
 
 SEEDS = range(1, 101)
+pytestmark = pytest.mark.timeout(1200)  # minutes of processor time, of which others want some
 
 
 def pool() -> ProcessPoolExecutor:

@@ -7,7 +7,6 @@ Set OTTLA_TEST_KAFKA_LIBS to a folder with Kafka's jars for the second.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,15 +17,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tests.ports import free_port
+
 KAFKA_LIBS = os.environ.get("OTTLA_TEST_KAFKA_LIBS")
 _READY_S = 60
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

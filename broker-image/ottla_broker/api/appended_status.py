@@ -1,6 +1,6 @@
 """How far sources have come that are appended to a topic, as entries of DescribeConfigs for resource type 102, beside `mirror_status`'s.
 
-`<mirror>/source.topic` tells of each source what the metadata say; `<mirror>/<partition>` is a `PartitionStatus` in JSON, given by the broker that leads
+`sources` (JSON) is what those need who copy the topic. `<mirror>/source.topic` tells of each source what the metadata say; `<mirror>/<partition>` is a `PartitionStatus` in JSON, given by the broker that leads
 the partition. Its `end` is the offset of the source up to which that was copied; where records of it lie in the topic is another matter.
 """
 
@@ -12,10 +12,11 @@ from ottla_broker.api.mirror_status import UNKNOWN, PartitionStatus, live_status
 from ottla_broker.broker import Broker
 from ottla_broker.config import PAUSED, Entry
 from ottla_broker.metadata.appended_plans import known_partition
+from ottla_broker.metadata.appended_sources import told
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import AppendedSource
 from ottla_broker.mirroring.links import link
-from ottla_broker.mirroring.origins import ORIGINS, origins_of
+from ottla_broker.mirroring.origins import ORIGINS, SOURCES, origins_of
 from ottla_broker.mirroring.positions import position_of
 from ottla_broker.replication.partition import Partition
 
@@ -23,10 +24,11 @@ from ottla_broker.replication.partition import Partition
 def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
     """Nothing for a topic to which nothing is, or was, appended."""
     topic = broker.image.topics.get(name)
-    sources = {} if topic is None else _newest(broker.image.appended.get(topic.id, {}).values())
-    if topic is None or not sources:
+    if topic is None or topic.id not in broker.image.appended:
         return []
-    found = [
+    sources = _newest(broker.image.appended[topic.id].values())
+    found = [read_only_entry(SOURCES, msgspec.json.encode(told(broker.image, topic.id)).decode())]
+    found += [
         read_only_entry(f"{mirror}/source.topic", source.source_topic) for mirror, source in sorted(sources.items())
     ]
     if topic.id not in broker.image.mirrored:
@@ -39,14 +41,15 @@ def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
     for mirror, source in sorted(sources.items()):
         for partition in led:
             if partition.partition < source.partitions:
-                told = msgspec.json.encode(status(broker, topic, source, partition, now_s)).decode()
-                found.append(read_only_entry(f"{mirror}/{partition.partition}", told))
+                how = msgspec.json.encode(status(broker, topic, source, partition, now_s)).decode()
+                found.append(read_only_entry(f"{mirror}/{partition.partition}", how))
     return found
 
 
 def _newest(sources: Iterable[AppendedSource]) -> dict[str, AppendedSource]:
-    """By mirror; of a topic that was made anew at the source the one that it is now."""
-    return {source.mirror: source for source in sorted(sources, key=lambda one: not one.ended)}
+    """By mirror of this cluster; of a topic that was made anew at the source the one that it is now."""
+    own = (source for source in sources if not source.carried)
+    return {source.mirror: source for source in sorted(own, key=lambda one: not one.ended)}
 
 
 def status(
@@ -57,11 +60,13 @@ def status(
     end = position_of(partition.log.producers.get(source.producer_id))
     epoch = known.epochs[-1][0] if known.epochs else UNKNOWN
     if source.ended:
-        return PartitionStatus("FailedOver", end, source_epoch=epoch)
+        return PartitionStatus(
+            "FailedOver", end, *broker.mirrors.last_seen(partition, source.mirror), source_epoch=epoch
+        )
     if why := source.stopped or known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=epoch, why=why)
     settings = link(broker.image, source.mirror)
     copy = broker.mirrors.copy_of(partition, source.mirror)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=epoch)
-    return live_status(copy, copy.position, copy.why or broker.mirrors.trouble(source.mirror), now_s)
+    return live_status(copy, copy.position, settings, broker.mirrors.trouble(source.mirror), now_s)

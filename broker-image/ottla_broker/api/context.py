@@ -3,14 +3,15 @@
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
+from ottla_broker.wire.repeated_fetch import RepeatedFetch
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -32,6 +33,7 @@ class Peer:
     software_version: str = "unknown"
     follower: bool = False  # a broker that fetches as a replica
     refused_s: float = -inf  # when it last heard, by the loop's clock, that a leader has just stepped down
+    fetches: RepeatedFetch = field(default_factory=RepeatedFetch)
 
 
 @dataclass(slots=True)
@@ -69,11 +71,29 @@ class Later(asyncio.Future[Buffers]):
 
 
 class Waiting(Later):
-    """A reply that waits for something that is not due yet. `hurry`: gives it as it is now."""
+    """A reply that waits for something that is not due yet. `hurry`: gives it as it is now. `over`: called once, when it waits no longer; both are let
+    go then, or the reply and who waits would hold each other, and their records, until the garbage collector finds them."""
 
-    def __init__(self, hurry: Callable[[], None], *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, hurry: Callable[[], None], over: Callable[[], None], *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self.hurry = hurry
+        self._over = over
+
+    def give(self, buffers: Buffers) -> None:
+        self._let_go()
+        super().give(buffers)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._let_go()
+        return super().cancel(msg)
+
+    def _let_go(self) -> None:
+        over, self.hurry, self._over = self._over, _nothing, _nothing
+        over()
+
+
+def _nothing() -> None:
+    """What is left to do when nothing is."""
 
 
 class HotHandler(Protocol):

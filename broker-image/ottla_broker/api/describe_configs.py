@@ -4,7 +4,7 @@
 - Each setting tells where its value comes from and, when asked, every other place it is found in, in the order in which they count.
 - Another broker's settings are only known to that broker: naming it here is INVALID_REQUEST, as in Kafka.
 - Groups and client metrics have no settings here: an empty list, as for a resource for which nothing was set.
-- A mirror (type 101) has its settings; a topic that is a copy (102) tells how it is, each broker of the partitions that it leads.
+- A mirror (type 101) has its settings, and the controller tells what is in its way; a topic that is a copy (102) tells how it is, each broker of the partitions that it leads.
 - No keys named means all. v3 adds types and documentation; v4 is flexible.
 """
 
@@ -71,7 +71,8 @@ def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
             must_be_this_broker(ctx, name)
             return loggers.describe()
         case ConfigResource.MIRROR:
-            return config.describe_mirror(current(ctx, kind, name)) if current(ctx, kind, name) else []
+            settings = current(ctx, kind, name)
+            return config.describe_mirror(settings) + mirror_status.troubles(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
             now_s = asyncio.get_running_loop().time()
             return mirror_status.entries(ctx.broker, name, now_s) + appended_status.entries(ctx.broker, name, now_s)

@@ -20,6 +20,7 @@ from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.api.fetch_waiting import Wait
 from ottla_broker.api.follower_fetch import FollowerFetching
 from ottla_broker.api.leader_hints import addresses_of, leader_of
+from ottla_broker.api.told_again import ToldAgain
 from ottla_broker.config import (
     FETCH_MAX_BYTES,
     LEADER_REPLICATION_THROTTLED_RATE,
@@ -38,7 +39,6 @@ from ottla_broker.wire.fetch import (
     FetchPartition,
     FetchRequest,
     Topic,
-    read_fetch,
     write_fetch,
 )
 from ottla_broker.wire.leader_fetch import VERSION as FOLLOWERS_VERSION
@@ -60,6 +60,7 @@ class Fetching:
             asyncio.get_running_loop().time,
             broker.runtime.random.randrange,
         )
+        self.told = ToldAgain()
         self.by_rack = chooses_by_rack(broker.config(REPLICA_SELECTOR_CLASS))
         self._followers = FollowerFetching(
             Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), asyncio.get_running_loop().time),
@@ -72,7 +73,7 @@ class Fetching:
             asked = read_request(frame, header)
             if asked.replica >= 0:
                 return self._followers(context, asked, header.correlation_id)
-        request = read_fetch(frame, header)
+        request = context.peer.fetches.read(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
             from ottla_broker.api.fetch_metadata_log import fetch_metadata_log  # a broker that is alone needs it not
 
@@ -137,6 +138,8 @@ class Fetch:
 
     def answer(self) -> Buffers | None:
         """The response if there is enough to answer, else None: an error, `min_bytes`, or nothing to wait for."""
+        if (again := self.again()) is not None:
+            return again
         request = self.request
         enough = self.read()
         if enough or request.max_wait_ms <= 0:
@@ -144,6 +147,12 @@ class Fetch:
         if self.session is None and not request.partitions:
             return self.response()
         return None
+
+    def again(self) -> Buffers | None:
+        """What another one was told who asked the same."""
+        if self.session is not None or self._fetching.by_rack:
+            return None
+        return self._fetching.told.answer(self)
 
     def read(self) -> bool:
         """Reads what is there; true when it should be answered now."""
@@ -168,7 +177,7 @@ class Fetch:
 
     def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> Fetched:
         try:
-            partition = self._find(wanted)
+            partition = self.find(wanted)
             most = min(left, wanted.max_bytes)
             if self.request.replica >= 0:
                 raise KafkaError(ErrorCode.not_leader_or_follower, "no follower of ours speaks this version")
@@ -189,7 +198,7 @@ class Fetch:
             self._sizes.append((partition, len(fetched.records)))
         return fetched
 
-    def _find(self, wanted: FetchPartition) -> "Partition":
+    def find(self, wanted: FetchPartition) -> "Partition":
         """The partition, watched in case that it has to be waited for."""
         partitions = self.context.broker.partitions
         if isinstance(wanted.topic, UUID):
@@ -228,10 +237,13 @@ class Fetch:
             news = session is None or session.is_news(topic, fetched)
             if news or not self._incremental:
                 topics.setdefault(topic, []).append(fetched)
-        return write_fetch(
+        buffers = write_fetch(
             self.header.version,
             self.header.correlation_id,
             list(topics.items()),
             session_id=0 if session is None else session.id,
             addresses=addresses_of(self.context, (f.leader for _, f in self.found if f.leader is not None)),
         )
+        if session is None and len(self._sizes) == 1 and not self._fetching.by_rack:
+            self._fetching.told.remember(self, self._sizes[0][0], self.found[0][1], buffers)
+        return buffers

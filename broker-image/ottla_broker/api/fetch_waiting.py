@@ -4,7 +4,7 @@ answered or its connection is gone."""
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla_broker.api.context import Buffers, Waiting
+from ottla_broker.api.context import Waiting
 
 if TYPE_CHECKING:
     from ottla_broker.api.fetch import Fetch
@@ -20,8 +20,7 @@ class Wait:
         self._loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._checking = False
-        self.future = Waiting(self._hurry, loop=self._loop)
-        self.future.add_done_callback(self._clean_up)
+        self.future = Waiting(self._hurry, self._over, loop=self._loop)
         self._timer = self._loop.call_later(fetch.request.max_wait_ms / 1000, self._time_is_over)
         self._sizes: list[tuple[Partition, int, int]] = []
         self._watch()
@@ -54,7 +53,9 @@ class Wait:
         self._checking = False
         if self.future.done() or not self._may_be_enough():
             return
-        if self._fetch.read():
+        if (again := self._fetch.again()) is not None:
+            self.future.give(again)
+        elif self._fetch.read():
             self.future.give(self._fetch.response())
         else:
             self._unwatch()
@@ -84,6 +85,6 @@ class Wait:
             self._fetch.read()
             self.future.give(self._fetch.response())
 
-    def _clean_up(self, future: "asyncio.Future[Buffers]") -> None:
+    def _over(self) -> None:
         self._timer.cancel()
         self._unwatch()

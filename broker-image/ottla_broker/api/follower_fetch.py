@@ -12,7 +12,6 @@
 """
 
 import asyncio
-from asyncio import Future
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -371,8 +370,7 @@ class Wait:
         self._look = look
         self._loop = loop
         self._checking = False
-        self.future = Waiting(self._hurry, loop=loop)
-        self.future.add_done_callback(self._clean_up)
+        self.future = Waiting(self._hurry, self._over, loop=loop)
         self._timer = loop.call_later(seconds, self._time_is_over)
         look.session.wake = self._woken
 
@@ -395,7 +393,7 @@ class Wait:
         if not self.future.done():
             self.future.give(self._look.answer(over=True))
 
-    def _clean_up(self, future: Future[Buffers]) -> None:
+    def _over(self) -> None:
         self._timer.cancel()
         if self._look.session.wake == self._woken:
             self._look.session.wake = None

@@ -3,6 +3,9 @@
 `mirror`, `source.topic`, `failed.over` and `origins` (ids of the clusters that records come from now) tell of the topic what the metadata say; `<partition>`
 is JSON (`PartitionStatus`) and is given by the broker that leads the partition, because only it knows how far the source is. Of a copy that has failed over
 `<partition>.lineage` is what its source needs that is to become its copy (`mirroring.lineage.Lineage`).
+
+Of a mirror (resource type 101) the controller tells `trouble`, why its source cannot be looked at, and `refused`, JSON of which topics here are not copied
+into, and why; where there is nothing to tell they are not there.
 """
 
 from typing import Literal
@@ -16,8 +19,8 @@ from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.metadata.mirror_plans import known_partition
 from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.copying import Copy
-from ottla_broker.mirroring.lineage import Lineage
-from ottla_broker.mirroring.links import link
+from ottla_broker.mirroring.lineage import Lineage, copied_up_to
+from ottla_broker.mirroring.links import Link, link
 from ottla_broker.mirroring.origins import ORIGINS, origins_of
 from ottla_broker.mirroring.source_copies import described, lineage_key
 from ottla_broker.mirroring.source_epochs import NO_EPOCH
@@ -25,6 +28,9 @@ from ottla_broker.replication.partition import Partition
 
 State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
 UNKNOWN = -1
+TROUBLE, REFUSED = "trouble", "refused"
+SILENT_AFTER_S = 10.0
+"""Beyond the time that a fetch may wait for records: twice the longest that a copy rests after an error of the source's."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,12 +67,23 @@ def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
     return [read_only_entry(key, value) for key, value in found.items()]
 
 
+def troubles(broker: Broker, mirror: str) -> list[Entry]:
+    """Nothing from a broker that is not the controller."""
+    if broker.mirror_office is None:
+        return []
+    told = broker.mirror_office.troubles(mirror)
+    refused = msgspec.json.encode(told.refused).decode() if told.refused else ""
+    return [read_only_entry(key, value) for key, value in ((TROUBLE, told.source), (REFUSED, refused)) if value]
+
+
 def lineage(image: Image, copied: MirroredTopic, partition: Partition) -> Lineage | None:
     """None while it copies, or while nobody knows where it ends or joined."""
     known = known_partition(image, partition.topic_id, partition.partition)
     if not copied.failed_over or known.end < 0 or (copied.adopted and known.joined < 0):
         return None
-    return Lineage(copied.source_id, known.epochs, known.end, tuple(partition.log.epochs.entries()))
+    epochs = tuple(partition.log.epochs.entries())
+    end = copied_up_to(epochs, partition.log.end, known.end, known.end_epoch)
+    return Lineage(copied.source_id, known.epochs, end, epochs)
 
 
 def status(
@@ -89,13 +106,13 @@ def status(
         return PartitionStatus(state, end, why=rejoiner.why, diverging=rejoiner.diverging)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=_newest(known))
-    trouble = copy.why or broker.mirrors.trouble(copied.mirror)
-    return live_status(copy, end, trouble, now_s)
+    return live_status(copy, end, settings, broker.mirrors.trouble(copied.mirror), now_s)
 
 
-def live_status(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionStatus:
-    """Of a copy that goes on."""
+def live_status(copy: Copy, end: int, settings: Link, trouble: str, now_s: float) -> PartitionStatus:
+    """Of a copy that goes on, unless there is `trouble` with the source's brokers."""
     seen = copy.source_end != UNKNOWN
+    trouble = copy.why or trouble or silence(copy.silent_s(now_s), settings.pace.max_wait_ms / 1000)
     return PartitionStatus(
         "Unreachable" if trouble else "Replicating",
         end,
@@ -107,6 +124,12 @@ def live_status(copy: Copy, end: int, trouble: str, now_s: float) -> PartitionSt
         lag_bytes=copy.lag_bytes if seen else UNKNOWN,
         silent_seconds=round(copy.silent_s(now_s), 3),
     )
+
+
+def silence(silent_s: float, waits_s: float) -> str:
+    """What is wrong with a source that has not answered for so long; empty when nothing is. `waits_s`: for how long a fetch may wait for records."""
+    most_s = waits_s + SILENT_AFTER_S
+    return f"no broker of the source has answered for it for more than {most_s:g} seconds" if silent_s > most_s else ""
 
 
 def _newest(known: MirroredPartition) -> int:

@@ -4,7 +4,7 @@
     config(NUM_PARTITIONS)        # int: the value that counts now
     config.log_config(overrides)  # LogConfig of a topic with these overrides
 
-The settings are declared by theme: identity, network, replication, logs, topics (names start with TOPIC_), mirrors (MIRROR_) and groups.
+The settings are declared by theme: identity, network, TLS, replication, logs, topics (names start with TOPIC_), mirrors (MIRROR_) and groups.
 """
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
@@ -25,4 +25,5 @@ from ottla_broker.config.setting import MIRROR_SETTINGS as MIRROR_SETTINGS
 from ottla_broker.config.setting import TOPIC_SETTINGS as TOPIC_SETTINGS
 from ottla_broker.config.setting import Scope as Scope
 from ottla_broker.config.setting import Setting as Setting
+from ottla_broker.config.tls import *  # noqa: F403
 from ottla_broker.config.topics import *  # noqa: F403

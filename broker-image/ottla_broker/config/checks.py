@@ -8,12 +8,14 @@ from ottla_broker.config.addresses import EVERY_INTERFACE
 from ottla_broker.config.foreign import why_ignored
 from ottla_broker.config.problems import SettingError, conflict, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Scope, Setting
-from ottla_broker.config.static import ALIASES, Static
+from ottla_broker.config.static import ALIASES, OF_LISTENER, Static
 
 if TYPE_CHECKING:
     from ottla_broker.config.config import Config
 
 T = TypeVar("T")
+
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
 _IN_ORDER: tuple[tuple[Setting[int], Setting[int]], ...] = (
     (groups.GROUP_MIN_SESSION_TIMEOUT_MS, groups.GROUP_MAX_SESSION_TIMEOUT_MS),
@@ -56,9 +58,9 @@ def listeners(config: "Config", static: Static) -> list[str]:
             problems.append(
                 f"{name} has {listener.name}, which {network.LISTENER_SECURITY_PROTOCOL_MAP.name} does not give a protocol"
             )
-        elif protocol != "PLAINTEXT":
+        elif protocol not in SERVED_PROTOCOLS:
             problems.append(
-                f"{name} has {listener}, whose protocol is {protocol}; allowed: PLAINTEXT, until TLS and SASL are there"
+                f"{name} has {listener}, whose protocol is {protocol}; allowed: {' and '.join(SERVED_PROTOCOLS)}, until SASL is there"
             )
     if problems:
         return problems
@@ -77,6 +79,13 @@ def listeners(config: "Config", static: Static) -> list[str]:
         problems.append(
             f"{network.INTER_BROKER_LISTENER_NAME.name} is {config.inter_broker_listener}; allowed: {', '.join(sorted(names))}, as in {name}"
         )
+    elif (protocol := config.protocol(config.inter_broker_listener)) != "PLAINTEXT":
+        problems.append(
+            f"brokers would speak to each other on {config.inter_broker_listener}, whose protocol is {protocol}; allowed: PLAINTEXT, so far: give {name} another "
+            f"listener for them, which only brokers reach, and name it in {network.INTER_BROKER_LISTENER_NAME.name}"
+        )
+    of_listeners = {listener for listener, _ in static.of_listeners} - names
+    problems += [f"{OF_LISTENER}{one.lower()} is the name of no listener in {name}" for one in sorted(of_listeners)]
     return problems
 
 

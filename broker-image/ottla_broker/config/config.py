@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TypeVar, cast
 
-from ottla_broker.config import checks, identity, network, topics
+from ottla_broker.config import checks, identity, network, tls, topics
 from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
 from ottla_broker.config.entries import Entry, Source, Synonym, entry
 from ottla_broker.config.problems import SettingError, parse_value
@@ -22,6 +22,7 @@ from ottla_broker.config.setting import (
 )
 from ottla_broker.config.static import Static, from_command_line, from_mapping, read_file, settle
 from ottla_broker.log.config import LogConfig
+from ottla_broker.wire.listener_tls import ListenerTls
 
 T = TypeVar("T")
 
@@ -92,6 +93,23 @@ class Config:
     def protocol(self, listener: str) -> str:
         """The security protocol of a listener, by its name."""
         return self(network.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
+
+    def tls(self, listener: str) -> ListenerTls:
+        """How a listener, by its name, secures connections: its own settings over those of all listeners."""
+
+        def of(setting: Setting[T]) -> T:
+            return cast(T, self._static.of_listeners.get((listener, setting), self(setting)))
+
+        return ListenerTls(
+            of(tls.SSL_KEYSTORE_LOCATION) or "",
+            of(tls.SSL_KEYSTORE_CERTIFICATE_CHAIN) or "",
+            of(tls.SSL_KEYSTORE_KEY) or "",
+            of(tls.SSL_KEY_PASSWORD) or "",
+            of(tls.SSL_TRUSTSTORE_LOCATION) or "",
+            of(tls.SSL_TRUSTSTORE_CERTIFICATES) or "",
+            of(tls.SSL_CLIENT_AUTH),
+            of(tls.SSL_ENABLED_PROTOCOLS),
+        )
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from ottla_broker.config import Setting, groups, identity, logs, mirrors, network, replication, topics
+from ottla_broker.config import Setting, groups, identity, logs, mirrors, network, replication, tls, topics
 from ottla_broker.config.foreign import NOTED, REFUSED
 
 _OPENING = """\
@@ -12,7 +12,8 @@ _OPENING = """\
 
 Names and meanings are Apache Kafka's; defaults are Kafka 4.1's where the text does not say otherwise. A broker reads them from
 `--config FILE` (the format of Kafka's server.properties; may be given several times) and `--set key=value`, the later over the earlier.
-In a file, `${env:NAME}` is the value of an environment variable; a setting that is nothing but an empty variable counts as not given.
+In a file, `${env:NAME}` is the value of an environment variable; a setting that is nothing but an empty variable counts as not given. A setting that is
+`${directory:PATH:FILE}` has what is in that file as its value.
 A setting that is unknown or not possible stops the start with a line that names file, line, setting, value and what is allowed.
 
 What can be changed while brokers run is changed by Kafka's own tools (`kafka-configs.sh`, or any admin client). The strongest wins: the
@@ -41,7 +42,7 @@ What would leave someone believing in a protection or a feature that is not ther
 
 def page() -> str:
     parts = [_OPENING]
-    modules = (identity, network, topics, logs, replication, groups, mirrors)
+    modules = (identity, network, tls, topics, logs, replication, groups, mirrors)
     settings = [value for module in modules for value in vars(module).values() if isinstance(value, Setting)]
     for theme, members in groupby(settings, key=lambda setting: setting.theme):
         parts.append(

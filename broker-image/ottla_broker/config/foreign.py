@@ -10,7 +10,8 @@ _NO_QUORUM = "there is no controller quorum: the cluster is found through `regis
 _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `register`"
 _NO_TRANSACTIONS = "transactions are not coordinated yet"
 _NO_PURGATORY = "waiting requests are woken by what they wait for, and nothing has to be purged"
-_NO_TLS = "no listener speaks TLS or SASL yet (and one that should is refused)"
+_NO_SASL = "no listener speaks SASL yet (and one that should is refused)"
+_JAVAS_TLS = "TLS is OpenSSL's, not Java's"
 _NO_SHARE = "share groups are not served yet"
 _NO_KIP848 = "only the classic group protocol is spoken so far"
 _NO_STREAMS = "streams groups are not served yet"
@@ -56,15 +57,23 @@ NOTED: dict[str, str] = {
     "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
     "early.start.listeners": "all listeners open together",
     "server.max.startup.time.ms": "nothing in the start can wait without end",
-    "connection.failed.authentication.delay.ms": _NO_TLS,
-    "connections.max.reauth.ms": _NO_TLS,
+    "connection.failed.authentication.delay.ms": _NO_SASL,
+    "connections.max.reauth.ms": _NO_SASL,
     "socket.connection.setup.timeout.max.ms": "the timeout does not grow: `socket.connection.setup.timeout.ms`",
-    "sasl.": _NO_TLS,
-    "ssl.": _NO_TLS,
-    "principal.builder.class": _NO_TLS,
-    "security.providers": _NO_TLS,
-    "delegation.token.": _NO_TLS,
-    "password.encoder.": _NO_TLS,
+    "sasl.": _NO_SASL,
+    "ssl.truststore.password": "certificates in PEM have no password",
+    "ssl.keystore.password": "PEM has no password but that of the key: `ssl.key.password`",
+    "ssl.allow.": "certificates are read at start only",
+    "ssl.endpoint.identification.algorithm": "brokers speak to each other without TLS so far",
+    "ssl.keymanager.algorithm": _JAVAS_TLS,
+    "ssl.protocol": "`ssl.enabled.protocols` says all",
+    "ssl.provider": _JAVAS_TLS,
+    "ssl.secure.random.implementation": _JAVAS_TLS,
+    "ssl.trustmanager.algorithm": _JAVAS_TLS,
+    "principal.builder.class": _NO_SASL,
+    "security.providers": _NO_SASL,
+    "delegation.token.": _NO_SASL,
+    "password.encoder.": _NO_SASL,
     "super.users": "there are no access rules yet, so nobody needs to be above them",
     "transaction.": _NO_TRANSACTIONS,
     "transactional.id.expiration.ms": _NO_TRANSACTIONS,
@@ -113,6 +122,9 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "client.quota.callback.class": ("", "Java classes cannot be loaded"),
     "remote.log.storage.system.enable": ("false", _NO_TIERS),
+    "ssl.cipher.suites": ("", "ciphers are those that OpenSSL holds for safe"),
+    "ssl.engine.factory.class": ("", "Java classes cannot be loaded"),
+    "ssl.principal.mapping.rules": ("DEFAULT", "principals are whole subjects of certificates"),
     "config.providers": ("", "values are taken as they are written; let whatever writes the file fill them in"),
 }
 
@@ -128,5 +140,7 @@ def why_ignored(name: str) -> str | None:
             return reason
     if name.startswith("listener.name."):
         rest = name.split(".", 3)[-1]
-        return _NO_TLS if rest.startswith(("ssl.", "sasl.")) or ".sasl." in rest else None
+        if rest.startswith("ssl."):
+            return why_ignored(rest)
+        return _NO_SASL if rest.startswith("sasl.") or ".sasl." in rest else None
     return None

@@ -116,7 +116,7 @@ MIRROR_ROLE: Setting[Role] = _mirrors.mirror(
     one_of(REPLICATE, PAUSED, FAILED_OVER),
     REPLICATE,
     "`Replicate`: topics are copied and take no other records. `Paused`: nothing is copied, and topics stay closed. `FailedOver`: copying has "
-    "ended for good, and topics are open for writing.",
+    "ended, and topics are open for writing; to set it back makes them copies again by `on.divergence=Truncate` only.",
 )
 MIRROR_ON_SOURCE_TRUNCATION = _mirrors.mirror(
     "on.source.truncation",
@@ -130,7 +130,8 @@ MIRROR_ON_DIVERGENCE = _mirrors.mirror(
     one_of(STOP, TRUNCATE),
     STOP,
     "When a topic of this cluster becomes a copy of what was its own copy, and has records that never came there. `Stop`: it stays as it is, closed, "
-    "and says how many. `Truncate`: they are written to a file beside the partition's log, and cut off.",
+    "and says how many. `Truncate`: they are written to a file beside the partition's log, and cut off; and a copy that has failed over becomes one again "
+    "in the same way when `role` is set back.",
 )
 MIRROR_SYNC_CONFIGS = _mirrors.mirror(
     "sync.configs",

@@ -28,7 +28,7 @@ LISTENER_SECURITY_PROTOCOL_MAP: Setting[dict[str, str]] = _theme.broker(
     "listener.security.protocol.map",
     protocol_map(),
     {"SASL_SSL": "SASL_SSL", "PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT"},
-    "The security protocol of each listener name. Only PLAINTEXT can be served so far; a listener of another protocol is refused.",
+    "The security protocol of each listener name. PLAINTEXT and SSL can be served so far; a listener of another protocol is refused.",
     importance="low",
 )
 INTER_BROKER_LISTENER_NAME: Setting[str | None] = _theme.broker(

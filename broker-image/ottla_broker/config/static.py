@@ -11,6 +11,7 @@ from ottla_broker.config.problems import SettingError, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting
 
 ALIASES = {"broker.id": "node.id"}
+OF_LISTENER = "listener.name."
 
 
 class Given(NamedTuple):
@@ -26,6 +27,9 @@ class Static:
 
     def __init__(self) -> None:
         self.values: dict[Setting[object], object] = {}
+        self.of_listeners: dict[
+            tuple[str, Setting[object]], object
+        ] = {}  # by the listener's name, those that count for it alone
         self.notes: list[str] = []
         self.controller_listeners: tuple[str, ...] = ()
 
@@ -43,7 +47,29 @@ def read_file(path: str | PathLike[str]) -> list[Given]:
         given = [Given(found.key, found.value, f"{path}:{found.line}") for found in properties.parse(text)]
     except properties.BadEscape as problem:
         raise SettingError([f"{path}: {problem}"]) from None
-    return [from_environment(item) if "${env:" in item.text else item for item in given if not _is_left_out(item.text)]
+    return [_filled_in(item) for item in given if not _is_left_out(item.text)]
+
+
+def _filled_in(item: Given) -> Given:
+    if "${env:" in item.text:
+        item = from_environment(item)
+    return from_directory(item) if item.text.startswith("${directory:") else item
+
+
+def from_directory(item: Given) -> Given:
+    """`${directory:PATH:FILE}` becomes what is in a file, as with Kafka's DirectoryConfigProvider (KIP-632), which need not be declared here. SettingError
+    when it cannot be read."""
+    path, colon, name = item.text.removeprefix("${directory:").removesuffix("}").rpartition(":")
+    said = f"{item.place}: {item.name}={item.text}"
+    if not (colon and item.text.endswith("}")):
+        raise SettingError([f"{said}: allowed: ${{directory:PATH:FILE}}"])
+    try:
+        with open(f"{path}/{name}", "rb") as file:  # noqa: PTH123 (as above)
+            return item._replace(text=file.read().decode())
+    except OSError as problem:
+        raise SettingError([f"{said}: {problem.strerror or problem}"]) from None
+    except UnicodeDecodeError as problem:
+        raise SettingError([f"{said}: byte {problem.start} is not UTF-8"]) from None
 
 
 def from_environment(item: Given) -> Given:
@@ -101,6 +127,8 @@ def settle(given: Sequence[Given]) -> Static:
                 static.values[setting] = parse_value(setting, item.text)
                 if setting.not_yet:
                     static.notes.append(f"{item.place}: {name} has no effect yet: {setting.not_yet}")
+            elif (of := of_one_listener(name)) is not None:
+                static.of_listeners[of] = parse_value(of[1], item.text)
             else:
                 _foreign(item, static)
         except SettingError as problem:
@@ -108,6 +136,15 @@ def settle(given: Sequence[Given]) -> Static:
     if problems:
         raise SettingError(problems)
     return static
+
+
+def of_one_listener(name: str) -> tuple[str, Setting[object]] | None:
+    """The listener and the setting that `listener.name.NAME.ssl.…` is; None for other names."""
+    if not name.startswith(OF_LISTENER):
+        return None
+    listener, dot, rest = name.removeprefix(OF_LISTENER).partition(".ssl.")
+    setting = BROKER_SETTINGS.get(f"ssl.{rest}") if dot else None
+    return None if setting is None else (listener.upper(), setting)
 
 
 def _foreign(item: Given, static: Static) -> None:

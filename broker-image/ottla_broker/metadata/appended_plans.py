@@ -3,7 +3,9 @@
 Invariants:
 - Which producer id marks the records of a source is in the metadata before one of them is in a log, and no other source of that topic ever has it. So
   whoever leads finds in the log itself how far each source was copied (`mirroring.positions`).
-- A source that has ended in a topic never begins there again: what it brought is there, and would come twice.
+- A source that has ended in a topic never begins there again: what it brought is there, and would come twice. But where the topic is an identical copy of
+  one to which another cluster appends, those sources are *carried*: they are known by the producer ids that they have there, so the copied log says how far
+  each was copied, and a mirror here begins behind that.
 """
 
 from collections.abc import Mapping
@@ -12,7 +14,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.appended_sources import live
+from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.metadata.records import AppendedPartition, AppendedSource, MetadataRecord
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
@@ -47,10 +50,11 @@ def joining(image: Image, wish: NewSource, topic_id: UUID, producer_id: int) -> 
     if (known := sources.get(wish.source_id)) is not None:
         if why := not_its_own(known, wish.mirror):
             raise KafkaError(ErrorCode.invalid_topic_exception, why)
+        must_be_open(image, here)
         now = _source(here.id, wish, known.producer_id)
-        return [] if now == known else [now]
-    if image.closed(here.id) is not None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is an identical copy of another topic")
+        forgotten = _forgotten(image, here, known) if known.carried else []
+        return [] if now == known else [*forgotten, now]
+    must_be_open(image, here)
     copy = image.mirrored.get(here.id)
     if copy is not None and copy.source_id == wish.source_id:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} was an identical copy of it")
@@ -72,8 +76,25 @@ def _source(topic_id: UUID, wish: NewSource, producer_id: int) -> AppendedSource
     )
 
 
+def must_be_open(image: Image, topic: TopicImage) -> None:
+    """INVALID_TOPIC_EXCEPTION."""
+    if image.closed(topic.id) is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic.name!r} is an identical copy of another topic")
+
+
+def _forgotten(image: Image, topic: TopicImage, source: AppendedSource) -> list[AppendedPartition]:
+    """Of a source that was appended here before: what was known of its leader epochs, because another cluster has copied on since."""
+    return [
+        AppendedPartition(topic.id, source.source_id, partition)
+        for partition in topic.partitions
+        if (topic.id, source.source_id, partition) in image.appended_partitions
+    ]
+
+
 def not_its_own(known: AppendedSource, mirror: str) -> str:
-    """Why this mirror does not copy what is known of a source already; empty when it does."""
+    """Why this mirror does not copy what is known of a source already; empty when it does, or when nobody has begun here."""
+    if known.carried:
+        return ""
     if known.mirror != mirror:
         return f"mirror {known.mirror!r} copies, or copied, it to this topic: its records would come twice"
     return "its copying has ended for good" if known.ended else ""
@@ -100,11 +121,6 @@ def failover(image: Image, mirror: str) -> list[MetadataRecord]:
         for source in sources.values()
         if source.mirror == mirror and not source.ended
     ]
-
-
-def live(image: Image, topic_id: UUID) -> dict[UUID, AppendedSource]:
-    """The sources of a topic that have not ended, by id."""
-    return {key: source for key, source in image.appended.get(topic_id, {}).items() if not source.ended}
 
 
 def fed_topics(image: Image, mirror: str) -> list[str]:

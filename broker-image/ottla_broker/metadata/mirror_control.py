@@ -1,11 +1,13 @@
 """The controller's part that deals with copies of other clusters' topics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from ottla_broker.log.producer_state import LASTING
 from ottla_broker.metadata import appended_plans, mirror_plans
 from ottla_broker.metadata.appended_plans import NewSource
+from ottla_broker.metadata.appended_sources import Carried
+from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.mirror_plans import NewMirror, Report
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.topic_plans import NewTopics
@@ -29,6 +31,7 @@ class MirrorControl:
             for wish in wishes:
                 topic_id = self._runtime.new_uuid()
                 try:
+                    mirror_plans.must_replicate(self._turn.image, wish.mirror)
                     records += mirror_plans.creation(made, wish, topic_id)
                     answers.append(topic_id)
                 except KafkaError as reason:
@@ -39,14 +42,18 @@ class MirrorControl:
 
     async def recreate(self, wish: NewMirror, old_id: UUID) -> None:
         topic_id = self._runtime.new_uuid()
-        await self._turn.carry_out(lambda: mirror_plans.recreation(self._turn.image, wish, topic_id, old_id))
+        await self._carry_out(wish.mirror, lambda image: mirror_plans.recreation(image, wish, topic_id, old_id))
 
-    async def trace(self, topic_id: UUID, origins: tuple[str, ...]) -> None:
-        """By way of which clusters a copy's records come."""
-        await self._turn.carry_out(lambda: mirror_plans.traced(self._turn.image, topic_id, origins))
+    async def trace(self, topic_id: UUID, origins: tuple[str, ...], sources: tuple[Carried, ...]) -> None:
+        """By way of which clusters a copy's records come, and which sources are appended to what it is a copy of."""
+        await self._turn.carry_out(lambda: mirror_plans.traced(self._turn.image, topic_id, origins, sources))
 
     async def adopt(self, wish: NewMirror, topic_id: UUID) -> None:
-        await self._turn.carry_out(lambda: mirror_plans.adoption(self._turn.image, wish, topic_id))
+        await self._carry_out(wish.mirror, lambda image: mirror_plans.adoption(image, wish, topic_id))
+
+    async def take_back(self, wish: NewMirror, topic_id: UUID) -> None:
+        """What has failed over becomes a copy again."""
+        await self._carry_out(wish.mirror, lambda image: mirror_plans.taking_back(image, wish, topic_id))
 
     async def report(self, told: Report) -> None:
         """Returns when it is committed."""
@@ -64,8 +71,17 @@ class MirrorControl:
         topic_id = self._runtime.new_uuid()
         # A random one: a log that was copied from another cluster, and is written to here, may hold marks of that cluster's sources.
         producer_id = LASTING + self._runtime.random.getrandbits(61)
-        await self._turn.carry_out(lambda: appended_plans.joining(self._turn.image, wish, topic_id, producer_id))
+        await self._carry_out(wish.mirror, lambda image: appended_plans.joining(image, wish, topic_id, producer_id))
 
     async def resume(self, topic_id: UUID, source_id: UUID) -> None:
         """What stood still of this source goes on."""
         await self._turn.carry_out(lambda: appended_plans.resumption(self._turn.image, topic_id, source_id))
+
+    async def _carry_out(self, mirror: str, plan: Callable[[Image], list[MetadataRecord]]) -> None:
+        """What only a mirror that replicates may have done."""
+
+        def allowed() -> list[MetadataRecord]:
+            mirror_plans.must_replicate(self._turn.image, mirror)
+            return plan(self._turn.image)
+
+        await self._turn.carry_out(allowed)

@@ -6,7 +6,8 @@ Invariants:
   record is, and the source can tell whether it still has that record.
 - A failover is one record in the one log that also says who leads. So a leader that takes producers' records has no successor that would still
   copy the source's.
-- Where an adopted topic joins its source's log is said in the same commit that begins a new leader epoch. So what is cut off is cut by a leader of whom
+- What becomes a copy becomes one while its mirror replicates: a failover opens all that there are.
+- Where a topic that had records of its own joins its source's log is said in the same commit that begins a new leader epoch. So what is cut off is cut by a leader of whom
   nobody has fetched yet; and nothing is without consent.
 """
 
@@ -17,7 +18,8 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from ottla_broker.config import MIRROR_ON_DIVERGENCE, TRUNCATE
+from ottla_broker.config import MIRROR_ON_DIVERGENCE, MIRROR_ROLE, REPLICATE, TRUNCATE
+from ottla_broker.metadata.appended_sources import Carried, carried, fed_by
 from ottla_broker.metadata.image import MIRROR_RESOURCE, Image, TopicImage
 from ottla_broker.metadata.records import (
     MetadataRecord,
@@ -34,7 +36,8 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class NewMirror:
-    """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`."""
+    """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`; `sources`: that are
+    appended to that."""
 
     mirror: str
     name: str
@@ -44,6 +47,7 @@ class NewMirror:
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+    sources: tuple[Carried, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,12 +68,22 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: int = 0  # offsets that are here beyond `joined`
 
 
+def must_replicate(image: Image, mirror: str) -> None:
+    """INVALID_REQUEST when it does not any more: what became its copy now would be closed, and nobody would open it."""
+    settings = image.configs.get((MIRROR_RESOURCE, mirror))
+    if settings is None:
+        raise KafkaError(ErrorCode.invalid_request, f"there is no mirror {mirror!r} any more")
+    if (role := settings.get(MIRROR_ROLE.name, REPLICATE)) != REPLICATE:
+        raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not replicate: its role is {role}")
+
+
 def creation(made: NewTopics, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
     """The errors of `NewTopics.creation`."""
     topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
     return [
         *made.creation(topic, topic_id),
         MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
+        *carried(Image(), topic_id, wish.sources),
     ]
 
 
@@ -105,22 +119,28 @@ def report(image: Image, told: Report) -> list[MetadataRecord]:
     before = known_partition(image, told.topic_id, told.partition)
     if told.joined != NO_OFFSET:
         return _join(image, state, topic, before, told)
+    if told.end != NO_OFFSET and not topic.failed_over:
+        raise KafkaError(ErrorCode.invalid_request, "the topic does not fail over")
     after = replace(
         before,
         epochs=before.epochs if told.epochs is None else told.epochs,
         stopped=told.stopped or before.stopped,
         end=before.end if told.end == NO_OFFSET else told.end,
+        end_epoch=before.end_epoch if told.end == NO_OFFSET else state.leader_epoch,
         source_end=before.source_end if told.source_end == NO_OFFSET else told.source_end,
     )
     return [] if after == before else [after]
 
 
-def traced(image: Image, topic_id: UUID, origins: tuple[str, ...]) -> list[MetadataRecord]:
-    """The copy's records come by way of these clusters now. UNKNOWN_TOPIC_ID when it is no copy any more."""
+def traced(
+    image: Image, topic_id: UUID, origins: tuple[str, ...], sources: tuple[Carried, ...]
+) -> list[MetadataRecord]:
+    """The copy's records come by way of these clusters now, and from these sources. UNKNOWN_TOPIC_ID when it is no copy any more."""
     known = image.closed(topic_id)
     if known is None:
         raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no copy any more")
-    return [] if known.origins == origins else [replace(known, origins=origins)]
+    changed: list[MetadataRecord] = [] if known.origins == origins else [replace(known, origins=origins)]
+    return [*changed, *carried(image, topic_id, sources)]
 
 
 def _join(
@@ -128,41 +148,81 @@ def _join(
 ) -> list[MetadataRecord]:
     """INVALID_REQUEST for what is not to be joined; POLICY_VIOLATION without consent to cut. Told again, it begins another epoch: a leader who had not
     cut yet begins in it."""
-    if not topic.adopted or topic.failed_over or before.joined not in (NO_OFFSET, told.joined):
+    waits = waits_to_join(topic, before)
+    if topic.failed_over or not (waits or before.joined == told.joined):
         raise KafkaError(ErrorCode.invalid_request, "the partition is not to be joined to its source's, or not there")
-    settings = image.configs.get((MIRROR_RESOURCE, topic.mirror), {})
-    if told.cut and before.joined == NO_OFFSET and settings.get(MIRROR_ON_DIVERGENCE.name) != TRUNCATE:
+    if told.cut and waits and not _may_cut(image, topic.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {topic.mirror!r} may not cut anything off")
     epochs = before.epochs if told.epochs is None else told.epochs
     return [
-        replace(before, epochs=epochs, joined=told.joined, joined_epoch=state.leader_epoch),
+        MirroredPartition(
+            before.topic,
+            before.partition,
+            epochs,
+            before.stopped,
+            joined=told.joined,
+            joined_epoch=state.leader_epoch,
+        ),
         replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1),
     ]
 
 
+def _may_cut(image: Image, mirror: str) -> bool:
+    return image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) == TRUNCATE
+
+
+def taking_back(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
+    """A copy that has failed over becomes one again. UNKNOWN_TOPIC_ID when it is none; INVALID_REQUEST while it fails over; POLICY_VIOLATION without consent
+    to cut off what it has of its own."""
+    topic, copy = image.topic_by_id(topic_id), image.mirrored.get(topic_id)
+    if topic is None or copy is None or not copy.failed_over:
+        raise KafkaError(ErrorCode.unknown_topic_id, "it is no copy that has failed over")
+    if why := not_to_take_back(image, topic, copy):
+        raise KafkaError(ErrorCode.invalid_request, why)
+    if not _may_cut(image, copy.mirror):
+        raise KafkaError(ErrorCode.policy_violation, f"mirror {copy.mirror!r} may not cut anything off")
+    return [replace(copy, failed_over=False, origins=wish.origins), *carried(image, topic_id, wish.sources)]
+
+
+def not_to_take_back(image: Image, topic: TopicImage, copy: MirroredTopic) -> str:
+    """Why a copy that has failed over cannot become one again; empty when it can."""
+    known = [known_partition(image, topic.id, partition) for partition in topic.partitions]
+    if any(one.end == NO_OFFSET for one in known):
+        return "it is failing over still"
+    if copy.adopted and any(one.joined == NO_OFFSET for one in known):
+        return "it failed over before it was known up to where it and its source are one log"
+    return fed_by(image, topic.id)
+
+
 def adoption(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
     """A topic with records of its own becomes a copy: from now on it takes its source's only. UNKNOWN_TOPIC_ID when it is there no more;
-    INVALID_TOPIC_EXCEPTION when it is a copy already."""
+    INVALID_TOPIC_EXCEPTION when it is a copy already, or records are appended to it."""
     topic = image.topic_by_id(topic_id)
     if topic is None or topic.name != wish.name:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the topic that was to become a copy")
     if image.closed(topic_id) is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is a copy already")
+    if why := fed_by(image, topic_id):
+        raise KafkaError(ErrorCode.invalid_topic_exception, why)
     known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
     return [
         MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins),
         *(MirroredPartition(topic_id, partition) for partition in known),
+        *carried(image, topic_id, wish.sources),
     ]
 
 
 def is_joined(image: Image, topic: TopicImage) -> bool:
     """Whether every partition of a copy goes on where its source's log does."""
     copy = image.mirrored.get(topic.id)
-    return (
-        copy is None
-        or not copy.adopted
-        or all(known_partition(image, topic.id, partition).joined != NO_OFFSET for partition in topic.partitions)
+    return copy is None or not any(
+        waits_to_join(copy, known_partition(image, topic.id, partition)) for partition in topic.partitions
     )
+
+
+def waits_to_join(copy: MirroredTopic, known: MirroredPartition) -> bool:
+    """Whether nobody has said yet where a partition of a copy, which has not failed over, goes on: it had records of its own."""
+    return known.end != NO_OFFSET or (copy.adopted and known.joined == NO_OFFSET)
 
 
 def failover(image: Image, mirror: str) -> list[MetadataRecord]:

@@ -120,8 +120,9 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     """What is known of a mirrored partition's source, whole. `epochs`: leader epoch of the source → offset from which on our records are of it;
     written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. Of a topic that has failed over:
     `end`: the offset from which on the records are our own, and below which every one is acknowledged (producers wait for that to be known);
-    `source_end`: what the source's high watermark was when last seen; −1: not known. Of a topic that was adopted: `joined`: the offset up to which it
-    and its source are one log, −1 while that is not known; no record of our leader epoch `joined_epoch` or an older one stays at or above it."""
+    `end_epoch`: our leader epoch then; `source_end`: what the source's high watermark was when last seen; −1: not known. A copy that has an `end` and has not
+    failed over had, and is to be joined to its source again. Of a topic that was adopted, or joined again: `joined`: the offset up to which it and its source
+    are one log, −1 while that is not known; no record of our leader epoch `joined_epoch` or an older one stays at or above it."""
 
     topic: UUID
     partition: int
@@ -131,12 +132,14 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     source_end: int = -1
     joined: int = -1
     joined_epoch: int = -1
+    end_epoch: int = -1
 
 
 class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
     """A topic of another cluster whose records are appended to `topic`. `mirror`, `source_topic`, `source_id`, `origins`: as of a mirrored topic.
     `producer_id`: by which the records that were copied from it are known in the logs, and with them how far it was copied; `partitions`: how many it has;
-    `stopped`: why nothing is copied, in words; `ended`: copying has ended for good."""
+    `stopped`: why nothing is copied, in words; `ended`: copying has ended for good; `carried`: it was copied by another cluster, of whose topic this one is, or
+    was, an identical copy: what was copied there is known here by the same producer id, and goes on from there when a mirror here begins."""
 
     topic: UUID
     source_id: UUID
@@ -147,6 +150,7 @@ class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_de
     origins: tuple[str, ...] = ()
     stopped: str = ""
     ended: bool = False
+    carried: bool = False
 
 
 class AppendedPartition(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):

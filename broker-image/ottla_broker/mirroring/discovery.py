@@ -16,8 +16,9 @@ from ottla_broker.config import (
     TOPIC_SETTINGS,
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
+from ottla_broker.metadata.appended_sources import Carried, carried, fed_by
 from ottla_broker.metadata.image import Image, TopicImage
-from ottla_broker.metadata.mirror_plans import NewMirror, is_joined, known_partition
+from ottla_broker.metadata.mirror_plans import NewMirror, is_joined, known_partition, not_to_take_back
 from ottla_broker.metadata.records import MirroredTopic
 from ottla_broker.mirroring.links import Link
 from ottla_broker.mirroring.origins import come_back, origins_with
@@ -62,6 +63,14 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack:
+    """The topic `topic_id`, which was a copy until it failed over, becomes one again."""
+
+    topic: NewMirror
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Grow:
     topic: str
     partitions: int
@@ -77,11 +86,12 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The records of the copy `id` come by way of other clusters than before."""
+    """The records of the copy `id` come by way of other clusters than before, or other sources are appended to what it is a copy of."""
 
     topic: str
     id: UUID
     origins: tuple[str, ...]
+    sources: tuple[Carried, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +102,12 @@ class Refused:
     why: str
 
 
-Step = Create | Recreate | Adopt | Grow | Configure | Trace | Refused
+Step = Create | Recreate | Adopt | TakeBack | Grow | Configure | Trace | Refused
 
 
 def topic_of(step: Step) -> str:
     """Its name here."""
-    return step.topic.name if isinstance(step, Create | Recreate | Adopt) else step.topic
+    return step.topic.name if isinstance(step, Create | Recreate | Adopt | TakeBack) else step.topic
 
 
 def wanted_topics(image: Image, link: Link, view: SourceView) -> list[SourceTopic]:
@@ -128,14 +138,27 @@ def steps(
     for topic in wanted_topics(image, link, view):
         config = {} if configs is None else synced(configs.get(topic.name, {}))
         name, origins = link.name_here(topic.name), origins_with(view.cluster_id, topic)
-        wish = NewMirror(link.name, name, topic.name, topic.id, len(topic.leaders), replication_factor, config, origins)
+        wish = NewMirror(
+            link.name,
+            name,
+            topic.name,
+            topic.id,
+            len(topic.leaders),
+            replication_factor,
+            config,
+            origins,
+            topic.sources,
+        )
         here = image.topics.get(name)
         copy = None if here is None else image.mirrored.get(here.id)
         reverse = (at_source or {}).get(topic.name)
         if here is None:
             yield Refused(name, _loop(topic)) if come_back(cluster_id, topic) else Create(wish)
         elif reverse is not None and reverse.source_id == here.id and image.closed(here.id) is None:
-            yield _reversal(wish, here, reverse)
+            yield _reversal(image, wish, here, reverse)
+        elif copy is not None and copy.failed_over and (copy.mirror, copy.source_id) == (link.name, topic.id):
+            stays = _loop(topic) if come_back(cluster_id, topic) else _stays_open(image, link, wish, here, copy)
+            yield Refused(name, stays) if stays else TakeBack(wish, here.id)
         elif (why := _not_ours(link, copy)) is not None:
             yield Refused(name, _loop(topic) if come_back(cluster_id, topic) else why)
         elif copy is not None and copy.source_id != topic.id and not is_joined(image, here):
@@ -146,8 +169,8 @@ def steps(
         else:
             if len(topic.leaders) > len(here.partitions):
                 yield Grow(name, len(topic.leaders))
-            if copy is not None and copy.origins != origins:
-                yield Trace(name, here.id, origins)
+            if copy is not None and (copy.origins != origins or carried(image, here.id, topic.sources)):
+                yield Trace(name, here.id, origins, topic.sources)
             if configs is not None and (changes := _differences(image.topic_config(name), config)):
                 yield Configure(name, changes)
 
@@ -169,15 +192,33 @@ def synced(configs: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in OWN}
 
 
-def _reversal(wish: NewMirror, here: TopicImage, reverse: SourceCopy) -> Step:
+def _reversal(image: Image, wish: NewMirror, here: TopicImage, reverse: SourceCopy) -> Step:
     if not reverse.failed_over:
         return Refused(
             wish.name,
             f"the source's topic is itself a copy of it, by mirror {reverse.mirror!r}, which has not failed over",
         )
-    if wish.partitions < len(here.partitions):
-        return Refused(wish.name, f"it has {len(here.partitions)} partitions here, and {wish.partitions} at the source")
+    if why := _too_wide(wish, here) or fed_by(image, here.id):
+        return Refused(wish.name, why)
     return Adopt(wish, here.id)
+
+
+def _too_wide(wish: NewMirror, here: TopicImage) -> str:
+    if wish.partitions >= len(here.partitions):
+        return ""
+    return f"it has {len(here.partitions)} partitions here, and {wish.partitions} at the source"
+
+
+def _stays_open(image: Image, link: Link, wish: NewMirror, here: TopicImage, copy: MirroredTopic) -> str:
+    """Why what has failed over does not become a copy again; empty when it does."""
+    if why := not_to_take_back(image, here, copy) or _too_wide(wish, here):
+        return why
+    if link.truncates:
+        return ""
+    return (
+        "its copy has failed over, and takes records of its own; on.divergence=Truncate (onDivergence of a Mirror) makes it a copy again: "
+        "what was written here since is saved to files and cut off"
+    )
 
 
 def _loop(topic: SourceTopic) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla_broker.metadata.appended_plans import NewSource, joining, live, not_its_own, stopped_partitions
+from ottla_broker.metadata.appended_plans import NewSource, joining, not_its_own, stopped_partitions
+from ottla_broker.metadata.appended_sources import live
 from ottla_broker.metadata.image import Image, TopicImage
 from ottla_broker.mirroring.discovery import Configs, Refused, synced, wanted_topics
 from ottla_broker.mirroring.links import Link
@@ -54,7 +55,7 @@ def joins(
         )
         known = None if here is None else image.appended.get(here.id, {}).get(topic.id)
         why = back
-        if here is None or known is None:
+        if here is None or known is None or known.carried:
             if not (why := back or _may_not_begin(image, link, here, topic)):
                 yield Join(wish)
         elif not (why := not_its_own(known, link.name)):

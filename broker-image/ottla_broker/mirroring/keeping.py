@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla_broker.config import LOG_RETENTION_CHECK_INTERVAL_MS, Config
 from ottla_broker.log.retention import old_or_too_much
-from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.appended_sources import kept
 from ottla_broker.metadata.image import Image
 from ottla_broker.mirroring.positions import position_of, statement
 from ottla_broker.replication.partition import Partition
@@ -65,7 +65,7 @@ class Keeping:
 
     def _marks(self, partition: Partition) -> list[int]:
         """The producer ids by which the records of its sources are known."""
-        return [source.producer_id for source in live(self._image, partition.topic_id).values()]
+        return [source.producer_id for source in kept(self._image, partition.topic_id)]
 
     async def say_anew(self, partition: Partition, below: int) -> None:
         """Returns when what lies below offset `below` is not needed any more to know how far the partition's sources were copied. KafkaError:

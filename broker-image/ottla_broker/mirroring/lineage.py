@@ -39,6 +39,13 @@ def common_point(original: Epochs, original_end: int, copied: Epochs, end: int) 
     return min(limit, original_end)
 
 
+def copied_up_to(epochs: Epochs, log_end: int, end: int, end_epoch: int) -> int:
+    """Below which offset a copy that failed over at `end`, in its own leader epoch `end_epoch` (−1: not known), holds nothing but what was copied. `epochs`: its
+    own. That is `end`, unless a leader that lacked some of it was elected uncleanly later, and wrote other records in its place."""
+    newer = [first for epoch, first in epochs if epoch > end_epoch] if end_epoch >= 0 else []
+    return min(end, log_end, *newer)
+
+
 def epochs_below(epochs: Epochs, offset: int) -> Epochs:
     return tuple(entry for entry in epochs if entry[1] < offset)
 

@@ -56,6 +56,7 @@ class Mirrors:
         self._fillings: dict[str, Filling] = {}
         self._rejoinings: dict[str, Rejoining] = {}
         self._source_ends: dict[Partition, int] = {}
+        self._last_seen: dict[tuple[Partition, str], tuple[int, int]] = {}
         self._opening: dict[Partition, int] = {}  # in which epoch
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -69,6 +70,10 @@ class Mirrors:
         """While it is being copied here."""
         filling = self._fillings.get(mirror)
         return None if filling is None else filling.copies.get(partition)
+
+    def last_seen(self, partition: Partition, mirror: str) -> tuple[int, int]:
+        """Of a source that is appended no more: its high watermark, and how much of it was missing then; −1 and −1 when that is not known here."""
+        return self._last_seen.get((partition, mirror), (UNKNOWN, UNKNOWN))
 
     def rejoiners(self) -> Iterator[Rejoiner]:
         """What is to become a copy here."""
@@ -93,6 +98,8 @@ class Mirrors:
     def lost(self, partition: Partition) -> None:
         self._forget(partition)
         self._source_ends.pop(partition, None)
+        for key in [key for key in self._last_seen if key[0] is partition]:
+            del self._last_seen[key]
         self._opening.pop(partition, None)
 
     def follow(self, changes: Changes) -> None:
@@ -118,7 +125,7 @@ class Mirrors:
         if before is not None and before.link != now:
             del self._fillings[name]
             for copy in before.copies.values():
-                self._remember(copy)
+                self._remember(name, copy)
             self._spawn(before.close())
         if rejoining is not None and rejoining.link != now:
             self._spawn(self._rejoinings.pop(name).close())
@@ -135,7 +142,7 @@ class Mirrors:
         wanted = wanted_copies(self._image, partition)
         for name, filling in self._fillings.items():
             if name not in wanted:
-                self._remember(filling.forget(partition))
+                self._remember(name, filling.forget(partition))
         topic = self._image.mirrored.get(partition.topic_id)
         if topic is not None and is_to_rejoin(self._image, topic, partition):
             self._rejoin(partition, topic)
@@ -190,13 +197,17 @@ class Mirrors:
             rejoining.forget(partition)
 
     def _forget_copy(self, partition: Partition) -> None:
-        for filling in self._fillings.values():
-            self._remember(filling.forget(partition))
+        for name, filling in self._fillings.items():
+            self._remember(name, filling.forget(partition))
 
-    def _remember(self, copy: Copy | None) -> None:
+    def _remember(self, mirror: str, copy: Copy | None) -> None:
         """How far the source was when last seen: a failover is to tell that."""
-        if copy is not None and copy.source_end != UNKNOWN and copy.manner is IDENTICAL:
+        if copy is None or copy.source_end == UNKNOWN:
+            return
+        if copy.manner is IDENTICAL:
             self._source_ends[copy.partition] = copy.source_end
+        else:
+            self._last_seen[copy.partition, mirror] = copy.source_end, copy.lag
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

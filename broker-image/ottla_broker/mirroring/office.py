@@ -5,7 +5,8 @@ Records are not its affair: the leaders of the copies fetch those (`filling`).
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -24,6 +25,7 @@ from ottla_broker.mirroring.discovery import (
     Recreate,
     Refused,
     Step,
+    TakeBack,
     Trace,
     candidates,
     is_copy,
@@ -48,6 +50,14 @@ AGAIN_S: Final = 2.0  # after a source did not answer
 DESCRIBED_AT_ONCE: Final = 200  # topics, in one request
 
 
+@dataclass(frozen=True, slots=True)
+class Troubles:
+    """In words. `source`: why it cannot be looked at, empty when it can; `refused`: by topic here, why it is not copied into."""
+
+    source: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
 class MirrorOffice:
     """For as long as `controller` has its office. `follow` hears of what changed in the image."""
 
@@ -58,6 +68,11 @@ class MirrorOffice:
         self._cluster_id = cluster_id
         self._changed = asyncio.Event()
         self._said: dict[tuple[str, str], str] = {}  # what was said of a topic of a mirror, so that it is said once
+        self._troubles: dict[str, Troubles] = {}
+
+    def troubles(self, mirror: str) -> Troubles:
+        """As they were at the last look at its source."""
+        return self._troubles.get(mirror, Troubles())
 
     def follow(self, changes: Changes) -> None:
         if changes.mirrored or any(kind == MIRROR_RESOURCE for kind, _ in changes.configs):
@@ -72,6 +87,7 @@ class MirrorOffice:
                 wanted = [link for link in links(self._image).values() if link.replicates]
                 for link in [link for link in kept if link not in wanted]:
                     kept.pop(link).cancel()
+                    self._troubles.pop(link.name, None)
                 for link in wanted:
                     if link not in kept:
                         kept[link] = tasks.create_task(self._keep(link), name=f"mirror {link.name}")
@@ -84,22 +100,28 @@ class MirrorOffice:
         groups, tracing = GroupOffsets(link.groups, client, own), Tracing(client)
         try:
             while True:
+                refused: dict[str, str] = {}
                 try:
-                    copied = await self._bring_in_step(link, client, tracing)
+                    copied = await self._bring_in_step(link, client, tracing, refused)
+                    self._now_refused(link, refused)
                     if link.groups and copied:
                         await groups.copy(copied)
                     self._say(link, "", "")
                     pause_s = link.refresh_s
                 except (KafkaError, OSError, TimeoutError, Malformed) as reason:
-                    self._say(link, "", f"the source at {link.bootstrap}: {reason or 'no answer in time'}")
+                    why = f"the source at {link.bootstrap}: {reason or 'no answer in time'}"
+                    self._say(link, "", why)
+                    self._troubles[link.name] = replace(self.troubles(link.name), source=why)
                     pause_s = min(link.refresh_s, AGAIN_S)
                 await asyncio.sleep(pause_s)
         finally:
             await client.close()
             await own.close()
 
-    async def _bring_in_step(self, link: Link, client: Client, tracing: Tracing) -> dict[str, str]:
-        """The copies that are what the source has now: their names there → here."""
+    async def _bring_in_step(
+        self, link: Link, client: Client, tracing: Tracing, refused: dict[str, str]
+    ) -> dict[str, str]:
+        """The copies that are what the source has now: their names there → here. `refused`: is told which are not, and why."""
         view = await look(client, None)
         if view.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "it is this cluster itself")
@@ -109,7 +131,7 @@ class MirrorOffice:
         configs = await self._configs(client, names) if link.sync_configs else None
         factor = self._config(DEFAULT_REPLICATION_FACTOR)
         if link.appends:
-            await self._join(link, view, configs, factor)
+            await self._join(link, view, configs, factor, refused)
             return {}
         created: list[Create] = []
         at_source = await copies_at(client, candidates(self._image, link, topics))
@@ -117,20 +139,25 @@ class MirrorOffice:
             if isinstance(step, Create):
                 created.append(step)
                 continue
+            if isinstance(step, Refused):
+                refused[step.topic] = step.why
+                continue
             try:
                 await self._take(link, step)
             except KafkaError as reason:  # what cannot be done for one topic stops nothing for the others
-                self._say(link, topic_of(step), reason.message or reason.code.name)
+                refused[topic_of(step)] = reason.message or reason.code.name
         if created:
             answers = await self._controller.mirrors.create([step.topic for step in created])
             for made, answer in zip(created, answers, strict=True):
                 if isinstance(answer, KafkaError):
-                    self._say(link, made.topic.name, answer.message or answer.code.name)
+                    refused[made.topic.name] = answer.message or answer.code.name
                 else:
                     logger.info("mirror %s: topic %r is copied from now on", link.name, made.topic.name)
         return {topic.name: link.name_here(topic.name) for topic in topics if is_copy(self._image, link, topic)}
 
-    async def _join(self, link: Link, view: SourceView, configs: Configs | None, factor: int) -> None:
+    async def _join(
+        self, link: Link, view: SourceView, configs: Configs | None, factor: int, refused: dict[str, str]
+    ) -> None:
         for step in joins(self._image, link, view, configs, factor, self._cluster_id):
             try:
                 match step:
@@ -140,10 +167,17 @@ class MirrorOffice:
                     case Resume(_, topic_id, source_id):
                         await self._controller.mirrors.resume(topic_id, source_id)
                     case Refused(name, why):
-                        self._say(link, name, why)
+                        refused[name] = why
             except KafkaError as reason:
                 name = step.source.name if isinstance(step, Join) else step.topic
-                self._say(link, name, reason.message or reason.code.name)
+                refused[name] = reason.message or reason.code.name
+
+    def _now_refused(self, link: Link, refused: dict[str, str]) -> None:
+        for topic in self.troubles(link.name).refused.keys() - refused.keys():
+            self._said.pop((link.name, topic), None)
+        for topic, why in refused.items():
+            self._say(link, topic, why)
+        self._troubles[link.name] = Troubles(refused=refused)
 
     async def _take(self, link: Link, step: Step) -> None:
         match step:
@@ -157,14 +191,19 @@ class MirrorOffice:
                     topic.name,
                     "it becomes a copy of what was its own copy, and takes no other records from now on",
                 )
+            case TakeBack(topic, topic_id):
+                await self._controller.mirrors.take_back(topic, topic_id)
+                self._say(
+                    link,
+                    topic.name,
+                    "its failover is taken back, and it takes no other records than its source's from now on",
+                )
             case Grow(name, count):
                 await self._controller.create_partitions(name, count)
             case Configure(name, changes):
                 await self._controller.alter_configs(TOPIC_RESOURCE, name, changes)
-            case Trace(_, topic_id, origins):
-                await self._controller.mirrors.trace(topic_id, origins)
-            case Refused(name, why):
-                self._say(link, name, why)
+            case Trace(_, topic_id, origins, sources):
+                await self._controller.mirrors.trace(topic_id, origins, sources)
 
     def _say(self, link: Link, topic: str, why: str) -> None:
         if self._said.get((link.name, topic), "") != why:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.control import end_transaction_marker
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
             await tell(partition.topic, report)
             return
         except (KafkaError, OSError, TimeoutError) as reason:
+            if isinstance(reason, KafkaError) and reason.code is ErrorCode.invalid_request:
+                return  # it became a copy again meanwhile
             logger.info("%r: the controller cannot be told where it ends: %s", partition, reason)
         await asyncio.sleep(PAUSE_S)
 

@@ -3,23 +3,27 @@
 Every copy says in the metadata which clusters its records come from: its source's, and those that the source says of its own topic (DescribeConfigs of
 resource type 102, `origins`). A topic whose records come from this cluster is not copied to it, whatever it is called and however many clusters lie
 between. Apache Kafka keeps no such thing: what it has counts as written there.
+
+With it comes which sources are appended to that topic there (`sources`): an identical copy holds what says how far each was copied.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.static.primitive import i8
 
-from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.appended_sources import Carried, live
 from ottla_broker.metadata.image import MIRRORED_TOPIC_RESOURCE, Image
 from ottla_broker.mirroring.source import SourceTopic, SourceView
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ORIGINS: Final = "origins"
+SOURCES: Final = "sources"
 ASKED_AT_ONCE: Final = 200  # topics, in one request
 SAYS_NONE: Final = frozenset({ErrorCode.invalid_request, ErrorCode.unsupported_version})
 
@@ -42,36 +46,40 @@ class Tracing:
         self._keeps_none = False
 
     async def traced(self, view: SourceView, names: Sequence[str]) -> SourceView:
-        """The view, with what the source says of these topics' origins. OSError, TimeoutError, KafkaError."""
+        """The view, with what the source says of where these topics' records come from. OSError, TimeoutError, KafkaError."""
         found = dict(view.topics)
         for first in range(0, len(names), ASKED_AT_ONCE):
             if self._keeps_none:
                 break
             told = await _told(self._client, names[first : first + ASKED_AT_ONCE])
             self._keeps_none = told is None
-            for name, origins in (told or {}).items():
-                found[name] = replace(found[name], origins=origins)
+            for name, (origins, sources) in (told or {}).items():
+                found[name] = replace(found[name], origins=origins, sources=sources)
         return replace(view, topics=found)
 
 
-async def _told(client: Client, names: Iterable[str]) -> dict[str, frozenset[str]] | None:
+async def _told(client: Client, names: Iterable[str]) -> dict[str, tuple[frozenset[str], tuple[Carried, ...]]] | None:
     """None: the source knows no such resource."""
     resources = tuple(
         DescribeConfigsResource(
-            resource_type=i8(MIRRORED_TOPIC_RESOURCE), resource_name=name, configuration_keys=(ORIGINS,)
+            resource_type=i8(MIRRORED_TOPIC_RESOURCE), resource_name=name, configuration_keys=(ORIGINS, SOURCES)
         )
         for name in names
     )
     answer: DescribeConfigsResponse = await client.ask(DescribeConfigsRequest(resources=resources))
-    found: dict[str, frozenset[str]] = {}
+    found: dict[str, tuple[frozenset[str], tuple[Carried, ...]]] = {}
     for result in answer.results:
         if result.error_code in SAYS_NONE:
             return None
         if result.error_code is not ErrorCode.none:
             raise KafkaError(result.error_code, f"origins of {result.resource_name!r}: {result.error_message}")
-        told = next((one.value for one in result.configs if one.name == ORIGINS), None)
-        if told:
-            found[result.resource_name] = frozenset(told.split(","))
+        told = {one.name: one.value or "" for one in result.configs}
+        origins, sources = told.get(ORIGINS, ""), told.get(SOURCES, "") or "[]"
+        if origins or told.get(SOURCES):
+            found[result.resource_name] = (
+                frozenset(origins.split(",")) - {""},
+                msgspec.json.decode(sources, type=tuple[Carried, ...]),
+            )
     return found
 
 

@@ -1,9 +1,10 @@
-"""Topics of ours that become copies of what were their copies: the old source comes back after a failover.
+"""Topics that become copies, and have records of their own: the old source comes back after a failover, or a failover is taken back.
 
 For each partition that this broker leads, and of which the metadata do not say yet where it goes on:
 
 1. The source's leader says which of our leader epochs it copied from which offset on, and where its own records begin. That and our log's epochs give
-   the offset up to which the two logs are one (`lineage`). Who cannot say that proves nothing, and the partition stays as it is.
+   the offset up to which the two logs are one (`lineage`). Who cannot say that proves nothing, and the partition stays as it is. Where a failover is taken back
+   the metadata know that offset: it was a copy up to there.
 2. What we have beyond is only cut off by consent (`on.divergence=Truncate`). It is written to a file first (`divergence`), and the committed offsets
    of groups that lie beyond are taken back to where it begins: a group that went on from there would pass over what the source has in its place.
 3. The controller commits where the partition joins its source's, together with a new leader epoch; whoever leads in that cuts first (`mirrors`).
@@ -22,7 +23,7 @@ from typing import Final, TypeVar
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, Report
 from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
 from ottla_broker.mirroring.divergence import first_beyond, save
-from ottla_broker.mirroring.lineage import common_point, epochs_below
+from ottla_broker.mirroring.lineage import common_point, copied_up_to, epochs_below
 from ottla_broker.mirroring.links import Link
 from ottla_broker.mirroring.rewinding import rewind
 from ottla_broker.mirroring.source_copies import lineage_of
@@ -163,6 +164,8 @@ class Rejoining:
 
     async def _decide(self, source: Client, rejoiner: Rejoiner) -> Decided | None:
         partition, log = rejoiner.partition, rejoiner.partition.log
+        if rejoiner.known.end != NO_OFFSET:
+            return self._decide_by_failover(rejoiner)
         if rejoiner.known.joined != NO_OFFSET:
             return Decided(
                 rejoiner, rejoiner.known.joined, None
@@ -184,16 +187,27 @@ class Rejoining:
             return None
         at = common_point(epochs, log.end, lineage.copied, lineage.end)
         decided = Decided(rejoiner, at, epochs_below(lineage.epochs, at))
-        if decided.cut and not self.link.truncates:
-            self._says(
-                rejoiner,
-                f"{decided.cut} records, from offset {decided.first} to {log.end - 1}, are here and not at the source, whose own follow from {lineage.end} on; "
-                "on.divergence=Truncate writes them to a file and cuts them off",
-                diverging=decided.cut,
-                stuck=True,
-            )
-            return None
-        return decided
+        return self._by_consent(decided, f", whose own follow from {lineage.end} on")
+
+    def _decide_by_failover(self, rejoiner: Rejoiner) -> Decided | None:
+        """It copies on where it failed over: it was the source's log up to there, whatever the source is. Whether that still is so, the source says to the
+        first fetch."""
+        known, log = rejoiner.known, rejoiner.partition.log
+        at = copied_up_to(tuple(log.epochs.entries()), log.end, known.end, known.end_epoch)
+        return self._by_consent(Decided(rejoiner, at, epochs_below(known.epochs, at)))
+
+    def _by_consent(self, decided: Decided, more: str = "") -> Decided | None:
+        """`more`: about the source, in words."""
+        if not decided.cut or self.link.truncates:
+            return decided
+        self._says(
+            decided.rejoiner,
+            f"{decided.cut} records, from offset {decided.first} to {decided.rejoiner.partition.log.end - 1}, are here and not at the source{more}; "
+            "on.divergence=Truncate writes them to a file and cuts them off",
+            diverging=decided.cut,
+            stuck=True,
+        )
+        return None
 
     async def _save(self, decided: Decided) -> bool:
         rejoiner, at = decided.rejoiner, decided.at

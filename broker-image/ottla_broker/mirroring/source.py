@@ -8,18 +8,21 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 
+from ottla_broker.metadata.appended_sources import Carried
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """`leaders`: partition → broker, −1 where nobody leads. `origins`: ids of the clusters from which its records come to the source."""
+    """`leaders`: partition → broker, −1 where nobody leads. `origins`: ids of the clusters from which its records come to the source; `sources`: that are
+    appended to it there."""
 
     name: str
     id: UUID
     leaders: Mapping[int, int]
     origins: frozenset[str] = frozenset()
+    sources: tuple[Carried, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

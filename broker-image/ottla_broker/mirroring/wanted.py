@@ -1,9 +1,9 @@
 """What a broker is to copy into a partition that it leads, as the metadata say. Pure."""
 
 from ottla_broker.metadata.appended_plans import known_partition as known_source
-from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.appended_sources import live
 from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.mirror_plans import NO_OFFSET, known_partition
+from ottla_broker.metadata.mirror_plans import NO_OFFSET, known_partition, waits_to_join
 from ottla_broker.metadata.records import MirroredTopic
 from ottla_broker.mirroring.appending import Appending
 from ottla_broker.mirroring.copying import Copy
@@ -36,10 +36,12 @@ def wanted_copies(image: Image, partition: Partition) -> dict[str, Copy]:
 
 def is_to_rejoin(image: Image, topic: MirroredTopic, partition: Partition) -> bool:
     """Whether a partition that had records of its own does not hold yet what its source has, and nothing else."""
-    if not topic.adopted or topic.failed_over or not _replicates(image, topic, partition):
+    if topic.failed_over or not _replicates(image, topic, partition):
         return False
     known = known_partition(image, partition.topic_id, partition.partition)
-    return known.joined == NO_OFFSET or not is_cut(partition.log, known.joined, known.joined_epoch)
+    if waits_to_join(topic, known):
+        return True
+    return known.joined != NO_OFFSET and not is_cut(partition.log, known.joined, known.joined_epoch)
 
 
 def _replicates(image: Image, topic: MirroredTopic, partition: Partition) -> bool:

@@ -14,7 +14,7 @@ from ottla_broker.config import TOPIC_RETENTION_BYTES, TOPIC_RETENTION_MS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.appended_sources import kept
 from ottla_broker.metadata.image import TOPIC_RESOURCE, Changes, Image, TopicImage
 from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
 from ottla_broker.replication.partition import Partition
@@ -229,7 +229,7 @@ class Hosting:
         lets go what its leader does, who keeps how far each was copied (`mirroring.keeping`)."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
-        follows = known is not None and (self._image.closed(known.id) or live(self._image, known.id))
+        follows = known is not None and (self._image.closed(known.id) or kept(self._image, known.id))
         return self._log_config_of({**overrides, **NO_RETENTION} if follows else overrides)
 
     def _remove(self, topic: TopicImage) -> None:

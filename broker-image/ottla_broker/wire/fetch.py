@@ -12,7 +12,7 @@ codec for every version. How a follower asks is in `replica_fetch`.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -57,6 +57,7 @@ class FetchPartition:
     last_fetched_epoch: int = NO_EPOCH
     log_start: int = -1  # a follower's
     directory: UUID | None = None  # that of a follower's log
+    at: int = field(default=-1, compare=False)  # where `offset` stands in the request
 
 
 @dataclass(slots=True)
@@ -112,17 +113,18 @@ def _take_partition(cursor: Cursor, topic: Topic, version: int) -> FetchPartitio
         index, epoch, offset, last_epoch, start, max_bytes = _PARTITION_V12.unpack_from(data, at)
         cursor.at = at + _PARTITION_V12.size
         directory = _take_directory(cursor, version)
-        return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, directory)
+        return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, directory, at + 8)
     if version >= 9:
         index, epoch, offset, start, max_bytes = _PARTITION_V9.unpack_from(data, at)
         cursor.at = at + _PARTITION_V9.size
-    elif version >= 5:
+        return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, None, at + 8)
+    if version >= 5:
         index, offset, start, max_bytes = _PARTITION_V5.unpack_from(data, at)
         cursor.at = at + _PARTITION_V5.size
     else:
         index, offset, max_bytes = _PARTITION_V4.unpack_from(data, at)
         cursor.at = at + _PARTITION_V4.size
-    return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start)
+    return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, None, at + 4)
 
 
 def _take_directory(cursor: Cursor, version: int) -> UUID | None:

@@ -16,6 +16,8 @@ _OWN_BUFFER_FROM: Final = (
     16 * 1024
 )  # bytes already there; from here on copying them about again costs more than a buffer
 
+_TLS: Final = 0x1603  # how a client of TLS begins (RFC 8446, 5.1), read as a size
+
 
 class FrameReader:
     """The receiving half of one connection. `scratch` is shared by readers of one thread: what `buffer` gives must
@@ -73,6 +75,8 @@ class FrameReader:
         while end - at >= 4:
             size = int.from_bytes(data[at : at + 4], signed=True)
             if not 0 <= size <= self._max_bytes:
+                if size >> 16 == _TLS:
+                    raise Malformed("it speaks TLS, and this listener does not")
                 raise Malformed(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
             stop = at + 4 + size
             if stop <= end:

@@ -1,10 +1,11 @@
 """How a client secures its connections: encrypted (TLS), and logged in (SASL). Kafka's protocols, mechanisms and, for PEM, names (KIP-651)."""
 
 import ssl
-import tempfile
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
+
+from ottla_broker.wire import pem
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -68,11 +69,8 @@ def _context(authorities: str, certificate: str, key: str, checks_name: bool) ->
     context = ssl.create_default_context(cadata=authorities or None)
     context.check_hostname = checks_name
     if certificate:
-        # The library reads certificates and keys from files alone.
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-            file.write(f"{certificate}\n{key}\n")
-            file.flush()
-            context.load_cert_chain(file.name, password=_no_password)
+        with pem.as_file(f"{certificate}\n{key}\n") as file:
+            context.load_cert_chain(file, password=_no_password)
     return context
 
 

@@ -18,7 +18,7 @@ from kio.static.primitive import i8
 from ottla_operator.brokers import cluster, topics
 from ottla_operator.brokers.link import Link, Unreachable, checked
 from ottla_operator.brokers.topics import DELETE, SET
-from ottla_operator.plan.mirror import UNKNOWN, PartitionSeen
+from ottla_operator.plan.mirror import UNKNOWN, MirrorSeen, PartitionSeen
 
 MIRROR: Final = 101
 MIRRORED_TOPIC: Final = 102
@@ -31,10 +31,17 @@ async def names(link: Link) -> list[str]:
     return sorted(it.resource_name for it in answer.config_resources)
 
 
-async def own_settings(link: Link, name: str) -> dict[str, str]:
-    """What was set; nothing for a mirror that is not there."""
-    (result,) = await _described(link, None, MIRROR, [name])
-    return {it.name: it.value or "" for it in result.configs if it.config_source == SET_HERE}
+async def itself(link: Link, name: str) -> MirrorSeen:
+    """No settings for a mirror that is not there."""
+    resource = DescribeConfigsResource(resource_type=i8(MIRROR), resource_name=name, configuration_keys=None)
+    (result,) = (await link.ask_controller(DescribeConfigsRequest(resources=(resource,)))).results
+    checked(result.error_code, result.error_message, f"mirror {name!r}")
+    told = {str(it.name): it.value or "" for it in result.configs if it.read_only}
+    return MirrorSeen(
+        {it.name: it.value or "" for it in result.configs if it.config_source == SET_HERE and not it.read_only},
+        told.get("trouble", ""),
+        json.loads(told.get("refused", "{}")),
+    )
 
 
 async def configure(link: Link, name: str, changes: Mapping[str, str | None]) -> None:

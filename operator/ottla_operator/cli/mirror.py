@@ -21,14 +21,16 @@ COLUMNS = {
     "lag": "LAG",
     "lagSeconds": "SECONDS",
     "lagBytes": "BYTES",
+    "silentSeconds": "SILENT",
     "why": "",
 }
+FIELDS = (*COLUMNS, "diverging", "sourceEpoch")
 
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Mirrors of other clusters.", no_args_is_help=True)
     group.command(help="How far the copies are, by partition.")(status)
-    group.command(help="End copying for good and open the copies for writing.")(failover)
+    group.command(help="End copying and open the copies for writing.")(failover)
     app.add_typer(group, name="mirror")
 
 
@@ -40,7 +42,7 @@ def status(
     async def work() -> list[dict[str, Any]]:
         async with connected(bootstrap) as link:
             wanted = await mirrors.names(link) if name is None else [await _existing(link, name)]
-            return [_row(it, seen) for it in wanted for seen in await mirrors.copies(link, it)]
+            return [row for it in wanted for row in await _rows(link, it)]
 
     show(run(work()), COLUMNS, output)
 
@@ -52,7 +54,7 @@ def failover(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: Output = Format.table,
 ) -> None:
-    """A Mirror resource that says otherwise would be set back: edit its role instead."""
+    """Where a Mirror resource describes it, edit its role instead: one that says otherwise is Stalled until it says the same."""
 
     async def look() -> list[plan.PartitionSeen]:
         async with connected(bootstrap) as link:
@@ -70,12 +72,16 @@ def failover(
     said = f"{missing} records that were seen at the source would be left behind"
     if unknown:
         said += f", and {unknown} partitions have not seen their source"
+    if silent := [
+        it.silent_seconds for it in seen if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN
+    ]:
+        said += f"; {len(silent)} partitions have not heard of it for up to {max(silent):.0f} seconds, and what it has had since is not known"
     if dry_run:
         if output is Format.table:
             print(said)
         return
     if not yes:
-        typer.confirm(f"{said}. Copying ends for good. Go on?", abort=True)
+        typer.confirm(f"{said}. Copying ends, and the copies are opened for writing. Go on?", abort=True)
     run(do())
     if output is Format.table:
         print(f"mirror {name} fails over; `ottla mirror status {name}` tells from which offsets on the copies are open")
@@ -88,6 +94,18 @@ async def _existing(link: Link, name: str) -> str:
         there = f"; there is {', '.join(found)}" if found else ""
         raise Failure(Exit.not_found, f"there is no mirror {name!r}{there}")
     return name
+
+
+async def _rows(link: Link, mirror: str) -> list[dict[str, Any]]:
+    """Partitions that are copied, topics that are not, and what is wrong with the whole."""
+    itself = await mirrors.itself(link, mirror)
+    rows = [_row(mirror, seen) for seen in await mirrors.copies(link, mirror)]
+    rows += [_said(mirror, topic, plan.REFUSED, why) for topic, why in sorted(itself.refused.items())]
+    return rows + ([_said(mirror, None, plan.UNREACHABLE, itself.trouble)] if itself.trouble else [])
+
+
+def _said(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
+    return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "why": why}
 
 
 def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:

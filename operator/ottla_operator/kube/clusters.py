@@ -5,6 +5,7 @@ A look decides from what it sees and remembers nothing that matters, so that an 
 
 import datetime
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -19,15 +20,18 @@ from ottla_operator.kube.children import Children, Seen, Taken
 from ottla_operator.kube.cluster_brokers import addresses, brokers_at
 from ottla_operator.kube.cluster_status import Broker, Told, status_of
 from ottla_operator.kube.known import Key
+from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import Upkeep, refuses
-from ottla_operator.plan.cluster_verdict import Facts, serving, verdict
+from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.cluster_verdict import NO_CERTIFICATE, Facts, serving, verdict
 from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.addresses import bootstrap
 from ottla_operator.plan.objects.pods import Images, pod_hash
 from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
 from ottla_operator.plan.objects.whole import Given, Objects, broker_ids, desired, unfit
+from ottla_operator.plan.source_credentials import Unusable
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import duration_ms
 from ottla_operator.resources.model import Json
@@ -91,8 +95,12 @@ class Clusters:
         # An operator that was killed while disks grew leaves pods whose StatefulSet is gone.
         there = live["spec"]["replicas"] if live else max(seen.pods, default=0)
         brokers = max(there, cluster.spec.replicas)
+        digest, unusable = await self._certificates(cluster, seen)
+        if unusable and digest is None:
+            await self._tell(body, memory, Stuck(NO_CERTIFICATE, unusable))
+            return WAITING_S
         try:
-            wanted = await self._bring(body, cluster, memory, seen, brokers)
+            wanted = await self._bring(body, cluster, memory, seen, brokers, digest or "")
         except Taken as error:
             await self._tell(body, memory, Stuck("NameTaken", str(error)))
             return RESYNC_S
@@ -107,13 +115,30 @@ class Clusters:
             )
             return WAITING_S
         async with brokers_at(addresses(cluster, seen.pods.values()), BROKERS_WITHIN_S) as asked:
-            look = _Look(seen, wanted, brokers, asked.link, asked.why)
+            look = _Look(seen, wanted, brokers, asked.link, asked.why, digest or "", unusable)
             return await self._with_brokers(key, body, cluster, memory, look)
 
-    async def _bring(self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int) -> Objects:
+    async def _certificates(self, cluster: Cluster, seen: Seen) -> tuple[str | None, str]:
+        """The digest of those that brokers should have, empty without TLS; and why those in the Secret cannot be used. Then the digest is that of what was
+        there before; None: nothing was, and no broker could be started."""
+        before = certificates_of(seen.stateful_set)
+        try:
+            secrets = await secrets_in(self.api, cluster.metadata.namespace, filter(None, [tls.secret_of(cluster)]))
+            found = tls.certificates(cluster, secrets)
+            if found is None:
+                return "", ""
+            if found.digest != before:
+                tls.check(found, time.time())
+        except Unusable as error:
+            return before, str(error)
+        return found.digest, ""
+
+    async def _bring(
+        self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int, certificates: str
+    ) -> Objects:
         """Everything but the pods themselves; what is wanted now."""
         common = _without_refused(common_settings(cluster, brokers), memory, seen)
-        given = Given(brokers, seen.addresses(), seen.notes, common)
+        given = Given(brokers, seen.addresses(), seen.notes, common, certificates)
         wanted = desired(cluster, self.images, given)
         await self._children.ensure_all(wanted.first, seen)
         wanted = desired(cluster, self.images, replace(given, addresses=seen.addresses()))
@@ -140,6 +165,8 @@ class Clusters:
             {id_: started_with(wanted.settings, id_) for id_ in broker_ids(cluster.spec.replicas)},
             pod_hash(wanted.brokers["spec"]["template"]),
             self.images.of(cluster),
+            look.certificates,
+            tls.secret_of(cluster),
         )
         rolled = await rolling.change_running(link, seen, wished)
         for setting in rolled.refused:
@@ -152,7 +179,10 @@ class Clusters:
             if rolled.ours
             else {key_: it for key_, it in seen.notes.items() if key_ != names.OURS}
         )
-        if said := await rolling.restart_next(self.api, cluster, link, seen, up, controller, rolled):
+        # Without certificates none would come back.
+        if not look.unusable and (
+            said := await rolling.restart_next(self.api, cluster, link, seen, up, controller, rolled)
+        ):
             await self.telling.event(body, "Restarting", said)
         scaled = scaling.Scaled(look.brokers, notes)
         away = [
@@ -188,6 +218,7 @@ class Clusters:
             under_replicated=None if ailing is None else len(ailing),
             moving=len(moving or ()),
             unreached=look.unreached,
+            no_certificates=look.unusable,
         )
         judged = verdict(facts)
         told = Told(
@@ -215,7 +246,7 @@ class Clusters:
         """Notes and the number of pods, where they are others now."""
         if scaled.brokers == look.brokers and scaled.notes == look.seen.notes:
             return
-        given = Given(scaled.brokers, look.seen.addresses(), scaled.notes, look.common)
+        given = Given(scaled.brokers, look.seen.addresses(), scaled.notes, look.common, look.certificates)
         wanted = desired(cluster, self.images, given)
         assert wanted.brokers is not None and wanted.settings is not None
         await self._children.ensure_all([wanted.settings], look.seen)
@@ -248,6 +279,8 @@ class _Look:
     brokers: int
     link: Link | None
     unreached: str
+    certificates: str
+    unusable: str
 
     @property
     def common(self) -> dict[str, str]:
@@ -260,6 +293,14 @@ class _Look:
 
 def cluster_of(body: Json) -> Cluster:
     return Cluster.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+
+
+def certificates_of(stateful_set: Json | None) -> str | None:
+    """The digest of the certificates that its pods are made with; None without."""
+    if stateful_set is None:
+        return None
+    found: str | None = (stateful_set["spec"]["template"]["metadata"].get("annotations") or {}).get(names.CERTIFICATES)
+    return found
 
 
 def _without_refused(common: dict[str, str], memory: Memory, seen: Seen) -> dict[str, str]:

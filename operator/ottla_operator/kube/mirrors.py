@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import mirrors
-from ottla_operator.brokers.link import Link, Unreachable
+from ottla_operator.brokers.link import Unreachable
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.checked import Checked
 from ottla_operator.kube.cluster_brokers import brokers_of
@@ -42,7 +42,7 @@ PASSING: Final = frozenset(
 
 
 class NoSource(Exception):
-    """The Cluster that is the source is not there."""
+    """The Cluster that is the source is not there, or cannot be reached as is wished."""
 
 
 @dataclass(slots=True)
@@ -79,25 +79,28 @@ class Mirrors:
             if brokers.link is None:
                 return await self._tell(body, Working("ClusterNotReady", brokers.why))
             try:
-                seen = await self._bring(brokers.link, body, mirror.name, wanted)
+                itself = await mirrors.itself(brokers.link, mirror.name)
+                role = (body.get("status") or {}).get("role")
+                if (unasked := plan.unasked_failover(wanted, itself.settings, role)) is not None:
+                    return await self._tell(body, unasked)
+                if changes := plan.changes(wanted, itself.settings):
+                    await mirrors.configure(brokers.link, mirror.name, changes)
+                    said = source_credentials.shown(changes)
+                    await self.telling.event(body, "Configured", f"told the brokers: {said}")
+                    itself = await mirrors.itself(brokers.link, mirror.name)
+                seen = await mirrors.copies(brokers.link, mirror.name)
             except Unreachable as error:
                 return await self._tell(body, Working("Unreachable", f"the brokers cannot be asked: {error}"))
             except KafkaError as error:
                 passing = error.code in PASSING
                 judged = Working("TryingAgain", str(error)) if passing else Stuck("Refused", str(error))
                 return await self._tell(body, judged)
-        return await self._tell(body, plan.verdict(wanted, seen), seen, plan.status(wanted, seen))
+        found = plan.verdict(wanted, seen, itself)
+        return await self._tell(body, found, seen, plan.status(wanted, seen, itself))
 
     async def failed(self, key: Key, error: Exception) -> None:
         if (body := self.body(key)) is not None:
             await self._tell(body, Working("TryingAgain", str(error)))
-
-    async def _bring(self, link: Link, body: Json, name: str, wanted: dict[str, str]) -> list[PartitionSeen]:
-        """Sets what differs, and looks how the copies are."""
-        if changes := plan.changes(wanted, await mirrors.own_settings(link, name)):
-            await mirrors.configure(link, name, changes)
-            await self.telling.event(body, "Configured", f"told the brokers: {source_credentials.shown(changes)}")
-        return await mirrors.copies(link, name)
 
     async def _source(self, key: Key, mirror: Mirror) -> str:
         """Addresses by which the target's brokers reach the source's. NoSource."""
@@ -108,7 +111,11 @@ class Mirrors:
         found = await self.cluster(Key(key.namespace, source.cluster_ref.name))
         if found is None:
             raise NoSource(f"there is no Cluster {source.cluster_ref.name} in this namespace, which is the source")
-        return bootstrap(cluster_of(found))
+        tls = source.tls is not None
+        if not (at := bootstrap(cluster_of(found), tls=tls)):
+            how = "with TLS, as source.tls asks" if tls else "without TLS; source.tls says that the mirror speaks it"
+            raise NoSource(f"Cluster {source.cluster_ref.name}, which is the source, has no listener {how}")
+        return at
 
     async def _tell(
         self, body: Json, judged: Verdict, seen: Sequence[PartitionSeen] = (), more: dict[str, Json] | None = None
@@ -116,7 +123,10 @@ class Mirrors:
         """What was known of the copies stays in the status while nobody can be asked."""
         before = body.get("status") or {}
         known = (
-            {key: before.get(key) for key in ("role", "topics", "lagRecords", "lagSeconds", "lagBytes")}
+            {
+                key: before.get(key)
+                for key in ("role", "topics", "lagRecords", "lagSeconds", "lagBytes", "silentSeconds")
+            }
             if more is None
             else more
         )

@@ -79,6 +79,9 @@ class Pipelines:
         if cluster is None:
             why = f"there is no Cluster {pipeline.spec.cluster_ref.name} in this namespace"
             return await self._tell(body, memory, Run("Pending", Working("NoCluster", why)))
+        if not bootstrap(cluster_of(cluster)):
+            why = f"every listener of Cluster {pipeline.spec.cluster_ref.name} has TLS, which pipelines do not speak yet: give it one more without"
+            return await self._tell(body, memory, Run("Pending", Stuck("NoListener", why)))
         try:
             return await self._keep(body, pipeline, cluster_of(cluster), memory)
         except Taken as error:

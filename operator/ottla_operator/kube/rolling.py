@@ -21,11 +21,13 @@ from ottla_operator.resources.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Wished:
-    """What every broker should be started with, and the hash of its pod."""
+    """What every broker should be started with, and the hash of its pod. `certificates`: names those of the listeners, which are in `secret`."""
 
     settings: Mapping[int, Settings]
     pod_hash: str
     image: str
+    certificates: str = ""
+    secret: str = ""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,9 @@ async def change_running(link: Link | None, seen: Seen, wished: Wished) -> Rolle
     for id_, pod in seen.pods.items():
         if id_ in there and pod.hash != wished.pod_hash:
             why = f"image {wished.image}" if pod.image != wished.image else "its pod's template"
+            rolled.outdated[id_] = ", ".join(filter(None, [why, rolled.outdated.get(id_, "")]))
+        elif id_ in there and pod.certificates != wished.certificates:
+            why = f"certificates of Secret {wished.secret}"
             rolled.outdated[id_] = ", ".join(filter(None, [why, rolled.outdated.get(id_, "")]))
     return rolled
 

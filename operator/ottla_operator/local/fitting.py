@@ -1,13 +1,18 @@
-"""Whether resources that are each good can be together: topics never have more replicas than their cluster has brokers."""
+"""Whether resources that are each good can be together: topics never have more replicas than their cluster has brokers, and a Secret that listeners need is there."""
 
+import time
 from collections.abc import Iterator, Sequence
 
+from ottla_operator.local import secrets
 from ottla_operator.local.documents import Document
+from ottla_operator.plan import listener_certificates
+from ottla_operator.plan.source_credentials import Unusable
 from ottla_operator.resources import check
+from ottla_operator.resources.cluster import Cluster
 
 
 def misfits(documents: Sequence[Document]) -> Iterator[str]:
-    """One line for each topic that does not fit."""
+    """One line for each topic that does not fit, and for each Secret that is not as it has to be."""
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
     for it in documents:
         if it.kind != "Topic" or (cluster := clusters.get(it.data["spec"]["clusterRef"]["name"])) is None:
@@ -17,3 +22,11 @@ def misfits(documents: Sequence[Document]) -> Iterator[str]:
             place = cluster.where(("spec", "replicas"))
             said = f"{wanted} replicas need as many brokers; Cluster {cluster.name} has {there}, in {place}"
             yield it.says(check.Problem(("spec", "replicas"), said))
+    found = secrets.seen(it.data for it in documents if it.kind == secrets.KIND)
+    for it in clusters.values():
+        try:
+            made = listener_certificates.certificates(Cluster.model_validate(it.data), found)
+            if made is not None:
+                listener_certificates.check(made, time.time())
+        except Unusable as error:
+            yield f"{it.where(('spec', 'tls', 'secretRef'))}: {error}"

@@ -3,6 +3,7 @@
 .ottla/lock                              held while `ottla up` runs; holds its pid
 .ottla/<cluster>/register.json           the cluster's register
 .ottla/<cluster>/brokers.json            which brokers there are (local/memory.py)
+.ottla/<cluster>/certificates/<digest>/  those of listeners with TLS (local/certificates.py)
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      what its process was started with
 .ottla/<cluster>/<id>/process.json       which process it is

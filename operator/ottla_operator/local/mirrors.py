@@ -36,6 +36,7 @@ class Mirrors:
     wanted: tuple[MirrorWish, ...]
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: dict[str, str] = field(default_factory=dict)
+    _wished: dict[str, str] = field(default_factory=dict)  # the role that each wished for last
 
     async def keep(self, link: Link) -> None:
         """For ever."""
@@ -62,11 +63,18 @@ class Mirrors:
             self._say(wish, row.note, "bad")
             return
         wanted = plan.settings(wish.mirror, wish.source) | source_credentials.settings(wish.mirror, wish.secrets)
-        if changes := plan.changes(wanted, await mirrors.own_settings(link, name)):
+        itself = await mirrors.itself(link, name)
+        if (unasked := plan.unasked_failover(wanted, itself.settings, self._wished.get(name))) is not None:
+            row.state, row.note = State.failed, unasked.message
+            self._say(wish, unasked.message, "bad")
+            return
+        self._wished[name] = wanted[plan.ROLE]
+        if changes := plan.changes(wanted, itself.settings):
             await mirrors.configure(link, name, changes)
             self.board.say(f"mirror {name}: {source_credentials.shown(changes)}", "info")
+            itself = await mirrors.itself(link, name)
         seen = await mirrors.copies(link, name)
-        judged = plan.verdict(wanted, seen)
+        judged = plan.verdict(wanted, seen, itself)
         row.topics = len({it.topic for it in seen})
         known = [it.lag for it in seen if it.lag != plan.UNKNOWN]
         row.lag_records = sum(known) if known else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from watchfiles import awatch
 
-from ottla_operator.local import documents, loading, secrets
+from ottla_operator.local import certificates, documents, loading, secrets
 from ottla_operator.local.board import Board
 from ottla_operator.local.cluster import ClusterRun, Wish
 from ottla_operator.local.documents import BadInput, Document
@@ -17,7 +17,7 @@ from ottla_operator.local.fitting import misfits
 from ottla_operator.local.home import Home
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.mirrors import MirrorWish
-from ottla_operator.plan import brokers
+from ottla_operator.plan import brokers, listener_certificates
 from ottla_operator.resources import check
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -141,7 +141,12 @@ class Up:
         home = self.home.path.resolve()
         found = secrets.seen(it.data for it in self._documents if it.kind == secrets.KIND)
         still_there = {name: max(Memory.of(home / name).present, default=0) for name in clusters}
-        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there)
+        folders = {
+            name: certificates.written(home / name, made)
+            for name, (cluster, _) in clusters.items()
+            if (made := listener_certificates.certificates(cluster, found)) is not None
+        }
+        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there, folders)
         return [
             Wish(
                 cluster=cluster,
@@ -194,7 +199,8 @@ def _addresses(
     assert mirror.spec.source.cluster_ref is not None  # or it has addresses: the schema wants one of them
     source = mirror.spec.source.cluster_ref.name
     count = clusters[source][0].spec.replicas
-    return ",".join(it.address for it in plans if it.cluster == source and it.id <= count)
+    them = [it for it in plans if it.cluster == source and it.id <= count]
+    return ",".join((mirror.spec.source.tls and it.tls_address) or it.address for it in them)
 
 
 def default_home() -> Path:

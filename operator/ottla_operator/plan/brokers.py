@@ -9,22 +9,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.resources.cluster import Cluster
 
 HOST = "127.0.0.1"
+KEYSTORE = "keystore.pem"
 MOST_COPIES = 3  # of what nobody has said how many copies it should have
 OFFSETS_FACTOR = "offsets.topic.replication.factor"
+NO_LOGINS = "logins by user and password (SCRAM) are not built yet; allowed: None, and TLS for certificates of clients"
+BETWEEN_BROKERS = "inter_broker"  # no listener of a Cluster can be called so: theirs have no underscore
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """One broker process. `settings`: everything it is started with. `ports`: listener's name → port on 127.0.0.1."""
+    """One broker process. `settings`: everything it is started with. `ports`: listener's name → port on 127.0.0.1. `open_listener`: where brokers and `ottla
+    up` itself speak to it, without TLS."""
 
     cluster: str
     id: int
     folder: PurePath
     settings: Mapping[str, str]
     ports: Mapping[str, int]
+    open_listener: str
 
     @property
     def label(self) -> str:
@@ -32,8 +38,14 @@ class BrokerPlan:
 
     @property
     def address(self) -> str:
-        """host:port of the first listener."""
-        return f"{HOST}:{next(iter(self.ports.values()))}"
+        """host:port of a listener without TLS."""
+        return f"{HOST}:{self.ports[self.open_listener]}"
+
+    @property
+    def tls_address(self) -> str:
+        """host:port of a listener with TLS; empty when none has."""
+        protocols = dict(it.split(":") for it in self.settings["listener.security.protocol.map"].split(","))
+        return next((f"{HOST}:{port}" for name, port in self.ports.items() if protocols[name.upper()] == "SSL"), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +63,10 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
         Unserved(
             cluster.name,
             ("spec", "listeners", index),
-            f"listener {it.name!r} is left out: TLS and authentication are not built yet",
+            f"listener {it.name!r} is left out: {NO_LOGINS}",
         )
         for index, it in enumerate(cluster.listeners)
-        if it.tls or it.authentication not in (None, "None")
+        if it.authentication == "SCRAM"
     ]
     if cluster.spec.authorization and cluster.spec.authorization.type != "None":
         found.append(
@@ -68,14 +80,18 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
 
 
 def plan(
-    clusters: Sequence[Cluster], home: PurePath, at_least: Mapping[str, int] | None = None
+    clusters: Sequence[Cluster],
+    home: PurePath,
+    at_least: Mapping[str, int] | None = None,
+    certificates: Mapping[str, PurePath] | None = None,
 ) -> tuple[BrokerPlan, ...]:
     """Every broker of every cluster, clusters in their order. `home`: the folder that holds one folder for each cluster. `at_least`: cluster → how
-    many brokers are to be planned even where `replicas` is smaller, because they are still there."""
+    many brokers are to be planned even where `replicas` is smaller, because they are still there. `certificates`: cluster → the folder of those of its
+    listeners, where they have TLS."""
     taken: set[int] = set()
     counts = {it.name: max(it.spec.replicas, (at_least or {}).get(it.name, 0)) for it in clusters}
     made = [
-        _broker(cluster, id_, home / cluster.name, taken)
+        _broker(cluster, id_, home / cluster.name, taken, (certificates or {}).get(cluster.name))
         for id_ in range(1, max(counts.values(), default=0) + 1)
         for cluster in clusters
         if id_ <= counts[cluster.name]
@@ -94,24 +110,30 @@ def suitable(replicas: int) -> dict[str, str]:
     }
 
 
-def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int]) -> BrokerPlan:
-    ports = {
-        listener.name: _next_free(listener.port, taken)
-        for listener in cluster.listeners
-        if not listener.tls and listener.authentication in (None, "None")
-    }
+def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], certificates: PurePath | None) -> BrokerPlan:
+    served = [it for it in cluster.listeners if it.authentication != "SCRAM"]
+    ports = {it.name: _next_free(it.port, taken) for it in served}
+    protocols = {name: protocol for name, protocol in tls.protocols(cluster).items() if name.lower() in ports}
+    open_listener = next((it.name for it in served if not it.tls), BETWEEN_BROKERS)
+    if open_listener not in ports:
+        ports[open_listener] = _next_free(cluster.listeners[0].port, taken)
+        protocols[open_listener.upper()] = "PLAINTEXT"
     folder = home / str(id_)
     settings = {
         **suitable(cluster.spec.replicas),
         **cluster.config,
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name.upper()}:PLAINTEXT" for name in ports),
-        "inter.broker.listener.name": next(iter(ports), "plain").upper(),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "inter.broker.listener.name": open_listener.upper(),
         "log.dirs": str(folder / "data"),
         "register": f"file:{home / 'register.json'}",
     }
-    return BrokerPlan(cluster.name, id_, folder, settings, ports)
+    if certificates is not None:
+        settings["ssl.keystore.location"] = str(certificates / KEYSTORE)
+        if tls.asks_clients(cluster):
+            settings |= {"ssl.truststore.location": str(certificates / tls.AUTHORITIES), **tls.client_auth(cluster)}
+    return BrokerPlan(cluster.name, id_, folder, settings, ports, open_listener)
 
 
 def _next_free(port: int, taken: set[int]) -> int:

@@ -9,6 +9,7 @@ from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Work
 from ottla_operator.plan.pods_seen import BrokerPod
 from ottla_operator.plan.roll import Blocker
 
+NO_CERTIFICATE: Final = "NoCertificate"
 MANY: Final = 3  # troubles that one message tells
 
 
@@ -17,7 +18,7 @@ class Facts:
     """`wanted`: brokers that should be there. `up`: brokers that the cluster counts on. `late`: brokers that take longer to come back than they may.
     `outdated`: broker → why it has to be restarted. `blocked_by`: what the roll waits for. `refused`: setting → why the brokers do not take it.
     `scaling`: what is being moved or let go, in words; `cannot_scale`: why that is refused. `leaderless`, `under_replicated`: partitions; None when no
-    broker could be asked. `moving`: partitions that are getting other replicas. `unreached`: why none could be asked."""
+    broker could be asked. `no_certificates`: why the listeners' certificates cannot be used as they are now. `moving`: partitions that are getting other replicas. `unreached`: why none could be asked."""
 
     wanted: int
     pods: Mapping[int, BrokerPod]
@@ -32,6 +33,7 @@ class Facts:
     under_replicated: int | None = None
     moving: int = 0
     unreached: str = ""
+    no_certificates: str = ""
 
     @property
     def serving(self) -> list[int]:
@@ -43,6 +45,8 @@ def verdict(facts: Facts) -> Verdict:
     if facts.late:
         why = f"{_brokers(facts.late)} did not come back in time; no other is restarted. {_troubles(facts)}".rstrip()
         return Stuck("BrokerDoesNotStart", why)
+    if facts.no_certificates:
+        return Stuck(NO_CERTIFICATE, f"{facts.no_certificates}. The brokers stay as they are")
     if facts.refused:
         return Stuck("SettingRefused", "; ".join(f"config {key}: {why}" for key, why in sorted(facts.refused.items())))
     if facts.cannot_scale:

@@ -1,11 +1,11 @@
 """What to set so that a mirror becomes what its Mirror resource wishes, and what is to be said of it. Pure.
 
-Invariants: setting the changes and asking again yields none; a role that has failed over is never taken back by a plan, because copies that take
-records of their own are no copies any more.
+Invariants: setting the changes and asking again yields none; a failover that the resource never wished for is not taken back, because copies that take
+records of their own would be closed to those who write them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import source_credentials
@@ -19,6 +19,9 @@ REPLICATE: Final = "Replicate"
 PAUSED: Final = "Paused"
 FAILED_OVER: Final = "FailedOver"
 DIVERGED: Final = "Diverged"
+FAILING_OVER: Final = "FailingOver"
+UNREACHABLE: Final = "Unreachable"
+REFUSED: Final = "Refused"
 UNKNOWN: Final = -1
 ROLE: Final = "role"
 TAKEN_OFF: Final = (
@@ -29,6 +32,9 @@ TAKEN_OFF: Final = (
     *source_credentials.NAMES,
 )  # when a resource wishes for them no more
 MOST_NAMED: Final = 3  # partitions, in a sentence
+SILENCE_S: Final = (
+    5.0  # before that a source is not said to be silent: it answers every half second, unless another time was set
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,16 @@ class PartitionSeen:
     diverging: int = 0
     lag_bytes: int = UNKNOWN
     silent_seconds: float = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSeen:
+    """What brokers say of a mirror itself. `settings`: those that were set; `trouble`: why its source cannot be looked at, empty when it can; `refused`: by
+    topic here, why it is not copied into."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +122,18 @@ def unfit(mirror: Mirror) -> str:
     return "; ".join(f"spec.{it.field} {it.why}" for it in unserved(mirror))
 
 
-def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict:
+def unasked_failover(wanted: Mapping[str, str], set_: Mapping[str, str], before: str | None) -> Stuck | None:
+    """What to say when brokers were told to fail over, and the resource has never wished for it. `set_`: the brokers' settings; `before`: the role that the
+    resource wished for last, None when that is not known."""
+    if set_.get(ROLE) != FAILED_OVER or FAILED_OVER in (wanted[ROLE], before):
+        return None
+    return Stuck(
+        "FailedOver",
+        f"the brokers were told to fail over, not by this Mirror, whose role is {wanted[ROLE]}: set role: FailedOver here too; to copy again, set it back after that",
+    )
+
+
+def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], itself: MirrorSeen) -> Verdict:
     """Of a mirror whose settings are as wished."""
     stopped = [it for it in seen if it.state == "Stopped"]
     if stopped:
@@ -122,27 +149,36 @@ def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen]) -> Verdict
         return Current(_failed_over(seen), "FailedOver")
     if wanted[ROLE] == PAUSED:
         return Current("nothing is copied, as wished", "Paused")
-    away = [it for it in seen if it.state == "Unreachable"]
+    away = [it for it in seen if it.state == UNREACHABLE]
     if away:
         return Working("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].why}")
+    if itself.trouble:
+        return Working("SourceUnreachable", itself.trouble)
+    if over := sorted({it.topic for it in seen if it.state in (FAILED_OVER, FAILING_OVER)}):
+        why = next((it for it in over if it in itself.refused), None)
+        if why is None:
+            return Working("Joining", f"{over[0]} has failed over, and is to become a copy again")
+        return Stuck("FailedOver", f"nothing is copied into {why}: {itself.refused[why]}")
     if joining := [it for it in seen if it.state == "Joining"]:
         more = f": {joining[0].why}" if joining[0].why else ""
         return Working(
             "Joining", f"looking up to where {joining[0].topic}-{joining[0].partition} and its source are one log{more}"
         )
     if not seen:
-        return Working("NoTopics", "no topic of the source is copied yet")
-    return Current(f"{len({it.topic for it in seen})} topics are copied, {_records(seen)} behind.", "Replicating")
+        return Working("NoTopics", f"no topic of the source is copied yet{_not_copied(itself)}")
+    topics = len({it.topic for it in seen})
+    return Current(f"{topics} topics are copied, {_records(seen)} behind{_not_copied(itself)}.", "Replicating")
 
 
 def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
     """InSync: nothing was missing when the sources were last seen. FailoverSafe: a failover now would leave nothing behind that is known of."""
     missing = sum(max(it.lag, 0) for it in seen)
     unknown = sum(it.lag == UNKNOWN for it in seen)
-    away = [it for it in seen if it.state in ("Unreachable", "Stopped")]
+    away = [it for it in seen if it.state in (UNREACHABLE, "Stopped")]
+    over = [it for it in seen if it.state in (FAILED_OVER, FAILING_OVER)]
     if diverged := [it for it in seen if it.state == DIVERGED]:
         return [Aspect(name, False, DIVERGED, _diverged(diverged)) for name in ("InSync", "FailoverSafe")]
-    in_sync = bool(seen) and not missing and not unknown and not away
+    in_sync = bool(seen) and not missing and not unknown and not away and not over
     said = (
         f"{missing} records are missing"
         if missing
@@ -151,8 +187,12 @@ def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
         else ""
     )
     why = said or (f"{len(away)} partitions do not see their source" if away else "")
+    if over:
+        compared = Aspect("InSync", False, FAILED_OVER, f"{len(over)} partitions have failed over, and are no copies")
+    else:
+        compared = Aspect("InSync", in_sync, "InSync" if in_sync else "Behind", why or "nothing is missing")
     return [
-        Aspect("InSync", in_sync, "InSync" if in_sync else "Behind", why or "nothing is missing"),
+        compared,
         Aspect(
             "FailoverSafe",
             bool(seen) and not missing and not unknown,
@@ -162,12 +202,15 @@ def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
     ]
 
 
-def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen]) -> dict[str, Json]:
+def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen], itself: MirrorSeen) -> dict[str, Json]:
     """The Mirror's status, but for its conditions. What is not known of a topic is left out of it."""
     by_topic: dict[str, list[PartitionSeen]] = {}
     for it in seen:
         by_topic.setdefault(it.topic, []).append(it)
-    topics = [_topic(name, parts) for name, parts in sorted(by_topic.items())]
+    found = {name: _topic(name, parts) for name, parts in by_topic.items()}
+    for name, why in itself.refused.items():
+        found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = why
+    topics = [found[name] for name in sorted(found)]
     lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
     seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
     return {
@@ -176,20 +219,21 @@ def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen]) -> dict[str
         "lagRecords": sum(lags) if lags else None,
         "lagSeconds": max(seconds, default=None),
         "lagBytes": sum(it["lagBytes"] for it in topics if "lagBytes" in it) if lags else None,
+        "silentSeconds": max((it["silentSeconds"] for it in topics if "silentSeconds" in it), default=None),
     }
 
 
 WORST_FIRST: Final = (
     "Stopped",
     "Diverged",
-    "Unreachable",
+    UNREACHABLE,
     "Joining",
-    "FailingOver",
+    FAILING_OVER,
     "Paused",
     "Replicating",
     "FailedOver",
 )
-STATES: Final = {"Unreachable": "Failed", "Diverged": "Stopped", "Joining": "Replicating", "FailingOver": "Replicating"}
+STATES: Final = {UNREACHABLE: "Failed", "Diverged": "Stopped", "Joining": "Replicating", FAILING_OVER: "Replicating"}
 
 
 def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
@@ -198,11 +242,14 @@ def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
     weighed = [it.lag_bytes for it in parts if it.lag_bytes != UNKNOWN]
     timed = [it.lag_seconds for it in parts if it.lag_seconds != UNKNOWN]
     epochs = [it.source_epoch for it in parts if it.source_epoch != UNKNOWN]
+    silences = [it.silent_seconds for it in parts if it.silent_seconds >= SILENCE_S]
     found: dict[str, Json] = {
         "lagRecords": sum(it.lag for it in known) if known else None,
         "lagSeconds": max(timed, default=None),
         "lagBytes": sum(weighed) if weighed else None,
         "sourceEpoch": max(epochs, default=None),
+        "silentSeconds": int(max(silences)) if silences else None,
+        "why": next((it.why for it in parts if it.state == worst and it.why), None),
     }
     told = {key: value for key, value in found.items() if value is not None}
     return {"topic": name, "state": STATES.get(worst, worst), **told}
@@ -218,6 +265,14 @@ def _diverged(seen: Sequence[PartitionSeen]) -> str:
         f"{sum(it.diverging for it in seen)} records are here and not at the source ({named}{f' and {more} more' if more > 0 else ''}); "
         "onDivergence: Truncate writes them to files and cuts them off"
     )
+
+
+def _not_copied(itself: MirrorSeen) -> str:
+    """The first of them, and why."""
+    if not itself.refused:
+        return ""
+    name, more = min(itself.refused), len(itself.refused) - 1
+    return f"; {name} is not copied: {itself.refused[name]}{f' (and {more} more)' if more else ''}"
 
 
 def _failed_over(seen: Sequence[PartitionSeen]) -> str:

@@ -14,7 +14,7 @@ _PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 
 @dataclass(frozen=True, slots=True)
 class BrokerPod:
-    """`settings`: name of the ConfigMap that it mounts. `since`: from when on it has been ready, or not ready. `trouble`: what keeps it from running, in
+    """`settings`: name of the ConfigMap that it mounts. `certificates`: names those it was started with; empty without. `since`: from when on it has been ready, or not ready. `trouble`: what keeps it from running, in
     words; empty when nothing is known."""
 
     broker: int
@@ -25,6 +25,7 @@ class BrokerPod:
     since: datetime.datetime
     hash: str
     settings: str
+    certificates: str
     image: str
     ip: str
     node: str
@@ -54,6 +55,7 @@ def _broker_pod(broker: int, pod: Json) -> BrokerPod:
         since=moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
         hash=annotations.get(names.POD_HASH, ""),
         settings=next((it["configMap"]["name"] for it in spec.get("volumes") or [] if it["name"] == "settings"), ""),
+        certificates=annotations.get(names.CERTIFICATES, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",
         node=spec.get("nodeName") or "",

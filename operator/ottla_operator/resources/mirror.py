@@ -97,8 +97,8 @@ class MirrorSpec(Model):
     sync: Sync | None = Field(default=None, description="What is copied beside records.")
     role: Literal["Replicate", "Paused", "FailedOver"] | None = Field(
         default=None,
-        description="Replicate (when not set): copy. Paused: stand still. FailedOver: stop copying for good "
-        "and open the topics for writing.",
+        description="Replicate (when not set): copy. Paused: stand still. FailedOver: stop copying "
+        "and open the topics for writing; taken back by onDivergence: Truncate only.",
     )
     on_source_truncation: Literal["Stop", "Resync"] | None = Field(
         default=None,
@@ -108,7 +108,8 @@ class MirrorSpec(Model):
     on_divergence: Literal["Stop", "Truncate"] | None = Field(
         default=None,
         description="What to do when a topic of the target becomes a copy of what was its own copy (failback), and has records that never came there. "
-        "Stop (when not set): say how many and stand still. Truncate: write them to a file beside the partition's log and cut them off.",
+        "Stop (when not set): say how many and stand still. Truncate: write them to a file beside the partition's log and cut them off; "
+        "a failover whose role is set back is taken back in the same way.",
     )
     throttle: Quantity | None = Field(
         default=None,
@@ -135,7 +136,10 @@ class MirroredTopic(Model):
     """One mirrored topic."""
 
     topic: str = Field(description="Its name on the target.")
-    state: str = Field(description="Replicating, Paused, Stopped, FailedOver or Failed.")
+    state: str = Field(
+        description="Replicating, Paused, Stopped, FailedOver, Failed, or Refused: it is not copied into."
+    )
+    why: str | None = Field(default=None, description="What is in the way.")
     lag_records: int | None = Field(default=None, description="Records that the source has and the target has not.")
     lag_seconds: float | None = Field(default=None, description="Age of the oldest of them.")
     lag_bytes: int | None = Field(
@@ -143,6 +147,9 @@ class MirroredTopic(Model):
     )
     source_epoch: int | None = Field(
         default=None, description="The source's leader epoch that was last copied, the largest among the partitions."
+    )
+    silent_seconds: int | None = Field(
+        default=None, description="For how long the source has not answered; not there while it does."
     )
 
 
@@ -157,6 +164,10 @@ class MirrorStatus(Status):
     lag_records: int | None = Field(default=None, description="Lag over all topics, in records.")
     lag_seconds: float | None = Field(default=None, description="The largest lag of a topic, in seconds.")
     lag_bytes: int | None = Field(default=None, description="Lag over all topics, in bytes, about.")
+    silent_seconds: int | None = Field(
+        default=None,
+        description="For how long the source has not answered, the longest of a topic; not there while it does.",
+    )
     role: str | None = Field(default=None, description="The role that the brokers have taken on.")
 
 

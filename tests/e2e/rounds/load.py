@@ -109,6 +109,7 @@ class Member:
     committed: dict[Place, int] = field(default_factory=dict)  # the highest offset whose commit was acknowledged
     failures: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)  # what it was told and got over
+    settings: dict[str, str] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -132,6 +133,7 @@ class Member:
                 "heartbeat.interval.ms": 500,
             }
             | CLIENT
+            | self.settings
         )
         consumer.subscribe([self.topic])
         try:

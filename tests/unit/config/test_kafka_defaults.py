@@ -59,6 +59,7 @@ def test_defaults_and_types_are_kafkas_or_the_difference_is_documented(kind: str
 
 def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
     restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
+    restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # certificates are read at start
     for name, setting in BROKER_SETTINGS.items():
         if name in KAFKA["broker"] and name not in restart:
             dynamic = KAFKA["broker"][name][2] == "dynamic"

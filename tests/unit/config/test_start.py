@@ -97,7 +97,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     [
         ({"log.dirs": ""}, "log.dirs is not given; allowed: folders separated by commas"),
         ({"log.dirs": "/a,/a"}, "log.dirs names a folder twice"),
-        ({"listeners": "SSL://:1"}, "listeners has SSL://:1, whose protocol is SSL; allowed: PLAINTEXT"),
+        (
+            {"listeners": "SSL://:1"},
+            "brokers would speak to each other on SSL, whose protocol is SSL; allowed: PLAINTEXT",
+        ),
+        ({"listeners": "SASL_SSL://:1"}, "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL, until SASL is there"),
+        ({"ssl.keystore.type": "JKS"}, "a keystore of Java's cannot be read; write keys and certificates as PEM"),
+        ({"listener.name.x.ssl.client.auth": "none"}, "listener.name.x is the name of no listener in listeners"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "a comma-separated list of TLSv1.2 and TLSv1.3"),
         ({"listeners": "X://:1"}, "listeners has X, which listener.security.protocol.map does not give a protocol"),
         (
             {"listeners": "PLAINTEXT://:1,Y://:1", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,Y:PLAINTEXT"},

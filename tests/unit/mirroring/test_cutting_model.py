@@ -211,7 +211,7 @@ def runs_that_fail(folder: Path, seeds: int, **rules: Any) -> int:
 
 
 def test_it_is_noticed_when_nobody_cuts(tmp_path: Path) -> None:
-    assert runs_that_fail(tmp_path, 8, begin=lambda partition, joined, epoch: None) == 8
+    assert runs_that_fail(tmp_path, 2, begin=lambda partition, joined, epoch: None) == 2
 
 
 def test_it_is_noticed_when_a_leader_cuts_in_the_middle_of_its_epoch(tmp_path: Path) -> None:

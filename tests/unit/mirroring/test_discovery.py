@@ -74,8 +74,8 @@ class World:
                     await self.controller.create_partitions(name, count)
                 case Configure(name, changes):
                     await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
-                case Trace(_, topic_id, origins):
-                    await self.controller.mirrors.trace(topic_id, origins)
+                case Trace(_, topic_id, origins, sources):
+                    await self.controller.mirrors.trace(topic_id, origins, sources)
                 case Refused():
                     pass
         return found
@@ -114,7 +114,7 @@ async def test_topics_that_are_no_copies_are_left_alone() -> None:
     await world.take(view(b=1))
     await world.set(role=FAILED_OVER)
     (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
-    assert isinstance(step, Refused) and "failed over" in step.why
+    assert isinstance(step, Refused) and "failing over still" in step.why
 
 
 @on_a_loop

@@ -6,7 +6,7 @@ import pytest
 
 from ottla_broker.config import FAILED_OVER
 from ottla_broker.log.producer_state import LASTING
-from ottla_broker.metadata.appended_plans import live
+from ottla_broker.metadata.appended_sources import live
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import NewMirror, Report
 from ottla_broker.metadata.records import AppendedSource

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.mirroring.lineage import common_point, epochs_below
+from ottla_broker.mirroring.lineage import common_point, copied_up_to, epochs_below
 from ottla_broker.mirroring.source_epochs import Epochs
 
 
@@ -94,3 +94,11 @@ def test_by_hand(original: Epochs, end: int, copied: Epochs, copy_end: int, at: 
 
 def test_epochs_of_what_stays() -> None:
     assert epochs_below(((1, 0), (3, 10), (4, 20)), 20) == ((1, 0), (3, 10))
+
+
+def test_a_failover_point_counts_as_far_as_nobody_has_written_over_it() -> None:
+    assert copied_up_to(((0, 0), (3, 40)), 120, 100, 3) == 100
+    assert copied_up_to(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, "later leaders, with all of it"
+    assert copied_up_to(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader, with less"
+    assert copied_up_to(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has written nothing yet"
+    assert copied_up_to(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100

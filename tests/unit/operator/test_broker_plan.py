@@ -87,8 +87,7 @@ def test_brokers_that_are_still_there_are_planned_as_before() -> None:
 
 def test_listeners_that_cannot_be_served_are_told_and_left_out() -> None:
     wanted = cluster(
-        listeners=[{"name": "plain", "port": 9092}, {"name": "safe", "port": 9093, "tls": True}],
-        tls={"secretRef": {"name": "x"}},
+        listeners=[{"name": "plain", "port": 9092}, {"name": "safe", "port": 9093, "authentication": "SCRAM"}],
     )
     (broker,) = plan([wanted], HOME)
     assert dict(broker.ports) == {"plain": 9092}

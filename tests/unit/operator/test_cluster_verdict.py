@@ -16,7 +16,9 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def pod(broker: int, *, ready: bool = True, trouble: str = "") -> BrokerPod:
-    return BrokerPod(broker, f"demo-{broker}", "u", ready, False, NOW, "h", "s", "i:1", "10.0.0.1", "one", "", trouble)
+    return BrokerPod(
+        broker, f"demo-{broker}", "u", ready, False, NOW, "h", "s", "", "i:1", "10.0.0.1", "one", "", trouble
+    )
 
 
 PODS = {broker: pod(broker) for broker in (1, 2, 3)}
@@ -34,6 +36,7 @@ def test_all_is_well() -> None:
         (replace(WELL, late=[2], pods={**PODS, 2: pod(2, ready=False, trouble="ImagePullBackOff: no such image")}), Stuck, "BrokerDoesNotStart", "no such image"),
         (replace(WELL, refused={"log.retention.ms": "no number"}), Stuck, "SettingRefused", "log.retention.ms"),
         (replace(WELL, cannot_scale="too few"), Stuck, "CannotScale", "too few"),
+        (replace(WELL, no_certificates="spec.tls: there is no Secret x", outdated={1: "image"}), Stuck, "NoCertificate", "there is no Secret x"),
         (replace(WELL, outdated={2: "image i:2"}), Working, "Rolling", "image i:2"),
         (replace(WELL, outdated={2: "image i:2"}, blocked_by=[Blocker(2, "flights", 0, (2,), 1)]), Working, "Rolling", "flights-0 has 2 in sync"),
         (replace(WELL, pods={**PODS, 3: pod(3, ready=False)}), Working, "Starting", "waiting for broker 3"),

@@ -1,22 +1,24 @@
 """What a Mirror resource means in settings of brokers, and what is said of it."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_operator.plan.conditions import Current, Stuck, Working
+from ottla_operator.plan import mirror as plan
+from ottla_operator.plan.conditions import Current, Stuck, Verdict, Working
 from ottla_operator.plan.mirror import (
     FAILED_OVER,
     UNKNOWN,
+    MirrorSeen,
     PartitionSeen,
     aspects,
     changes,
     settings,
-    status,
+    unasked_failover,
     unserved,
-    verdict,
 )
 from ottla_operator.resources.mirror import Mirror, MirrorStatus
 
@@ -39,6 +41,14 @@ def mirror(**spec: Any) -> Mirror:
 
 def seen(partition: int = 0, state: str = "Replicating", end: int = 10, **how: Any) -> PartitionSeen:
     return PartitionSeen("t", partition, state, end, **how)
+
+
+def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], **itself: Any) -> Verdict:
+    return plan.verdict(wanted, seen, MirrorSeen(**itself))
+
+
+def status(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], **itself: Any) -> dict[str, Any]:
+    return plan.status(wanted, seen, MirrorSeen(**itself))
 
 
 def test_settings_are_the_spec_in_the_brokers_words() -> None:
@@ -154,3 +164,60 @@ def test_lag_in_bytes_is_told_where_it_is_known() -> None:
     told = status(settings(mirror(), "w:9092"), [seen(0, lag=2, lag_bytes=2000), seen(1, lag=1, lag_bytes=UNKNOWN)])
     assert told["lagBytes"] == 2000 and told["topics"][0]["lagBytes"] == 2000
     MirrorStatus.model_validate(told)
+
+
+def test_what_is_in_the_way_is_told() -> None:
+    wanted = settings(mirror(), "w:9092")
+    trouble = "the source at w:9092: Authentication failed"
+    for parts in ([], [seen()]):
+        assert verdict(wanted, parts, trouble=trouble) == Working("SourceUnreachable", trouble)
+    why = "a topic of that name is here, and is no copy: delete it, or leave it out"
+    refused = {"x": why, "y": "records of 'y' come to the source from this cluster"}
+    assert verdict(wanted, [], refused=refused) == Working(
+        "NoTopics", f"no topic of the source is copied yet; x is not copied: {why} (and 1 more)"
+    )
+    judged = verdict(wanted, [seen(lag=0)], refused={"x": why})
+    assert judged == Current(f"1 topics are copied, 0 records behind; x is not copied: {why}.", "Replicating")
+    told = status(wanted, [seen(lag=0)], refused={"x": why})
+    assert told["topics"] == [
+        {"topic": "t", "state": "Replicating", "lagRecords": 0},
+        {"topic": "x", "state": "Refused", "why": why},
+    ]
+    MirrorStatus.model_validate(told)
+
+
+def test_a_silent_source_is_told_and_one_that_answers_changes_nothing() -> None:
+    wanted = settings(mirror(), "w:9092")
+    assert status(wanted, [seen(lag=0, silent_seconds=0.4)]) == status(wanted, [seen(lag=0, silent_seconds=0.1)])
+    silent = [seen(lag=0, silent_seconds=0.1), seen(1, "Unreachable", lag=0, silent_seconds=31.7, why="nobody answers")]
+    told = status(wanted, silent)
+    assert told["silentSeconds"] == 31
+    (topic,) = told["topics"]
+    assert (topic["state"], topic["silentSeconds"], topic["why"]) == ("Failed", 31, "nobody answers")
+    MirrorStatus.model_validate(told)
+    assert verdict(wanted, silent) == Working("SourceUnreachable", "t-1: nobody answers")
+    in_sync, safe = aspects(silent)
+    assert (in_sync.holds, safe.holds) == (False, True)
+
+
+def test_a_failover_is_taken_back_only_by_who_wished_for_it() -> None:
+    wanted = settings(mirror(), "w:9092")
+    over = {"role": FAILED_OVER}
+    for before in (None, "Replicate", "Paused"):
+        told = unasked_failover(wanted, over, before)
+        assert told is not None and "set role: FailedOver here too" in told.message
+    assert unasked_failover(wanted, over, FAILED_OVER) is None
+    assert unasked_failover(wanted, {"role": "Paused"}, None) is None
+    assert unasked_failover(wanted, {}, None) is None
+    assert unasked_failover(settings(mirror(role=FAILED_OVER), "w:9092"), over, None) is None
+
+
+def test_what_has_failed_over_is_no_copy_whatever_the_role_is() -> None:
+    wanted = settings(mirror(), "w:9092")
+    parts = [seen(state=FAILED_OVER, lag=0), seen(1, FAILED_OVER, lag=0)]
+    assert isinstance(verdict(wanted, parts), Working), "the source has not been looked at yet"
+    why = "its copy has failed over"
+    assert verdict(wanted, parts, refused={"t": why}) == Stuck("FailedOver", f"nothing is copied into t: {why}")
+    assert verdict(wanted, parts, trouble="away") == Working("SourceUnreachable", "away")
+    in_sync, safe = aspects(parts)
+    assert (in_sync.holds, in_sync.reason, safe.holds) == (False, FAILED_OVER, True)

@@ -19,6 +19,8 @@ FIRST_BROKER: Final = 1  # as `ottla up` counts
 
 POD_HASH: Final = "ottla.dev/pod-hash"
 """Annotation of pods: names everything of their template but the settings."""
+CERTIFICATES: Final = "ottla.dev/certificates"
+"""Annotation of pods: names the certificates of listeners that the broker was started with."""
 RACK: Final = "ottla.dev/rack"
 """Annotation of pods: the rack that their node stands in."""
 SPREAD: Final = "ottla.dev/spread"

@@ -9,11 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.merging import merged
 from ottla_operator.plan.objects.restricted import container_security, pod_security
 from ottla_operator.plan.objects.services import outside
-from ottla_operator.plan.objects.settings import COMMON, DATA, file_of
+from ottla_operator.plan.objects.settings import CERTIFICATES_AT, COMMON, DATA, file_of
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -34,11 +35,12 @@ class Images:
         return cluster.spec.image or f"{self.repository}:{cluster.spec.version or self.version}"
 
 
-def pod_template(cluster: Cluster, images: Images, settings: str) -> Json:
-    """`settings`: name of the ConfigMap."""
+def pod_template(cluster: Cluster, images: Images, settings: str, certificates: str = "") -> Json:
+    """`settings`: name of the ConfigMap. `certificates`: names those of the listeners."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
-    template["metadata"]["annotations"] = {**template["metadata"].get("annotations", {}), names.POD_HASH: hash_}
+    ours = {names.POD_HASH: hash_, **({names.CERTIFICATES: certificates} if certificates else {})}
+    template["metadata"]["annotations"] = {**template["metadata"].get("annotations", {}), **ours}
     return template
 
 
@@ -55,7 +57,7 @@ def _template(cluster: Cluster, images: Images, settings: str) -> Json:
         "topologySpreadConstraints": _spread(cluster),
         **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
         "containers": [_broker(cluster, images)],
-        "volumes": [{"name": "settings", "configMap": {"name": settings}}, *_place(cluster)],
+        "volumes": [{"name": "settings", "configMap": {"name": settings}}, *_certificates(cluster), *_place(cluster)],
     }
     metadata: Json = {"labels": names.labels(cluster)}
     if theirs := cluster.spec.pod_template:
@@ -102,6 +104,7 @@ def _broker(cluster: Cluster, images: Images) -> Json:
         "volumeMounts": [
             {"name": "data", "mountPath": DATA},
             {"name": "settings", "mountPath": SETTINGS_AT, "readOnly": True},
+            *({"name": it["name"], "mountPath": CERTIFICATES_AT, "readOnly": True} for it in _certificates(cluster)),
         ],
     }
 
@@ -129,6 +132,14 @@ def _wait_for_rack(cluster: Cluster, images: Images) -> Json:
         "securityContext": container_security(),
         "volumeMounts": [{"name": "place", "mountPath": PLACE_AT, "readOnly": True}],
     }
+
+
+def _certificates(cluster: Cluster) -> list[Json]:
+    """The Secret itself: the kubelet hands it to the pod, and nothing of it is copied."""
+    if not (secret := tls.secret_of(cluster)):
+        return []
+    items = [{"key": it, "path": it} for it in tls.keys(cluster)]
+    return [{"name": "certificates", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}]
 
 
 def _place(cluster: Cluster) -> list[Json]:

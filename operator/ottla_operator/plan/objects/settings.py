@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.brokers import suitable
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.addresses import Addresses, advertised
@@ -19,6 +20,13 @@ from ottla_operator.resources.model import Json
 COMMON: Final = "cluster.properties"
 BETWEEN_BROKERS: Final = "INTER_BROKER"  # no listener of a Cluster can be called so: theirs have no underscore
 DATA: Final = "/var/lib/ottla"
+CERTIFICATES_AT: Final = "/etc/ottla-certificates"
+
+_OF_SECRET: Final = {
+    tls.CHAIN: "ssl.keystore.certificate.chain",
+    tls.KEY: "ssl.keystore.key",
+    tls.AUTHORITIES: "ssl.truststore.certificates",
+}
 
 Settings = Mapping[str, str]
 
@@ -32,6 +40,7 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
     """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment. `brokers`: how many there are, those that leave
     too: what suits fewer holds once they are gone, and never if they cannot go."""
     ports = {BETWEEN_BROKERS: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
+    protocols = {BETWEEN_BROKERS: "PLAINTEXT", **tls.protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless(cluster))
     made = {
         **suitable(brokers),
@@ -39,12 +48,15 @@ def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
         "node.id": "${env:BROKER_ID}",
         "listeners": ",".join(f"{name}://:{port}" for name, port in ports.items()),
         "advertised.listeners": ",".join(f"{name}://{host}:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": BETWEEN_BROKERS,
         "log.dirs": f"{DATA}/data",
         "register": f"kubernetes:{cluster.metadata.namespace}/{names.lease(cluster)}",
         "http.listener": f":{names.http_port(cluster)}",
+        **tls.client_auth(cluster),
     }
+    if tls.secret_of(cluster):
+        made |= {_OF_SECRET[key]: f"${{directory:{CERTIFICATES_AT}:{key}}}" for key in tls.keys(cluster)}
     if cluster.spec.rack:
         made["broker.rack"] = "${env:BROKER_RACK}"
     return made

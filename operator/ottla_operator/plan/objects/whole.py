@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_operator.plan.brokers import NO_LOGINS
 from ottla_operator.plan.objects import access, names
 from ottla_operator.plan.objects.addresses import Addresses, missing
 from ottla_operator.plan.objects.pods import Images, pod_template
@@ -20,12 +21,13 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 @dataclass(frozen=True, slots=True)
 class Given:
     """What there is already. `brokers`: pods that the StatefulSet shall have now. `notes`: annotations that the operator keeps on it. `common`: settings
-    for all brokers instead of those that follow from the Cluster, while some of these are refused."""
+    for all brokers instead of those that follow from the Cluster, while some of these are refused. `certificates`: names those of the listeners."""
 
     brokers: int
     addresses: Addresses = field(default_factory=Addresses)
     notes: Mapping[str, str] = field(default_factory=dict)
     common: Settings | None = None
+    certificates: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
         return Objects(first, None, None, tuple(waits))
     common = given.common or common_settings(cluster, given.brokers)
     settings = config_map(cluster, common, all_own(cluster, ids, given.addresses))
-    template = pod_template(cluster, images, settings["metadata"]["name"])
+    template = pod_template(cluster, images, settings["metadata"]["name"], given.certificates)
     return Objects(first, settings, stateful_set(cluster, template, given.brokers, given.notes))
 
 
@@ -77,8 +79,8 @@ def unfit(cluster: Cluster) -> str:
     if cluster.spec.storage is None:
         return "spec.storage is missing: Kubernetes has to know how large the brokers' disks are, for example storage: {size: 10Gi}"
     for index, it in enumerate(cluster.listeners):
-        if it.tls or it.authentication not in (None, "None"):
-            return f"spec.listeners[{index}]: TLS and authentication are not built yet"
+        if it.authentication == "SCRAM":
+            return f"spec.listeners[{index}].authentication: {NO_LOGINS}"
     if cluster.spec.authorization and cluster.spec.authorization.type != "None":
         return "spec.authorization: access control lists are not built yet: everybody could do everything"
     return ""

@@ -77,9 +77,12 @@ def launcher(pipeline: Pipeline, there: Collection[Launcher], *, served: bool) -
     return "SparkOperator" if served else "Driver"
 
 
-def bootstrap(cluster: Cluster) -> str:
-    """Where a pipeline of the same Kubernetes cluster begins: a listener inside, if there is one."""
-    listener = next((it for it in cluster.listeners if not is_outside(it)), cluster.listeners[0])
+def bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
+    """Where a client of the same Kubernetes cluster begins, with TLS or without: a listener inside, if there is one. Empty when no listener is such."""
+    such = [it for it in cluster.listeners if bool(it.tls) is tls]
+    if not such:
+        return ""
+    listener = next((it for it in such if not is_outside(it)), such[0])
     service = cluster_names.bootstrap(cluster, listener)
     return f"{cluster_names.service_host(cluster, service)}:{listener.port}"
 

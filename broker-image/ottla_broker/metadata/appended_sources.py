@@ -1,0 +1,67 @@
+"""The sources that are appended to a topic, as the metadata know them, and what those know of them that copy the topic. Pure."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+import msgspec
+
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.records import AppendedSource
+
+
+class Carried(msgspec.Struct, frozen=True, rename="camel"):
+    """What a cluster says of a source that is, or was, appended to a topic, to those that copy that topic."""
+
+    source_id: UUID
+    mirror: str
+    source_topic: str
+    producer_id: int
+    partitions: int
+
+
+def live(image: Image, topic_id: UUID) -> dict[UUID, AppendedSource]:
+    """The sources of a topic that have not ended, by id."""
+    return {key: source for key, source in image.appended.get(topic_id, {}).items() if not source.ended}
+
+
+def told(image: Image, topic_id: UUID) -> list[Carried]:
+    """For those that copy the topic."""
+    return [
+        Carried(source.source_id, source.mirror, source.source_topic, source.producer_id, source.partitions)
+        for _, source in sorted(image.appended.get(topic_id, {}).items())
+    ]
+
+
+def carried(image: Image, topic_id: UUID, sources: Iterable[Carried]) -> list[AppendedSource]:
+    """What an identical copy knows by now of the sources of the topic that it is a copy of; those of them that are new."""
+    known = image.appended.get(topic_id, {})
+    found = (
+        AppendedSource(
+            topic_id,
+            source.source_id,
+            source.mirror,
+            source.source_topic,
+            source.producer_id,
+            source.partitions,
+            ended=True,
+            carried=True,
+        )
+        for source in sources
+    )
+    return [source for source in found if known.get(source.source_id) != source]
+
+
+def kept(image: Image, topic_id: UUID) -> list[AppendedSource]:
+    """Sources of which an open topic must not forget how far they were copied."""
+    if image.closed(topic_id) is not None:
+        return []
+    return [source for source in image.appended.get(topic_id, {}).values() if not source.ended or source.carried]
+
+
+def fed_by(image: Image, topic_id: UUID) -> str:
+    """Why a topic cannot become an identical copy: other sources are appended to it; empty when none is."""
+    sources = live(image, topic_id)
+    if not sources:
+        return ""
+    mirrors = ", ".join(sorted({repr(source.mirror) for source in sources.values()}))
+    return f"records are appended to it by mirror {mirrors}: that has to end first, by its role FailedOver"

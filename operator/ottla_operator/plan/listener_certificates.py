@@ -1,0 +1,83 @@
+"""The certificates of a Cluster's listeners with tls: true: what of its Secret brokers need, and what they are told of it.
+
+A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then those that lead to the authority), `tls.key`, and for listeners whose clients show
+certificates `ca.crt`. Brokers read them when they start, so that renewed ones are a roll: `digest` names which they have.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.wire.server_certificate import BadCertificate, look_at
+from ottla_operator.plan.source_credentials import SecretSeen, Unusable
+from ottla_operator.resources.cluster import Cluster
+
+CHAIN: Final = "tls.crt"
+KEY: Final = "tls.key"
+AUTHORITIES: Final = "ca.crt"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """`authorities`: who may sign certificates of clients; empty where none are asked for. `digest`: changes with the certificates; it tells nothing of the key,
+    which cannot change without them."""
+
+    secret: str
+    chain: str
+    key: str = field(repr=False)
+    authorities: str
+    digest: str
+
+
+def secret_of(cluster: Cluster) -> str:
+    """The name of the Secret that its listeners need; empty where none has TLS."""
+    tls = cluster.spec.tls
+    return tls.secret_ref.name if tls is not None and any(it.tls for it in cluster.listeners) else ""
+
+
+def keys(cluster: Cluster) -> tuple[str, ...]:
+    """What the Secret must have."""
+    return (CHAIN, KEY, AUTHORITIES) if asks_clients(cluster) else (CHAIN, KEY)
+
+
+def asks_clients(cluster: Cluster) -> bool:
+    return any(it.authentication == "TLS" for it in cluster.listeners)
+
+
+def certificates(cluster: Cluster, secrets: Mapping[str, SecretSeen]) -> Certificates | None:
+    """`secrets`: by name, those that are there. None for a Cluster without TLS. Unusable."""
+    if not (name := secret_of(cluster)):
+        return None
+    if name not in secrets:
+        raise Unusable(f"spec.tls: there is no Secret {name}")
+    values = secrets[name].values
+    for key in keys(cluster):
+        if not values.get(key):
+            there = ", ".join(sorted(values)) or "nothing"
+            raise Unusable(f"spec.tls: Secret {name} has no {key}; it has: {there}")
+    chain, authorities = values[CHAIN], values[AUTHORITIES] if asks_clients(cluster) else ""
+    digest = hashlib.sha256(f"{chain}\0{authorities}".encode()).hexdigest()[:10]
+    return Certificates(name, chain, values[KEY], authorities, digest)
+
+
+def check(found: Certificates, now: float) -> None:
+    """Before any broker is started with them, or restarted for them. `now`: seconds since 1970. Unusable."""
+    try:
+        shown = look_at(found.chain, found.key)
+    except BadCertificate as reason:
+        raise Unusable(f"spec.tls: Secret {found.secret}: {CHAIN} with {KEY} {reason}") from None
+    if why := shown.untimely(now):
+        raise Unusable(f"spec.tls: Secret {found.secret}: clients would refuse {CHAIN}: {why}")
+
+
+def protocols(cluster: Cluster) -> dict[str, str]:
+    """Security protocol by the name that brokers give a listener."""
+    return {it.name.upper(): "SSL" if it.tls else "PLAINTEXT" for it in cluster.listeners}
+
+
+def client_auth(cluster: Cluster) -> dict[str, str]:
+    """Brokers' settings of the listeners whose clients show certificates."""
+    return {
+        f"listener.name.{it.name}.ssl.client.auth": "required" for it in cluster.listeners if it.authentication == "TLS"
+    }

@@ -1,0 +1,196 @@
+"""Clients over TLS: librdkafka, kafka-python, aiokafka and Java's, on a listener that asks for no certificate and on one that does."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.clients.sample import messages
+from tests.jars import java
+from tests.kube.authority import Authority, authority, client_certificate
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Secured:
+    """`tls`, `mutual`: addresses of the listeners; the latter wants certificates of clients."""
+
+    broker: Broker
+    made: Authority
+    tls: str
+    mutual: str
+    alice: tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    made = authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = made.folder / "keystore.pem"
+    keystore.write_text(made.server_key.read_text() + made.server.read_text())
+    with new_broker(start=False) as broker:
+        ports = {"PLAINTEXT": broker.port, "TLS": free_port(), "MUTUAL": free_port()}
+        protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
+        if broker.kind == "kafka":
+            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
+            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        broker.settings |= {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(made.certificate),
+            "listener.name.mutual.ssl.client.auth": "required",
+        }
+        broker.start()
+        alice = client_certificate(made, "alice")
+        yield Secured(broker, made, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
+
+
+def of_librdkafka(secured: Secured, *, certificate: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.made.certificate)}
+    if certificate:
+        found |= {"ssl_certificate_location": str(secured.alice[0]), "ssl_key_location": str(secured.alice[1])}
+    return found
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["tls", "mutual"])
+def test_librdkafka_produces_consumes_and_is_in_a_group(secured: Secured, name: str, mutual: bool) -> None:
+    at, how = secured.mutual if mutual else secured.tls, of_librdkafka(secured, certificate=mutual)
+    rd.create(secured.broker.bootstrap, name, 1)
+    assert rd.produce(at, name, messages(), compression_type="lz4", **how) == list(range(50))
+    assert rd.plain(rd.consume(at, name, 50, **how)) == messages()
+    with rd.consumer(at, name, **how) as reader:
+        reader.subscribe([name])
+        got = [rd.next_message(reader).value() for _ in range(50)]
+        reader.commit(asynchronous=False)
+    assert got == [it.value for it in messages()]
+    with rd.consumer(at, name, **how) as reader:
+        assert reader.committed([ck.TopicPartition(name, 0)])[0].offset == 50
+
+
+def test_many_megabytes_go_both_ways(secured: Secured, name: str) -> None:
+    how = of_librdkafka(secured, certificate=False)
+    rd.create(secured.broker.bootstrap, name, 1)
+    records = [replace(it, value=bytes([number % 256]) * 500_000) for number, it in enumerate(rd.numbered(0, 60))]
+    assert len(rd.produce(secured.tls, name, records, **how)) == 60
+    got = rd.consume(secured.tls, name, 60, fetch_message_max_bytes=20 << 20, **how)
+    assert rd.values(got) == [it.value for it in records]
+
+
+def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured, name: str, tmp_path: Path) -> None:
+    rd.create(secured.broker.bootstrap, name, 1)
+    others = authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
+    distrusts = {"security_protocol": "SSL", "ssl_ca_location": str(others.certificate)}
+    for at, how in (
+        (secured.tls, distrusts),
+        (secured.mutual, of_librdkafka(secured, certificate=False)),
+        (secured.tls, {}),
+        (secured.broker.bootstrap, of_librdkafka(secured, certificate=False)),
+    ):
+        with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
+            rd.produce(at, name, rd.numbered(0, 1), **{"message_timeout_ms": 1500, **how})
+    assert rd.produce(secured.broker.bootstrap, name, rd.numbered(0, 1)) == [0]
+    if secured.broker.kind == "ottla":
+        for said in (
+            "the client does not trust this broker's certificate",
+            "it shows no certificate, and ssl.client.auth=required",
+            "it does not speak TLS, and this listener speaks nothing else",
+            "it speaks TLS, and this listener does not",
+        ):
+            eventually(lambda said=said: said in secured.broker.log_text())  # type: ignore[misc]
+        assert "Traceback" not in secured.broker.log_text()
+
+
+def test_kafka_python(secured: Secured, name: str) -> None:
+    rd.create(secured.broker.bootstrap, name, 1)
+    how: dict[str, Any] = {
+        "bootstrap_servers": secured.mutual,
+        "security_protocol": "SSL",
+        "ssl_cafile": str(secured.made.certificate),
+        "ssl_certfile": str(secured.alice[0]),
+        "ssl_keyfile": str(secured.alice[1]),
+    }
+    with closing(KafkaProducer(**how)) as producer:
+        for future in [producer.send(name, it.value, it.key) for it in messages()]:
+            future.get(WITHIN_S)
+    with closing(
+        KafkaConsumer(name, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=20_000, **how)
+    ) as reader:
+        got = [record.value for _, record in zip(range(50), reader, strict=False)]
+        reader.commit()
+    assert got == [it.value for it in messages()]
+
+
+def test_aiokafka(secured: Secured, name: str) -> None:
+    rd.create(secured.broker.bootstrap, name, 1)
+    context = ssl.create_default_context(cafile=secured.made.certificate)
+    how: dict[str, Any] = {
+        "bootstrap_servers": secured.tls,
+        "security_protocol": "SSL",
+        "ssl_context": context,
+    }
+
+    async def there_and_back() -> list[bytes | None]:
+        async with AIOKafkaProducer(**how) as producer:
+            for it in messages():
+                await producer.send_and_wait(name, it.value, it.key)
+        async with AIOKafkaConsumer(name, group_id=name, auto_offset_reset="earliest", **how) as reader:
+            return [(await reader.getone()).value for _ in range(50)]
+
+    assert asyncio.run(asyncio.wait_for(there_and_back(), WITHIN_S)) == [it.value for it in messages()]
+
+
+def test_javas_tools(secured: Secured, name: str, classpath: str, tmp_path: Path) -> None:
+    rd.create(secured.broker.bootstrap, name, 1)
+    store = tmp_path / "alice.pem"
+    key = subprocess.run(
+        ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", secured.alice[1]], capture_output=True, text=True, check=True
+    )
+    store.write_text(key.stdout + secured.alice[0].read_text())
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(secured.made.certificate),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+    }
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    lines = [f"line {number}" for number in range(200)]
+    tool(classpath, "ConsoleProducer", secured.mutual, config, "--topic", name, stdin="\n".join(lines))
+    got = tool(
+        *(classpath, "consumer.ConsoleConsumer", secured.mutual, config),
+        *("--topic", name, "--group", name, "--from-beginning", "--max-messages", "200", "--timeout-ms", "30000"),
+    )
+    assert got.split("\n")[:200] == lines
+    groups = tool(
+        classpath, "consumer.group.ConsumerGroupCommand", secured.mutual, config, "--describe", "--group", name
+    )
+    assert " 200 " in groups
+
+
+def tool(classpath: str, main: str, at: str, config: Path, *arguments: str, stdin: str = "") -> str:
+    flag = {"ConsoleProducer": "--producer.config", "consumer.ConsoleConsumer": "--consumer.config"}.get(main)
+    command = java(
+        *(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", at),
+        *(flag or "--command-config", str(config), *arguments),
+    )
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout

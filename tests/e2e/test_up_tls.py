@@ -1,0 +1,70 @@
+"""`ottla up` with a listener of TLS: the Secret stands in the files, and a renewed one restarts brokers one after the other."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_up import Json, read, resource, topic
+from tests.e2e.test_up_brokers import in_sync, writing
+from tests.e2e.upping import House, house
+from tests.kube.authority import Authority, authority, server_certificate
+from tests.ports import free_ports
+
+BROKERS = 3
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path) as made:
+        made.brokers = BROKERS
+        yield made
+
+
+def secret(made: Authority, name: str) -> Json:
+    files = {"tls.crt": f"{name}.crt", "tls.key": f"{name}.key"}
+    data = {key: (made.folder / file).read_text() for key, file in files.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-tls"}, "stringData": data}
+
+
+def cluster(home: House, tls: int, **spec: Any) -> Json:
+    listeners = [{"name": "plain", "port": home.port}, {"name": "safe", "port": tls, "tls": True}]
+    more = {"tls": {"secretRef": {"name": "demo-tls"}}, **spec}
+    return resource("Cluster", "demo", replicas=BROKERS, listeners=listeners, **more)
+
+
+def shown(port: int) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip()
+
+
+def test_a_renewed_secret_restarts_one_broker_after_the_other(home: House, tmp_path: Path) -> None:
+    made = authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    renewed, _ = server_certificate(made, "renewed", ["IP:127.0.0.1"])
+    safe = free_ports(BROKERS)
+    ports = range(safe, safe + BROKERS)
+    home.write(cluster(home, safe), topic(partitions=6), secret(made, "tls"))
+    home.up()
+    home.says("topic greetings made")
+    in_sync(home, "greetings", BROKERS)
+    assert {shown(port) for port in ports} == {made.server.read_text().strip()}
+    clients = {
+        "bootstrap.servers": f"127.0.0.1:{safe}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(made.certificate),
+    }
+    with writing(home, "greetings", clients) as acknowledged:
+        home.write(cluster(home, safe), topic(partitions=6))
+        home.says("there is no Secret demo-tls")
+        home.says("everything goes on as before")
+        home.write(cluster(home, safe), topic(partitions=6), secret(made, "renewed"))
+        for id_ in range(1, BROKERS + 1):
+            home.says(f"broker demo-{id_} is started again with its new settings (ssl.keystore.location)")
+        in_sync(home, "greetings", BROKERS)
+    assert {shown(port) for port in ports} == {renewed.read_text().strip()}
+    assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
+    assert home.stop() == 0
+    said = "\n".join(home.lines)
+    assert "Traceback" not in said
+    assert "PRIVATE" not in said
