@@ -41,8 +41,9 @@ unit: $(VENV)/.installed-test
 clients: $(VENV)/.installed-test kcat ## real clients; AGAINST=kafka runs the same tests against Apache Kafka
 	$(BIN)/pytest tests/clients --against $(AGAINST)
 
-sim: $(VENV)/.installed-test ## SEEDS simulated runs from FIRST on, on all cores; one again: .venv/bin/python -m tests.sim SEED
+sim: $(VENV)/.installed-test ## SEEDS simulated runs from FIRST on, on all cores, and as many of two clusters; one again: .venv/bin/python -m tests.sim [--mirrors] SEED
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.sim --mirrors --seeds $(SEEDS) --first $(FIRST)
 
 spark: $(VENV)/.installed-test
 	$(BIN)/pytest tests/spark

@@ -172,6 +172,18 @@ def test_there_and_back_again(sites: Sites) -> None:
     with pytest.raises(AssertionError, match=r"INVALID_TOPIC|Invalid topic"):
         produce(b.bootstrap, TOPIC, [b"not here"])
 
+    # A drill after that is taken back to where it began, not to where a went home.
+    sites.west(role="FailedOver")
+    sites.becomes(b, "FailedOver")
+    produce(b.bootstrap, TOPIC, [b"in the drill"] * 3)
+    sites.west(role="Replicate")
+    assert sites.becomes(b, "Diverged")["diverging"] == 3
+    sites.west(on_divergence="Truncate")
+    sites.becomes(b, "Replicating")
+    sites.assert_same()
+    (tail,) = saved(b.log_dir)  # type: ignore[union-attr]
+    assert decoded(tail) == [b"in the drill"] * 3
+
 
 def decoded(path: Path) -> list[bytes | None]:
     return [record.value for _, record in decode_all(path.read_bytes())]

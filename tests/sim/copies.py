@@ -87,9 +87,11 @@ def may_fall_to(broker: Broker, partition: Partition) -> int | None:
 # --- whether copying has come to an end
 
 
-def out_of_step(source: Cluster, target: Cluster, mirror: str, now_s: float, *, resyncs: bool) -> Iterator[str]:
-    """What a mirror has not copied yet, and what stands still without a reason. A copy of a topic that was made anew may stand still, if it says so and
-    the mirror does not resync."""
+def out_of_step(
+    source: Cluster, target: Cluster, mirror: str, now_s: float, *, may_stop: bool, forgets: bool = False
+) -> Iterator[str]:
+    """What a mirror has not copied yet, and what stands still without a reason. A copy of a topic that was made anew, or of a source that `forgets`, may
+    stand still, if it says so and the mirror does not resync (`may_stop`)."""
     there, image = led(source), newest_image(source)
     if image is None:
         yield "no broker of the source runs"
@@ -104,7 +106,8 @@ def out_of_step(source: Cluster, target: Cluster, mirror: str, now_s: float, *, 
             if not (told.why or told.state == "Stopped"):
                 yield f"the copy {copy.place}, whose source is gone, is {told.state} and does not say why"
         elif told.state == "Stopped":
-            if resyncs or not told.why:
+            parted = forgets or topic.id != copy.topic.source_id
+            if not (may_stop and parted and told.why):
                 yield f"the copy {copy.place} is stopped: {told.why!r}"
         elif topic.id != copy.topic.source_id:
             yield f"the copy {copy.place} is of a topic that was made anew, and is {told.state}"
@@ -206,7 +209,7 @@ def without_what_went(history: History, starts: Mapping[Place, int]) -> History:
             for place, records in places.items()
         }
         for group, places in history.seen.items()
-    }  # type: ignore[assignment]
+    }
     return kept
 
 

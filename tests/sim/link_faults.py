@@ -52,7 +52,7 @@ class LinkFaults:
             broker.power_up()
             if not broker.runs:
                 broker.start()
-        await some_time(random, 0.5, 4)
+        await some_time(random, 1, 8)
         self._source.trace.say("the source is seen again")
         for way in ways:
             self._source.network.mend(*way)

@@ -181,7 +181,8 @@ def taking_back(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataR
         raise KafkaError(ErrorCode.invalid_request, why)
     if not _may_cut(image, copy.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {copy.mirror!r} may not cut anything off")
-    return [replace(copy, failed_over=False, origins=wish.origins), *carried(image, topic_id, wish.sources)]
+    taken_back = replace(copy, failed_over=False, adopted=False, origins=wish.origins)
+    return [taken_back, *carried(image, topic_id, wish.sources)]
 
 
 def not_to_take_back(image: Image, topic: TopicImage, copy: MirroredTopic) -> str:
@@ -205,11 +206,20 @@ def adoption(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataReco
     if why := fed_by(image, topic_id):
         raise KafkaError(ErrorCode.invalid_topic_exception, why)
     known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
+    before = image.mirrored.get(topic_id)
+    again = before is not None and before.source_id == wish.source_id
     return [
         MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins),
-        *(MirroredPartition(topic_id, partition) for partition in known),
+        *(_adopted(known_partition(image, topic_id, partition), again) for partition in known),
         *carried(image, topic_id, wish.sources),
     ]
+
+
+def _adopted(before: MirroredPartition, again: bool) -> MirroredPartition:
+    """`again`: it was a copy of the same topic. Then where it failed over says as much about the two logs as what the source says, and may be later."""
+    if not again:
+        return MirroredPartition(before.topic, before.partition)
+    return MirroredPartition(before.topic, before.partition, before.epochs, end=before.end, end_epoch=before.end_epoch)
 
 
 def is_joined(image: Image, topic: TopicImage) -> bool:

@@ -164,9 +164,9 @@ class Rejoining:
 
     async def _decide(self, source: Client, rejoiner: Rejoiner) -> Decided | None:
         partition, log = rejoiner.partition, rejoiner.partition.log
-        if rejoiner.known.end != NO_OFFSET:
-            return self._decide_by_failover(rejoiner)
-        if rejoiner.known.joined != NO_OFFSET:
+        if rejoiner.known.end != NO_OFFSET and not rejoiner.topic.adopted:
+            return self._by_consent(_by_failover(rejoiner))
+        if rejoiner.known.end == NO_OFFSET and rejoiner.known.joined != NO_OFFSET:
             return Decided(
                 rejoiner, rejoiner.known.joined, None
             )  # an earlier leader's word, who has not cut, or not everywhere
@@ -187,14 +187,9 @@ class Rejoining:
             return None
         at = common_point(epochs, log.end, lineage.copied, lineage.end)
         decided = Decided(rejoiner, at, epochs_below(lineage.epochs, at))
+        if rejoiner.known.end != NO_OFFSET and (own := _by_failover(rejoiner)).at > at:
+            return self._by_consent(own)  # it was the source's copy again since that was this one's
         return self._by_consent(decided, f", whose own follow from {lineage.end} on")
-
-    def _decide_by_failover(self, rejoiner: Rejoiner) -> Decided | None:
-        """It copies on where it failed over: it was the source's log up to there, whatever the source is. Whether that still is so, the source says to the
-        first fetch."""
-        known, log = rejoiner.known, rejoiner.partition.log
-        at = copied_up_to(tuple(log.epochs.entries()), log.end, known.end, known.end_epoch)
-        return self._by_consent(Decided(rejoiner, at, epochs_below(known.epochs, at)))
 
     def _by_consent(self, decided: Decided, more: str = "") -> Decided | None:
         """`more`: about the source, in words."""
@@ -233,3 +228,11 @@ class Rejoining:
         )
         logger.info("%r: it and its source are one log up to offset %d", partition, decided.at)
         await self._tell(partition.topic, report)
+
+
+def _by_failover(rejoiner: Rejoiner) -> Decided:
+    """It copies on where it failed over: it was the source's log up to there, whatever the source is. Whether that still is so, the source says to the
+    first fetch."""
+    known, log = rejoiner.known, rejoiner.partition.log
+    at = copied_up_to(tuple(log.epochs.entries()), log.end, known.end, known.end_epoch)
+    return Decided(rejoiner, at, epochs_below(known.epochs, at))

@@ -123,7 +123,10 @@ async def test_it_can_be_opened_again_and_adopted_again() -> None:
     await world.adopt()
     assert not world.image.is_open(world.id, 0)
     known = known_partition(world.image, world.id, 0)
-    assert (known.joined, known.end, known.epochs) == (-1, -1, ()), "nothing of the last time counts"
+    assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
+        "where it failed over, and nothing else of the last time"
+    )
+    assert not is_copy(world.image, links(world.image)["west"], view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="is a copy already"):
         await world.controller.mirrors.adopt(NewMirror("west", "t", "t", UUID(int=1), 2, 1), world.id)
 
