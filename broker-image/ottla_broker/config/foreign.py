@@ -125,7 +125,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "ssl.cipher.suites": ("", "ciphers are those that OpenSSL holds for safe"),
     "ssl.engine.factory.class": ("", "Java classes cannot be loaded"),
     "ssl.principal.mapping.rules": ("DEFAULT", "principals are whole subjects of certificates"),
-    "config.providers": ("", "values are taken as they are written; let whatever writes the file fill them in"),
+    "config.providers": (
+        "",
+        "`${env:NAME}` and `${directory:PATH:FILE}` are understood without it; others would be Java classes",
+    ),
 }
 
 

@@ -127,8 +127,7 @@ class Clusters:
             found = tls.certificates(cluster, secrets)
             if found is None:
                 return "", ""
-            if found.digest != before:
-                tls.check(found, time.time())
+            tls.check(found, time.time() if found.digest != before else None)
         except Unusable as error:
             return before, str(error)
         return found.digest, ""

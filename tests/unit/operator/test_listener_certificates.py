@@ -77,6 +77,7 @@ def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: Author
     tls.check(good, time.time())
     with pytest.raises(Unusable, match=r"Secret demo-tls: clients would refuse tls.crt: it expired on "):
         tls.check(good, time.time() + 90 * 86_400)
+    tls.check(good, None)
     with pytest.raises(Unusable, match="it is not valid before "):
         tls.check(good, time.time() - 90 * 86_400)
     wrong = {**values(made), "tls.key": values(made, "other")["tls.key"]}
@@ -220,6 +221,9 @@ def test_brokers_stay_as_they_are_while_the_secret_is_wrong(api: FakeApi, operat
     assert operator.said["Stalled"]["reason"] == "NoCertificate"
     assert "has a key that does not belong to its certificate" in operator.said["Stalled"]["message"]
     assert api.stateful_set["spec"]["template"]["metadata"]["annotations"] == before
+    put(api, {**values(made), "tls.key": values(made, "again")["tls.key"]})
+    assert not [it for it in operator.look() if "Pod" in it], "whoever falls now would not come back"
+    assert "has a key that does not belong to its certificate" in operator.said["Stalled"]["message"]
     del api.objects["Secret", "events", "demo-tls"]
     asyncio.run(operator.clusters.look(KEY))
     assert "there is no Secret demo-tls" in operator.said["Stalled"]["message"]
