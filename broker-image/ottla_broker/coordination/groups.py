@@ -56,8 +56,10 @@ class GroupCoordinator:
             self._expiring = asyncio.get_running_loop().create_task(self._expire_now_and_then(), name="expire offsets")
         try:
             await journal.settled()
-        except KafkaError:
-            return  # led elsewhere by now: `unload` has been called, or will be
+        except KafkaError:  # led elsewhere by now
+            if self._shards.get(partition) is shard:  # `unload` was called before this began: nobody will again
+                self.unload(partition)
+            return
         async with self._loading:  # one at a time: else every partition takes its slice of the same turn of the loop
             await shard.load()
 

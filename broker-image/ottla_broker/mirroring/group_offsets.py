@@ -105,7 +105,7 @@ async def group_names(client: Client, passed_over: frozenset[ErrorCode] = NOT_NO
     found: set[str] = set()
     for answer in answers:
         if answer.error_code not in passed_over:
-            check(answer.error_code, "the cluster does not tell its groups")
+            check(answer.error_code, f"a broker does not tell its groups: {answer.error_code.name}")
         found.update(str(one.group_id) for one in answer.groups)
     return sorted(found)
 

@@ -163,6 +163,20 @@ def test_partitions_wait_for_their_turn_to_load_and_are_forgotten_if_they_move_a
     run_virtual(main())
 
 
+def test_a_partition_that_moved_away_before_its_loading_began_is_in_nobodys_way() -> None:
+    async def test(broker: Broker) -> None:
+        class LedElsewhere(MemoryJournal):
+            async def settled(self) -> None:
+                raise KafkaError(ErrorCode.not_leader_or_follower)
+
+        broker.groups.unload(0)  # which comes first: loading is a task
+        await broker.groups.load(0, LedElsewhere())
+        assert broker.groups.groups() == []
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+
+    scenario(test)
+
+
 def test_a_log_that_cannot_be_read_serves_nobody() -> None:
     async def test(broker: Broker) -> None:
         await broker.groups.commit("g", "", None, -1, commits())
