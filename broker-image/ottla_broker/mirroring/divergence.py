@@ -35,7 +35,9 @@ def begin(partition: Partition, joined: int, joined_epoch: int) -> None:
     """As a leader in the turn in which its epoch begins: cuts what is to go, if it was saved here. If it was not, a later epoch will. KafkaError:
     KAFKA_STORAGE_ERROR."""
     log = partition.log
-    if not is_cut(log, joined, joined_epoch) and is_saved(log, joined, joined_epoch):
+    # An empty log does not tell whether it went on behind the source's start, or all that it had was deleted before it joined: then the source has more.
+    empty_behind = log.start == log.end > joined
+    if empty_behind or (not is_cut(log, joined, joined_epoch) and is_saved(log, joined, joined_epoch)):
         partition.cut_as_leader(joined)
 
 

@@ -98,3 +98,18 @@ async def test_a_log_whose_beginning_is_gone_is_saved_from_where_it_begins(tmp_p
     assert (log.start, log.end) == (4, 4) and is_cut(log, 4, 1)
     partition.append_copied(bytearray(batch(3, base_offset=4, epoch=2)))
     assert is_cut(log, 4, 1) and (log.start, log.end) == (4, 7)
+
+
+@on_a_loop
+async def test_a_log_of_which_everything_was_deleted_goes_on_where_it_joins_its_source(tmp_path: Path) -> None:
+    """The old source was away for longer than its retention; what its copy took of its own since begins before the end of what was deleted."""
+    partition = led(tmp_path, Peers(), isr=(1,), records=10)
+    partition.log.delete_records_before(10)
+    committed(partition, leader_epoch=2)
+    begin(partition, 6, 1)
+    log = partition.log
+    assert (log.start, log.end, log.high_watermark) == (6, 6, 6) and is_cut(log, 6, 1)
+    partition.append_copied(bytearray(batch(3, base_offset=6, epoch=2)))
+    committed(partition, leader_epoch=3)
+    begin(partition, 6, 1)
+    assert (log.start, log.end) == (6, 9), "what came from the source stays"
