@@ -34,6 +34,7 @@ from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch import (
+    CONSUMER,
     DEBUGGER,
     Fetched,
     FetchPartition,
@@ -138,21 +139,27 @@ class Fetch:
 
     def answer(self) -> Buffers | None:
         """The response if there is enough to answer, else None: an error, `min_bytes`, or nothing to wait for."""
-        if (again := self.again()) is not None:
-            return again
+        if (now := self.now()) is not None:
+            return now
         request = self.request
-        enough = self.read()
-        if enough or request.max_wait_ms <= 0:
-            return self.response(over=not enough)
+        if request.max_wait_ms <= 0:
+            return self.response(over=True)
         if self.session is None and not request.partitions:
             return self.response()
         return None
 
-    def again(self) -> Buffers | None:
-        """What another one was told who asked the same."""
-        if self.session is not None or self._fetching.by_rack:
-            return None
-        return self._fetching.told.answer(self)
+    def now(self) -> Buffers | None:
+        """The response if what is there should be answered now."""
+        if self._is_plain and (again := self._fetching.told.answer(self)) is not None:
+            return again
+        return self.response() if self.read() else None
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether whoever asks the same of the same partition is told the same: not in sessions, where everybody is told what they do not know yet."""
+        request = self.request
+        plain = self.session is None and len(request.partitions) == 1 and request.replica == CONSUMER
+        return plain and not self._fetching.by_rack
 
     def read(self) -> bool:
         """Reads what is there; true when it should be answered now."""
@@ -244,6 +251,6 @@ class Fetch:
             session_id=0 if session is None else session.id,
             addresses=addresses_of(self.context, (f.leader for _, f in self.found if f.leader is not None)),
         )
-        if session is None and len(self._sizes) == 1 and not self._fetching.by_rack:
+        if self._sizes and self._is_plain:
             self._fetching.told.remember(self, self._sizes[0][0], self.found[0][1], buffers)
         return buffers

@@ -53,10 +53,8 @@ class Wait:
         self._checking = False
         if self.future.done() or not self._may_be_enough():
             return
-        if (again := self._fetch.again()) is not None:
-            self.future.give(again)
-        elif self._fetch.read():
-            self.future.give(self._fetch.response())
+        if (now := self._fetch.now()) is not None:
+            self.future.give(now)
         else:
             self._unwatch()
             self._watch()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla_broker.api.context import Buffers
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.fetch import CONSUMER, Fetched, FetchPartition
+from ottla_broker.wire.fetch import Fetched, FetchPartition
 
 if TYPE_CHECKING:
     from ottla_broker.api.fetch import Fetch
@@ -33,7 +33,7 @@ class Told:
 
 
 class ToldAgain:
-    """One per broker. Fetches of sessions are left out: each of them is told what it does not know yet."""
+    """One per broker, for the fetches of consumers that name one partition, without a session and without looking at racks."""
 
     __slots__ = ("_told",)
 
@@ -43,7 +43,7 @@ class ToldAgain:
     def answer(self, fetch: "Fetch") -> Buffers | None:
         """None unless everything that an answer depends on is as it was."""
         told, request = self._told, fetch.request
-        if told is None or len(request.partitions) != 1 or request.partitions[0].offset != told.wanted.offset:
+        if told is None or request.partitions[0].offset != told.wanted.offset:
             return None
         if (
             request.partitions[0] != told.wanted
@@ -51,7 +51,6 @@ class ToldAgain:
             or fetch.limit != told.limit
             or request.isolation != told.isolation
             or request.min_bytes > told.size
-            or request.replica != CONSUMER
         ):
             return None
         try:
@@ -68,7 +67,7 @@ class ToldAgain:
     def remember(self, fetch: "Fetch", partition: "Partition", fetched: Fetched, buffers: Buffers) -> None:
         """`fetch` was told `fetched`, of which it has records."""
         request, size = fetch.request, len(fetched.records)
-        if len(request.partitions) == 1 and request.replica == CONSUMER and size <= LARGEST:
+        if size <= LARGEST:
             wanted, version, state = request.partitions[0], fetch.header.version, _state_of(partition)
             self._told = Told(wanted, version, request.isolation, fetch.limit, partition, state, size, buffers)
 

@@ -104,7 +104,7 @@ class ProducerIds(msgspec.Struct, frozen=True, tag="producer-ids"):
 
 class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
     """A topic that is a copy of another cluster's topic. `mirror`: the name of the mirror (its settings are configs of resource type 101);
-    `failed_over`: copying has ended for good, and the topic is open for writing; `adopted`: it had records of its own before, of which its source
+    `failed_over`: copying has ended, and the topic is open for writing; `adopted`: it had records of its own before, of which its source
     is a copy that has failed over, and which says up to where both are one; `origins`: ids of the clusters by way of which its records come, the source's among them."""
 
     topic: UUID

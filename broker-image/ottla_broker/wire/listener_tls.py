@@ -21,7 +21,7 @@ class TlsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ListenerTls:
-    """Named as the settings are, without `ssl.`; empty: not given. `prefix`: goes before the names of settings that are this listener's own."""
+    """Named as the settings are, without `ssl.`; empty: not given."""
 
     keystore_location: str = ""
     keystore_certificate_chain: str = ""
