@@ -1,0 +1,119 @@
+"""What is wrong with a listener's keys and certificates is known before anybody connects."""
+
+import asyncio
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.server import ListenError
+from tests.kube.authority import Authority, client_certificate, server_certificate
+from tests.unit.api.brokers import serve
+from tests.unit.server.certificates import broker_with, keystore, made
+from tests.unit.server.test_server import capture
+
+__all__ = ["keystore", "made"]  # fixtures
+
+Settings = dict[str, str]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"ssl.keystore.location": "/nowhere/x.pem"},
+            "ssl.keystore.location=/nowhere/x.pem: no such file or directory",
+        ),
+        ({"ssl.keystore.location": ""}, "neither ssl.keystore.location nor ssl.keystore.certificate.chain"),
+        ({"ssl.keystore.location": "CA"}, "ca.crt has no private key in PEM"),
+        ({"ssl.keystore.location": "KEY"}, "tls.key has no certificate in PEM"),
+        ({"ssl.keystore.location": "JKS"}, "x.jks is a keystore of Java's (JKS or PKCS12); allowed: PEM"),
+        ({"ssl.keystore.location": "OTHER"}, "other.pem has a key that does not belong to its certificate"),
+        ({"ssl.keystore.location": "LOCKED"}, "locked.pem has an encrypted key, and no password is given for it"),
+        ({"ssl.keystore.location": "LOCKED", "ssl.key.password": "x"}, "the password given does not open it"),
+        ({"ssl.keystore.location": "CLIENT"}, "is no certificate for a server: unsuitable certificate purpose"),
+        ({"ssl.keystore.key": "x"}, "are both given; allowed: one of them"),
+        ({"ssl.client.auth": "required"}, "ssl.client.auth=required needs ssl.truststore.location or"),
+        ({"ssl.client.auth": "required", "ssl.truststore.location": "KEY"}, "tls.key has no certificate in PEM"),
+        (
+            {"ssl.client.auth": "required", "ssl.truststore.location": "/no"},
+            "ssl.truststore.location=/no: no such file",
+        ),
+    ],
+)
+def test_what_is_wrong_with_certificates_is_said_at_start(
+    tmp_path: Path, made: Authority, keystore: Path, settings: Settings, sentence: str
+) -> None:
+    files = {"CA": made.certificate, "KEY": made.server_key, **broken_ones(tmp_path, made)}
+    given = {name: str(files.get(value, value)) for name, value in settings.items()}
+
+    async def bind() -> None:
+        broker = broker_with(tmp_path, keystore, **given)
+        serve(broker).bind()
+
+    with pytest.raises(ListenError) as refused:
+        asyncio.run(bind())
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith("listeners=SSL://127.0.0.1:0: ")
+    assert sentence in line
+
+
+def broken_ones(folder: Path, made: Authority) -> dict[str, Path]:
+    _, other_key = server_certificate(made, "other", ["DNS:x"])
+    client, client_key = client_certificate(made, "a-client")
+    contents = {
+        "JKS": ("x.jks", b"\xfe\xed\xfe\xed\0\0\0\2"),
+        "OTHER": ("other.pem", made.server.read_bytes() + other_key.read_bytes()),
+        "LOCKED": ("locked.pem", made.server.read_bytes() + locked(made.server_key)),
+        "CLIENT": ("client.pem", client.read_bytes() + client_key.read_bytes()),
+    }
+    for name, content in contents.values():
+        (folder / name).write_bytes(content)
+    return {key: folder / name for key, (name, _) in contents.items()}
+
+
+def locked(key: Path) -> bytes:
+    return subprocess.run(
+        ["openssl", "pkcs8", "-topk8", "-in", key, "-passout", "pass:secret"], capture_output=True, check=True
+    ).stdout
+
+
+def test_a_key_may_have_a_password_and_an_expired_certificate_is_told(
+    tmp_path: Path, made: Authority, keystore: Path
+) -> None:
+    (tmp_path / "locked.pem").write_bytes(made.server.read_bytes() + locked(made.server_key))
+
+    async def bind() -> list[str]:
+        broker = broker_with(
+            tmp_path, keystore, **{"ssl.keystore.location": str(tmp_path / "locked.pem"), "ssl.key.password": "secret"}
+        )
+        months_later = broker.runtime.now_ms() + 90 * 86_400_000
+        lines = capture()
+        serve(broker).bind()
+        assert lines() == []
+        broker.runtime.now_ms = lambda: months_later
+        serve(broker).bind()
+        return lines()
+
+    (line,) = asyncio.run(bind())
+    assert "clients refuse the certificate of ssl.keystore.location=" in line
+    assert "locked.pem: it expired on " in line
+
+
+def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
+    tmp_path: Path, made: Authority, keystore: Path
+) -> None:
+    broker = broker_with(
+        tmp_path,
+        keystore,
+        **{
+            "listener.name.ssl.ssl.client.auth": "requested",
+            "ssl.truststore.certificates": made.certificate.read_text(),
+        },
+    )
+    assert broker.config.tls("SSL").client_auth == "requested"
+    assert broker.config.tls("PLAINTEXT").client_auth == "none"
+    assert broker.config.tls("SSL").context().verify_mode is ssl.CERT_OPTIONAL
+    shown = next(entry for entry in broker.config.describe_broker() if entry.name == "ssl.truststore.certificates")
+    assert shown.value is None
