@@ -1,6 +1,7 @@
 """What can be done to one broker and its machine."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from tests.sim.allowed import Allowed
@@ -28,6 +29,13 @@ class Faults:
 
     async def _some_time(self, least_s: float, most_s: float) -> None:
         await some_time(self._random, least_s, most_s)
+
+    async def together(
+        self, brokers: Sequence[SimulatedBroker], fault: Callable[[SimulatedBroker], Awaitable[None]]
+    ) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for broker in brokers:
+                tasks.create_task(fault(broker))  # type: ignore[arg-type]
 
     async def crash(self, broker: SimulatedBroker) -> None:
         """Killed, and started again; sometimes killed once more while it recovers."""

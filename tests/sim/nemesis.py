@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
+from tests.sim.aimed import Aimed
 from tests.sim.allowed import Allowed
 from tests.sim.cluster import Cluster, SimulatedBroker
 from tests.sim.faults import Faults, some_time
@@ -39,6 +40,7 @@ class Nemesis:
         self._allowed = Allowed(cluster, plan)
         one = self._one = Faults(cluster, random, self._allowed)
         net = self._net = NetworkFaults(cluster, random, clients)
+        aimed = Aimed(cluster, random, clients, one, lambda broker: broker.node_id in self._busy, self._on)
         self._faults: list[tuple[int, str, Fault]] = [
             (4, "crash", one.crash),
             (3, "clean restart", one.clean_restart),
@@ -50,6 +52,9 @@ class Nemesis:
             (4, "power loss", one.power_loss),
             (2, "cut from register", net.cut_from_register),
             (1, "register away", net.register_away),
+            (2, "answers lost", aimed.answers_lost),
+            (2, "dark while syncing", aimed.while_syncing),
+            (2, "dark while new", aimed.while_new),
         ]
         if plan.brokers > 1:
             self._faults += [
@@ -63,6 +68,10 @@ class Nemesis:
                 (3, "one after the other", self._one_after_the_other),
                 (1, "slow register", net.slow_register),
                 (3, "slow network", net.slow_network),
+                (3, "struck while letting in", aimed.while_letting_in),
+                (3, "struck while followers lack", aimed.while_followers_lack),
+                (3, "proposal comes late", aimed.while_proposing),
+                (2, "coordinator apart", aimed.coordinator_apart),
             ]
         self._faults = [*(fault for fault in self._faults if fault[1] not in without), *more]
 
@@ -128,13 +137,13 @@ class Nemesis:
     async def _several_crash(self, broker: SimulatedBroker) -> None:
         others = self._others(broker)
         self.cluster.trace.say(f"kills {[one.node_id for one in (broker, *others)]} together")
-        await self._on(others, self._together([broker, *others], self._one.crash))
+        await self._on(others, self._one.together([broker, *others], self._one.crash))
 
     async def _several_lose_power(self, broker: SimulatedBroker) -> None:
         """As many of some as may; the others are killed."""
         struck = [broker, *self._others(broker)]
         self.cluster.trace.say(f"the power of {[one.node_id for one in struck]} fails")
-        await self._on(struck[1:], self._together(struck, self._one.power_loss))
+        await self._on(struck[1:], self._one.together(struck, self._one.power_loss))
 
     async def _one_after_the_other(self, broker: SimulatedBroker) -> None:
         """Who falls first knows least, and comes back first."""
@@ -151,8 +160,3 @@ class Nemesis:
             if not broker.runs:
                 broker.start()
             await some_time(self.random, 0.1, 3)
-
-    async def _together(self, brokers: Sequence[SimulatedBroker], fault: Fault) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for broker in brokers:
-                tasks.create_task(fault(broker))  # type: ignore[arg-type]
