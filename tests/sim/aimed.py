@@ -35,16 +35,25 @@ class Aimed:
         self._on = on
 
     async def while_letting_in(self, mine: SimulatedBroker) -> None:
-        """Somebody is to join an ISR: the leader hears late, or is heard late, and then it is killed."""
-        await self._at(mine, moments.letting_in, lambda node: self._late_and_dead(node, (0.003, 0.5)))
+        """Somebody is to join an ISR: the leader hears late, or is heard late, by all or by who joins; and then it is killed."""
+        await self._at(
+            mine, moments.letting_in, lambda node: self._late_and_dead(node, (0.003, 0.5), self._joiner(node))
+        )
 
     async def while_followers_lack(self, mine: SimulatedBroker) -> None:
         """A leader whose followers do not have everything yet falls silent, and is killed. Those who are left hear each other late, too."""
-        await self._at(mine, moments.waited_for, lambda node: self._late_and_dead(node, (0.05, 1.5), everybody=True))
+        await self._at(mine, moments.waited_for, lambda node: self._late_and_dead(node, (0.05, 1.5)))
 
-    async def while_proposing(self, mine: SimulatedBroker) -> None:
-        """What a leader asks of the controller comes when somebody else leads."""
-        await self._at(mine, moments.isr_under_way, self._heard_after_its_session)
+    async def heard_after_its_session(self, mine: SimulatedBroker) -> None:
+        """What a broker says comes when others lead in its place: also which ISRs it wants, because its followers seem to have stopped."""
+        network, latency_s = self._cluster.network, self._random.uniform(*LATER_THAN_A_SESSION_S)
+        self._say(f"what {mine.host} says comes {latency_s:.1f} s late")
+        ways = [(mine.host, other) for other in self._others(mine)]
+        for way in ways:
+            network.slow(*way, latency_s)
+        await some_time(self._random, 2, 10)
+        for way in ways:
+            network.quicken(*way, latency_s)
 
     async def while_syncing(self, mine: SimulatedBroker) -> None:
         """Devices are slow; while something waits for them, several lose power."""
@@ -97,19 +106,29 @@ class Aimed:
     def _others(self, node: SimulatedBroker) -> list[str]:
         return [one.host for one in self._cluster if one is not node]
 
+    def _joiner(self, node: SimulatedBroker) -> str | None:
+        for partition in () if node.broker is None else node.broker.partitions:
+            if moments.letting_in(partition) and partition.pending is not None:
+                newcomers = set(partition.pending.isr) - set(partition.state.isr)
+                return self._cluster.brokers[min(newcomers)].host
+        return None
+
     def _some_others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
         free = [one for one in self._cluster if one is not node and one.up and not self._busy(one)]
         return self._random.sample(free, self._random.randint(0, len(free)))
 
     async def _late_and_dead(
-        self, node: SimulatedBroker, after_s: tuple[float, float], *, everybody: bool = False
+        self, node: SimulatedBroker, after_s: tuple[float, float], joiner: str | None = None
     ) -> None:
         network, latency_s = self._cluster.network, self._random.uniform(*LATE_S)
-        told, heard = [(node.host, one) for one in self._others(node)], [(one, node.host) for one in self._others(node)]
-        ways: list[Way] = self._random.choice([told, heard, told + heard])
-        if everybody:
-            others = self._others(node)
-            ways = ways + [(a, b) for a in others for b in others if a != b]
+        others = self._others(node)
+        told, heard = [(node.host, one) for one in others], [(one, node.host) for one in others]
+        if joiner is None:
+            among = [(a, b) for a in others for b in others if a != b]
+            ways: list[Way] = self._random.choice([told, heard, told + heard]) + among
+        else:
+            between = [(node.host, joiner), (joiner, node.host)]
+            ways = self._random.choice([told, heard, between, between])
         self._say(
             f"{' and '.join(f'{a} → {b}' for a, b in ways)}: late by {latency_s * 1000:.0f} ms; {node.host} is to die"
         )
@@ -123,16 +142,6 @@ class Aimed:
             network.quicken(*way, latency_s)
         if not node.runs:
             node.start()
-
-    async def _heard_after_its_session(self, node: SimulatedBroker) -> None:
-        network, latency_s = self._cluster.network, self._random.uniform(*LATER_THAN_A_SESSION_S)
-        self._say(f"what {node.host} says comes {latency_s:.1f} s late")
-        ways = [(node.host, other) for other in self._others(node)]
-        for way in ways:
-            network.slow(*way, latency_s)
-        await some_time(self._random, 0.5, 6)
-        for way in ways:
-            network.quicken(*way, latency_s)
 
     async def _dark_at_once(self, node: SimulatedBroker) -> None:
         await some_time(self._random, 0.001, 0.3)

@@ -18,13 +18,8 @@ OFFSETS: Final = "__consumer_offsets"
 Of = Callable[[Partition], bool]
 
 
-def isr_under_way(partition: Partition) -> bool:
-    """Its leader has asked the controller for another ISR."""
-    return partition.leads and partition.pending is not None
-
-
 def letting_in(partition: Partition) -> bool:
-    """That ISR has somebody who is not in the present one."""
+    """Its leader has asked the controller for an ISR with somebody who is not in the present one."""
     pending = partition.pending
     return partition.leads and pending is not None and not set(pending.isr) <= set(partition.state.isr)
 

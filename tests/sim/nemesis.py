@@ -70,7 +70,7 @@ class Nemesis:
                 (3, "slow network", net.slow_network),
                 (3, "struck while letting in", aimed.while_letting_in),
                 (3, "struck while followers lack", aimed.while_followers_lack),
-                (3, "proposal comes late", aimed.while_proposing),
+                (3, "heard after its session", aimed.heard_after_its_session),
                 (2, "coordinator apart", aimed.coordinator_apart),
             ]
         self._faults = [*(fault for fault in self._faults if fault[1] not in without), *more]
