@@ -64,6 +64,11 @@ class Tending:
                 # Brokers that stop and start are no news; what lasts is.
                 pause = AGAIN_S
                 self._say_once("trouble", str(error) if isinstance(error, KafkaError) else "", "bad")
+            except OSError as error:
+                if error.filename is None:
+                    raise
+                pause = REFUSED_AGAIN_S
+                self._say_once("trouble", f"{error.filename}: {error.strerror}", "bad")
             try:
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
