@@ -251,6 +251,14 @@ class LogDir:
             tasks.create_task(Maintenance(self, intervals or Intervals()).run())
             tasks.create_task(self.cleaner.run())
 
+    async def keep_all(self) -> None:
+        """Brings what was loaded to the device and writes that down, so that no later recovery looks below: there may be gaps there that are
+        no loss (`load`, `gapless`). KafkaError: KAFKA_STORAGE_ERROR."""
+        for one in self.logs.values():
+            if one.failed is None and not one.flush.clean:
+                await one.flush.checkpoint()
+        await self.write_checkpoints(recovery_points=True)
+
     async def write_checkpoints(self, *, recovery_points: bool) -> None:
         """High watermarks and log starts, and recovery points when asked; files whose content has not changed are left alone."""
         self._gone.clear()

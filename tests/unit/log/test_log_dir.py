@@ -136,6 +136,28 @@ def test_a_clean_stop_and_start(tmp_path: Path) -> None:
     assert after.logs["my-topic", 1].high_watermark == 10  # as it was written down last
 
 
+def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner leaves gaps between segments; in logs of ours one is what a loss of power took."""
+    small = LogConfig(segment_bytes=200)
+    directory = opened(tmp_path)
+    log = directory.create("topic", 0, TOPIC_ID, small)
+    for _ in range(9):
+        lead(log, batch(1, size=90))
+    gone = log.segments[1].path
+    kept = [at for at in range(9) if log.segments.floor(at) != 1]
+    killed(directory)
+    Path(gone).unlink()
+
+    first = LogDir.attach(str(tmp_path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
+    first.load(lambda _: small, gapless=False)
+    assert offsets(first.logs["topic", 0]) == kept
+    asyncio.run(first.keep_all())
+    lead(first.logs["topic", 0], batch(1))
+    killed(first)
+    again = opened(tmp_path).logs["topic", 0]
+    assert (offsets(again), again.failed) == ([*kept, 9], None)
+
+
 def test_an_unclean_stop_of_one_partition_leaves_no_marker(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = opened(tmp_path, disk=disk)
