@@ -85,11 +85,16 @@ class Watch:
             self._leaders[which] = node_id
 
 
-def at_rest(cluster: Cluster) -> Iterator[str]:
-    """What is still moving: replicas whose high watermark or end is not their leader's, and images behind the newest."""
+def images_apart(cluster: Cluster) -> Iterator[str]:
+    """Brokers that have not heard of what others have; clients may ask any of them."""
     ends = {broker.image.end for _, broker in running(cluster)}
     if len(ends) > 1:
         yield f"images end at {sorted(ends)}"
+
+
+def at_rest(cluster: Cluster) -> Iterator[str]:
+    """What is still moving: replicas whose high watermark or end is not their leader's, and images behind the newest."""
+    yield from images_apart(cluster)
     replicas = _replicas(cluster)
     for place, found in replicas.items():
         states = {(partition.log.end, partition.log.high_watermark) for _, partition in found}

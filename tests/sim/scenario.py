@@ -18,7 +18,7 @@ from tests.sim.plan import Plan
 from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
 from tests.sim.reader import Reader
-from tests.sim.replicas import Watch, at_rest, broken_at_rest
+from tests.sim.replicas import Watch, at_rest, broken_at_rest, images_apart
 from tests.sim.runs import Director, Outcome, simulated
 from tests.sim.standing import newest_image, unwell
 from tests.sim.trace import Trace
@@ -179,6 +179,8 @@ class Simulation:
         return [name for name in dict.fromkeys(self.history.sent.values()) if name.startswith("producer")]
 
     async def _checked(self) -> list[str]:
+        if apart := await self._until_nothing(lambda: list(images_apart(self.cluster)), RESTS_WITHIN_S, "no rest"):
+            return apart
         reader = Reader(self.world, Process(self.loop, "reader"), self.random)
         if not await self._director.within(60, reader.process.run(reader.run()), "read everything"):
             return ["the contents cannot be read"]
