@@ -46,7 +46,9 @@ class CopyReader(SimulatedClient):
         history = self.world.history
         known = history.high_watermark(place, self._epochs.get(place, 0))
         fetched = await self.fetch(client, place, self._positions[place], tells=False)
-        if fetched.records:  # the high watermark of a copy that holds nothing says nothing yet
+        if (
+            fetched.records and fetched.high_watermark >= 0
+        ):  # that of a copy that holds nothing says nothing yet; a new leader does not tell it at once
             history.told_high_watermark(place, self._fetched_in[place], fetched.high_watermark, known)
         for header, record in decode_all(fetched.records):
             if record.offset >= self._positions[place] and not header.is_control:
