@@ -6,7 +6,7 @@ from random import Random
 from tests.sim import moments
 from tests.sim.cluster import Cluster, SimulatedBroker
 from tests.sim.faults import SLOW_SYNC_S, Faults, some_time
-from tests.sim.network_faults import Way
+from tests.sim.network import Way
 
 LATE_S = (0.1, 1.5)
 LATER_THAN_A_SESSION_S = (0.8, 4.5)
@@ -46,14 +46,11 @@ class Aimed:
 
     async def heard_after_its_session(self, mine: SimulatedBroker) -> None:
         """What a broker says comes when others lead in its place: also which ISRs it wants, because its followers seem to have stopped."""
-        network, latency_s = self._cluster.network, self._random.uniform(*LATER_THAN_A_SESSION_S)
+        latency_s = self._random.uniform(*LATER_THAN_A_SESSION_S)
         self._say(f"what {mine.host} says comes {latency_s:.1f} s late")
         ways = [(mine.host, other) for other in self._others(mine)]
-        for way in ways:
-            network.slow(*way, latency_s)
-        await some_time(self._random, 2, 10)
-        for way in ways:
-            network.quicken(*way, latency_s)
+        with self._cluster.network.late(ways, latency_s):
+            await some_time(self._random, 2, 10)
 
     async def while_syncing(self, mine: SimulatedBroker) -> None:
         """Devices are slow; while something waits for them, several lose power."""
@@ -70,16 +67,13 @@ class Aimed:
         clients = self._random.sample(self._clients, self._random.randrange(1, len(self._clients) + 1))
         self._say(f"{mine.host} is not heard by {clients}")
         ways = [(mine.host, client) for client in clients]
-        for way in ways:
-            self._cluster.network.cut(*way)
-        await some_time(self._random, 0.005, 0.5)
-        if self._random.randrange(4):
-            await self._faults.power_loss(
-                mine
-            )  # and with it what the machine would go on sending; if that may not be, it is killed
-        await some_time(self._random, 0.5, 6)  # some wait so long, others give up
-        for way in ways:
-            self._cluster.network.mend(*way)
+        with self._cluster.network.apart(ways):
+            await some_time(self._random, 0.005, 0.5)
+            if self._random.randrange(
+                4
+            ):  # and with the power what the machine would go on sending; if that may not be, it is killed
+                await self._faults.power_loss(mine)
+            await some_time(self._random, 0.5, 6)  # some wait so long, others give up
 
     async def coordinator_apart(self, mine: SimulatedBroker) -> None:
         """A coordinator hears no other broker for longer than its session; some of the clients hear only it, others only those who take its place."""
@@ -120,7 +114,7 @@ class Aimed:
     async def _late_and_dead(
         self, node: SimulatedBroker, after_s: tuple[float, float], joiner: str | None = None
     ) -> None:
-        network, latency_s = self._cluster.network, self._random.uniform(*LATE_S)
+        latency_s = self._random.uniform(*LATE_S)
         others = self._others(node)
         told, heard = [(node.host, one) for one in others], [(one, node.host) for one in others]
         if joiner is None:
@@ -132,14 +126,11 @@ class Aimed:
         self._say(
             f"{' and '.join(f'{a} → {b}' for a, b in ways)}: late by {latency_s * 1000:.0f} ms; {node.host} is to die"
         )
-        for way in ways:
-            network.slow(*way, latency_s)
-        await some_time(self._random, *after_s)
-        if node.runs:
-            node.kill()
-        await some_time(self._random, 0.05, 3)
-        for way in ways:
-            network.quicken(*way, latency_s)
+        with self._cluster.network.late(ways, latency_s):
+            await some_time(self._random, *after_s)
+            if node.runs:
+                node.kill()
+            await some_time(self._random, 0.05, 3)
         if not node.runs:
             node.start()
 
@@ -171,9 +162,6 @@ class Aimed:
             far = self._random.choice(([], [node.host], others))
             ways += [way for broker in far for way in ((client, broker), (broker, client))]
         self._say(f"{node.host}, a coordinator, is apart")
-        for way in ways:
-            self._cluster.network.cut(*way)
-        await some_time(self._random, 1, 12)
-        self._say(f"{node.host} is back")
-        for way in ways:
-            self._cluster.network.mend(*way)
+        with self._cluster.network.apart(ways):
+            await some_time(self._random, 1, 12)
+            self._say(f"{node.host} is back")

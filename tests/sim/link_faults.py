@@ -78,24 +78,18 @@ class LinkFaults:
         await self._cut_for(5, 20)
 
     async def _cut_for(self, least_s: float, most_s: float) -> None:
-        network, ways = self._source.network, self._ways()
+        ways = self._ways()
         self._source.trace.say(f"cuts {len(ways)} ways between the clusters, {_told(ways)}")
-        for way in ways:
-            network.cut(*way)
-        await some_time(self._random, least_s, most_s)
-        self._source.trace.say(f"mends {_told(ways)}")
-        for way in ways:
-            network.mend(*way)
+        with self._source.network.apart(ways):
+            await some_time(self._random, least_s, most_s)
+            self._source.trace.say(f"mends {_told(ways)}")
 
     async def _slow(self) -> None:
-        network, ways, latency_s = self._source.network, self._ways(), self._random.uniform(*SLOW_LATENCY_S)
+        ways, latency_s = self._ways(), self._random.uniform(*SLOW_LATENCY_S)
         self._source.trace.say(f"makes {_told(ways)} slow, {latency_s * 1000:.0f} ms a way")
-        for way in ways:
-            network.slow(*way, latency_s)
-        await some_time(self._random, 1, 8)
-        self._source.trace.say(f"{_told(ways)} are as they were")
-        for way in ways:
-            network.quicken(*way, latency_s)
+        with self._source.network.late(ways, latency_s):
+            await some_time(self._random, 1, 8)
+            self._source.trace.say(f"{_told(ways)} are as they were")
 
 
 def _told(ways: list[Way]) -> str:

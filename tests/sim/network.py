@@ -11,7 +11,8 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -22,6 +23,9 @@ from tests.sim.sockets import End, Listening, VirtualServer
 CONNECT_WITHIN_S = 127.0  # Linux gives up after six repetitions
 APART_S = 1e-7  # timers of one moment ring in no certain order
 DIRECTOR = "director"  # the host of what belongs to no process
+
+Way = tuple[str, str]
+"""From one host to another."""
 
 
 @dataclass
@@ -103,6 +107,24 @@ class Network:
     def quicken(self, source: str, target: str, latency_s: float) -> None:
         """Ends one `slow`; of two at a time the other goes on."""
         self.link(source, target).slowed_s.remove(latency_s)
+
+    @contextmanager
+    def apart(self, ways: Sequence[Way]) -> Iterator[None]:
+        """While the block runs nothing arrives in these directions."""
+        for way in ways:
+            self.cut(*way)
+        yield
+        for way in ways:
+            self.mend(*way)
+
+    @contextmanager
+    def late(self, ways: Sequence[Way], latency_s: float) -> Iterator[None]:
+        """While the block runs each packet in these directions takes so long, or longer."""
+        for way in ways:
+            self.slow(*way, latency_s)
+        yield
+        for way in ways:
+            self.quicken(*way, latency_s)
 
     def lose_power(self, name: str) -> None:
         """Connections end without a word to anybody."""

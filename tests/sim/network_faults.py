@@ -5,11 +5,10 @@ from random import Random
 
 from tests.sim.cluster import Cluster, SimulatedBroker
 from tests.sim.faults import some_time
+from tests.sim.network import Way
 from tests.sim.register import SLOW_S, USUAL_S
 
 SLOW_LATENCY_S = (0.02, 0.4)
-
-Way = tuple[str, str]
 
 
 class NetworkFaults:
@@ -21,15 +20,11 @@ class NetworkFaults:
         self._clients = list(clients)
 
     async def _cut(self, ways: Sequence[Way], least_s: float, most_s: float) -> None:
-        network = self._cluster.network
         told = " and ".join(f"{a} → {b}" for a, b in ways)
         self._cluster.trace.say(f"cuts {told}")
-        for way in ways:
-            network.cut(*way)
-        await some_time(self._random, least_s, most_s)
-        self._cluster.trace.say(f"mends {told}")
-        for way in ways:
-            network.mend(*way)
+        with self._cluster.network.apart(ways):
+            await some_time(self._random, least_s, most_s)
+            self._cluster.trace.say(f"mends {told}")
 
     def _some_ways(self, a: str, b: str) -> list[Way]:
         return self._random.choice([[(a, b), (b, a)], [(a, b)], [(b, a)]])
@@ -61,15 +56,12 @@ class NetworkFaults:
 
     async def slow_network(self, broker: SimulatedBroker) -> None:
         """Between this broker and the others every packet takes long: they act on what was true a while ago."""
-        network, latency_s = self._cluster.network, self._random.uniform(*SLOW_LATENCY_S)
+        latency_s = self._random.uniform(*SLOW_LATENCY_S)
         ways = [way for b in self._other_brokers(broker) for way in ((broker.host, b), (b, broker.host))]
         self._cluster.trace.say(f"makes the network of {broker.host} slow, {latency_s * 1000:.0f} ms a way")
-        for way in ways:
-            network.slow(*way, latency_s)
-        await some_time(self._random, 0.5, 8)
-        self._cluster.trace.say(f"the network of {broker.host} is as it was")
-        for way in ways:
-            network.quicken(*way, latency_s)
+        with self._cluster.network.late(ways, latency_s):
+            await some_time(self._random, 0.5, 8)
+            self._cluster.trace.say(f"the network of {broker.host} is as it was")
 
     async def cut_from_register(self, broker: SimulatedBroker) -> None:
         store = self._cluster.register

@@ -26,22 +26,19 @@ class Strikes:
             return
         name = "leader struck"
         self.happened[name] = self.happened.get(name, 0) + 1
-        network, latency_s = self._cluster.network, self._random.uniform(*SLOW_LATENCY_S)
+        latency_s = self._random.uniform(*SLOW_LATENCY_S)
         ways = [
             way for one in self._cluster if one is not node for way in ((one.host, node.host), (node.host, one.host))
         ]
         self._cluster.trace.say(
             f"{node.host}, who leads {place}, is heard late, by {latency_s * 1000:.0f} ms, and is to die"
         )
-        for way in ways:
-            network.slow(*way, latency_s)
-        await some_time(self._random, 0.1, 1)
-        await moment()
-        await some_time(self._random, 0.005, 1)
-        if node.runs:
-            node.kill()
-        for way in ways:
-            network.quicken(*way, latency_s)
+        with self._cluster.network.late(ways, latency_s):
+            await some_time(self._random, 0.1, 1)
+            await moment()
+            await some_time(self._random, 0.005, 1)
+            if node.runs:
+                node.kill()
         await some_time(self._random, 0.1, 4)
         if not node.runs:
             node.start()
