@@ -162,17 +162,15 @@ class Up:
             for name, (cluster, _) in clusters.items()
             if (made := listener_certificates.certificates(cluster, found)) is not None
         }
+        topics = [(Topic.model_validate(it.data), it) for it in self._documents if it.kind == "Topic"]
         plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there, folders)
         return [
             Wish(
                 cluster=cluster,
                 document=document,
                 brokers=tuple(plan for plan in plans if plan.cluster == name),
-                topics=tuple(
-                    topic
-                    for it in self._documents
-                    if it.kind == "Topic" and (topic := Topic.model_validate(it.data)).spec.cluster_ref.name == name
-                ),
+                topics=tuple(it for it, _ in topics if it.spec.cluster_ref.name == name),
+                topic_documents={it.topic_name: at for it, at in topics if it.spec.cluster_ref.name == name},
                 mirrors=tuple(
                     MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
                     for it in self._documents
