@@ -131,6 +131,9 @@ class Broker:
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._configure_broker()
         self._load_directories(first_start=first_start)
+        if first_start:
+            for directory in self.directories:
+                await directory.take_over()  # before anything says that its logs are ours
         await self._enter(endpoints)
         if not first_start:
             self._hosting.set_strays_aside()
@@ -203,9 +206,6 @@ class Broker:
         if (orphans := self._hosting.orphans()) and self.controller is not None:
             logger.info("taking in the topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt(self.node_id, orphans)
-            for partition in self.partitions:
-                if partition.topic in orphans:
-                    await partition.log.flush.checkpoint()  # ours from here on: no later recovery looks below
         self._hosting.set_strays_aside()
 
     async def stop(self) -> None:

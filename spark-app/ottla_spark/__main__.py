@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     except Trouble as trouble:
         _tell_last(f"pipeline {pipeline.name}: {trouble}", asked)
-        return 1
+        return 2 if asked.command == "validate" else 1
 
 
 def _parser() -> argparse.ArgumentParser:

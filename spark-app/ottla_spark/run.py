@@ -179,11 +179,7 @@ class Running:
         graph = transform.graph(spark, pipeline, raw, transform.Counting())
         if spec.dead_letter is not None:
             self._aside = SetAside(spark, pipeline, client, self._cluster, self._kept, late=frozenset(graph.late))
-        if untold := set(graph.late) - {target.source for target in spec.sinks}:
-            raise Trouble(
-                f"rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps; those that "
-                "break an expectation cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
-            )
+        graph.check_late(target.source for target in spec.sinks)
         told: set[str] = set()
         for target in spec.sinks:
             late = graph.late.get(target.source) if target.source not in told else None
@@ -193,6 +189,7 @@ class Running:
     def _sink_query(self, target: Sink, rows: DataFrame, late: transform.Late | None) -> StreamingQuery:
         write = sink.writer(target, self._place.client, self._pipeline.folder)
         sink.check(target, rows)
+        sink.check_place(target, self._pipeline.folder)
         if late is None:
             return self._query(target.query, counted(rows), target.output_mode, write)
 

@@ -12,6 +12,7 @@ A batch that failed, or whose process was killed, runs again with the same numbe
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,6 +49,20 @@ def check(sink: Sink, rows: DataFrame) -> None:
             f"sink {sink.query}: {sink.source} has no column {', '.join(missing)}; "
             f"it has {', '.join(own_columns(rows))}"
         )
+
+
+def check_place(sink: Sink, folder: Path) -> None:
+    """Trouble when the sink is a folder of this machine that cannot be written to. `folder`: where relative paths begin."""
+    if sink.parquet is None or "://" in sink.parquet.path:
+        return
+    place = folder / sink.parquet.path
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(place, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise Trouble(f"sink {sink.query}: parquet.path: {place} cannot be written to: {why}")
 
 
 def own_columns(rows: DataFrame) -> list[str]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla_spark import session, sink, source, transform
-from ottla_spark.spec import Pipeline
+from ottla_spark.spec import Pipeline, Sink
 from ottla_spark.trouble import Trouble, in_words
 
 if TYPE_CHECKING:
@@ -42,11 +42,32 @@ Row = Mapping[str, Any]
 
 
 def plan(pipeline: Pipeline) -> None:
-    """Trouble unless the whole graph can be planned: schemas, SQL, expectations, columns of keys."""
-    with local_session(pipeline) as spark:
-        rows, _ = relations(spark, pipeline, {})
+    """Trouble unless the whole graph can be planned as streams: schemas, watermarks, SQL, expectations, columns of keys, output modes."""
+    with local_session(pipeline) as spark, tempfile.TemporaryDirectory(prefix="ottla-spark-") as empty:
+        stream = spark.readStream.schema(_RAW_SCHEMA).format("json")
+        raw = {
+            name: stream.load(empty) if of.mode == "stream" else source.newest(spark.createDataFrame([], _RAW_SCHEMA))
+            for name, of in pipeline.spec.sources.items()
+        }
+        graph = transform.graph(spark, pipeline, raw, transform.Counting())
+        graph.check_late(target.source for target in pipeline.spec.sinks)
         for target in pipeline.spec.sinks:
-            sink.check(target, rows[target.source])
+            rows = graph.tables[target.source]
+            sink.check(target, rows)
+            _check_mode(spark, target, rows)
+
+
+def _check_mode(spark: SparkSession, target: Sink, rows: DataFrame) -> None:
+    """What Spark checks when a query starts: whether rows of such steps can be written in this way."""
+    from pyspark.errors import PySparkException
+
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, target.output_mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        raise Trouble(f"sink {target.query}: {in_words(error)}") from error
 
 
 def test(pipeline: Pipeline, cases: Path, say: Callable[[str], None]) -> int:

@@ -6,7 +6,7 @@ The same graph serves streams on a broker and, in `testing.py`, plain rows from 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,14 @@ class Graph:
 
     tables: dict[str, DataFrame] = field(default_factory=dict)
     late: dict[str, Late] = field(default_factory=dict)
+
+    def check_late(self, written: Iterable[str]) -> None:
+        """Trouble when the expectations of a step would be left to a sink, and no sink writes it. `written`: what sinks do."""
+        if untold := set(self.late) - set(written):
+            raise Trouble(
+                f"rows of {', '.join(sorted(untold))} come out of sums or joins and go into further steps; those that "
+                "break an expectation cannot be set aside there: expect it of the last step, or use onFail: drop or fail"
+            )
 
 
 def graph(spark: SparkSession, pipeline: Pipeline, raw: Mapping[str, DataFrame], aside: Aside) -> Graph:

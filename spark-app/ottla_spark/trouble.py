@@ -66,10 +66,10 @@ def in_words(error: BaseException | str) -> str:
         if sign in text:
             return meaning
     # Spark's own errors pass through Python where a batch is written; only the pipeline's code is of interest.
-    raised = [found["error"].strip() for found in _PYTHON_ERROR.finditer(text)]
-    if own := [error for error in raised if not error.startswith(("pyspark.", "py4j."))]:
-        return f"Python raised {own[-1]}"
-    return _plain(_innermost(text)) or type(error).__name__
+    raised = list(_PYTHON_ERROR.finditer(text))
+    if own := [found["error"] for found in raised if not found["error"].startswith(("pyspark.", "py4j."))]:
+        return f"Python raised {own[-1].strip()}"
+    return _plain(_innermost(text[raised[-1].start("error") :] if raised else text)) or type(error).__name__
 
 
 def _innermost(text: str) -> str:
@@ -85,7 +85,9 @@ def _plain(text: str) -> str:
             break
         if stripped:
             lines.append(stripped)
-    sentence = _SQLSTATE.sub("", " ".join(lines))
+        if stripped.endswith(";"):  # what Spark planned comes next
+            break
+    sentence = _SQLSTATE.sub("", " ".join(lines)).rstrip("; ")
     while java_class := _CLASS_PREFIX.match(sentence):
         sentence = sentence[java_class.end() :]
     if found := _SPARK_CLASS.match(sentence):

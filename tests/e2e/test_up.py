@@ -118,6 +118,7 @@ def test_edits_are_followed_and_bad_ones_told(home: House) -> None:
     home.says("resources/all.yaml:21: spec.partition: there is no such field; did you mean 'partitions'?")
     home.write(cluster(home), topic(partitions=3, config={}))
     home.says("topic greetings: retention.ms back to default")
+    home.says("the files are good again")
     home.says("topic more is no longer described; it stays")
     assert partitions(home, "more") == 1
     assert home.stop() == 0

@@ -187,6 +187,15 @@ def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: House)
     assert home.stop() == 0
 
 
+RESTARTED, UNRESTARTED = "is started again with its new settings", ", without a restart"
+
+
+def factors(home: House) -> list[str]:
+    """The default.replication.factor that the first two brokers were started with."""
+    files = [home.folder / f".ottla/demo/{id_}/settings.json" for id_ in (1, 2)]
+    return [json.loads(it.read_text())["default.replication.factor"] for it in files]
+
+
 def test_more_brokers_and_fewer(home: House) -> None:
     home.write(cluster(home, 1), topic(partitions=6))
     home.up()
@@ -214,8 +223,13 @@ def test_more_brokers_and_fewer(home: House) -> None:
     assert len(read(home, "greetings", 500)) == 500
 
     assert home.ottla("topics", "create", "of-clients", "-r", "2").returncode == 0
+    eventually(lambda: set(factors(home)) == {"2"}, within_s=60, what=lambda: str(factors(home)))
+    changed = [it for it in home.lines if RESTARTED in it or UNRESTARTED in it]
+    assert sum(RESTARTED in it for it in changed[-2:]) == 2, "one roll, when the third was gone"
     home.write(cluster(home, 1), topic(partitions=6))
     home.says("cluster demo keeps its brokers: ")
+    assert [it for it in home.lines if RESTARTED in it or UNRESTARTED in it] == changed, "it is refused first"
+    assert set(factors(home)) == {"2"}
     assert home.ottla("topics", "reassign", "of-clients", "-r", "1", "--watch").returncode == 0
     assert home.ottla("topics", "reassign", "greetings", "-r", "1", "--watch").returncode == 0
     home.says("broker demo-2 held nothing any more", within_s=60)

@@ -167,3 +167,18 @@ def pipeline(topics: Topics, tmp_path: Path) -> Runner:
 def written(lines: list[Line]) -> int:
     """Rows that were written, by the report's lines."""
     return sum(line.get("written", 0) for line in lines)
+
+
+EVENTS: Mapping[str, Any] = {
+    "topic": "",
+    "format": {"type": "json", "schema": "id INT NOT NULL, at TIMESTAMP, city STRING"},
+}
+
+
+def events(topic: str, **more: object) -> dict[str, Any]:
+    """A source of records with an id, a time and a city."""
+    return {**EVENTS, "topic": topic, **more}
+
+
+def ids(topics: Topics, topic: str) -> list[int]:
+    return sorted(message.json["id"] for message in topics.read(topic))

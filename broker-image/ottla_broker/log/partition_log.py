@@ -31,6 +31,7 @@ from ottla_broker.log.validation import (
     check_size,
     fields_at,
     from_leader,
+    no_segment_holds,
     whole_batches,
 )
 from ottla_broker.wire.batch import CONTROL, HEADER, LENGTH_END, TRANSACTIONAL, BatchHeader, Buffer, parse_header, stamp
@@ -140,8 +141,8 @@ class PartitionLog:
         """Checks, stamps and writes batches; a client may send one, a coordinator several. The bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, the window of timestamps and rolling. KafkaError, with nothing written: CORRUPT_MESSAGE,
-        MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         if self.failed is not None:
             raise self.failed
@@ -161,6 +162,8 @@ class PartitionLog:
             size = len(records)
             fields = HEADER.unpack_from(records)
             check_size(fields, self.config)
+        if from_client and size > self.config.segment_bytes:
+            raise no_segment_holds(size, self.config)
         first = self.end
         last = first + fields[6]
         if leader_epoch != self.epochs.latest() and leader_epoch >= 0:

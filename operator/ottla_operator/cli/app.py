@@ -25,8 +25,6 @@ def run(arguments: Sequence[str]) -> None:
     except Failure as failure:
         tell(failure)
         sys.exit(failure.code)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

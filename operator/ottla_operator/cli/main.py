@@ -28,6 +28,9 @@ def main() -> None:
     if arguments[:1] == ["broker"] and "--help" not in arguments:
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "ottla_broker", *arguments[1:]])
-    from ottla_operator.cli.app import run
+    try:
+        from ottla_operator.cli.app import run
 
-    run(arguments)
+        run(arguments)
+    except KeyboardInterrupt:  # most of the first half second goes by with imports
+        sys.exit(130)

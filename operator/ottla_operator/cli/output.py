@@ -6,6 +6,8 @@ from typing import Any
 
 from ottla_operator.cli.options import Format
 
+IN_A_PIPE = 10_000  # characters
+
 Row = Mapping[str, Any]
 """One thing: field → value. Names are camelCase, as in our resources."""
 
@@ -26,10 +28,14 @@ def show(rows: Sequence[Row], columns: Mapping[str, str], form: Format) -> None:
     for row in rows:
         table.add_row(*(Text(cell(row.get(field))) for field in columns))
     console = Console()
-    # In a pipe there is no width to keep to: a row is a line.
-    console.print(
-        table, width=console.width if console.is_terminal else 10_000, crop=False, no_wrap=not console.is_terminal
-    )
+    if console.is_terminal:
+        console.print(table, crop=False)
+        return
+    # In a pipe there is no width to keep to: a row is a line, and ends with its last word.
+    wide = Console(width=IN_A_PIPE)
+    with wide.capture() as written:
+        wide.print(table, crop=False, no_wrap=True)
+    print(*(line.rstrip() for line in written.get().splitlines()), sep="\n")
 
 
 def emit(value: object, form: Format) -> None:

@@ -1,6 +1,7 @@
 """`ottla up`: everything that YAML files describe, on this machine."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,16 +32,20 @@ def up(
     ] = True,
 ) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    board = Board(say=lambda text, kind: console.print(view.line(text, kind)))
+    board = Board(say=partial(view.say, console))
     work = Up(inputs, Home(home or default_home()), board, load)
     try:
         work.read()
         work.home.lock()
+        clean = asyncio.run(_run(work, console, board))
     except BadInput as bad:
         raise Failure(Exit.usage, str(bad)) from bad
     except Busy as busy:
         raise Failure(Exit.failed, str(busy)) from busy
-    clean = asyncio.run(_run(work, console, board))
+    except (OSError, ExceptionGroup) as error:
+        if (said := _refused(error)) is None:
+            raise
+        raise Failure(Exit.failed, said) from error
     for told in view.summary(board):
         board.say(told, "info")
     board.say(
@@ -51,6 +56,18 @@ def up(
     )
     if not clean:
         raise typer.Exit(Exit.failed)
+
+
+def _refused(error: BaseException) -> str | None:
+    """What the system refused, of which file; None when it is something else."""
+    match error:
+        case OSError(filename=str() | Path() as file, strerror=str(why)):
+            return f"{file}: {why}"
+        case BaseExceptionGroup():
+            said = [_refused(it) for it in error.exceptions]
+            return next(iter(said), None) if None not in said else None
+        case _:
+            return None
 
 
 async def _run(work: Up, console: Console, board: Board) -> bool:

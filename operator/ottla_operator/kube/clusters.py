@@ -24,6 +24,7 @@ from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import Upkeep, refuses
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.brokers import suited
 from ottla_operator.plan.cluster_verdict import NO_CERTIFICATE, Facts, serving, verdict
 from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working
 from ottla_operator.plan.objects import names
@@ -136,7 +137,8 @@ class Clusters:
         self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int, certificates: str
     ) -> Objects:
         """Everything but the pods themselves; what is wanted now."""
-        common = _without_refused(common_settings(cluster, brokers), memory, seen)
+        count = suited(brokers, scaling.spread_over(seen.notes))
+        common = _without_refused(common_settings(cluster, count), memory, seen)
         given = Given(brokers, seen.addresses(), seen.notes, common, certificates)
         wanted = desired(cluster, self.images, given)
         await self._children.ensure_all(wanted.first, seen)

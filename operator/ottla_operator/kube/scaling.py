@@ -35,6 +35,11 @@ class Scaled:
     begun: int = 0
 
 
+def spread_over(notes: Mapping[str, str]) -> frozenset[int]:
+    """Brokers over which partitions were last spread."""
+    return frozenset(int(it) for it in notes.get(names.SPREAD, "").split(",") if it)
+
+
 def settled(cluster: Cluster, brokers: int, notes: Mapping[str, str]) -> bool:
     """Whether nothing is to be moved, without asking anybody."""
     every = ",".join(map(str, broker_ids(cluster.spec.replicas)))
@@ -53,7 +58,7 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
             up=found.brokers,
             partitions=found.partitions,
             moving=len(found.ongoing),
-            spread=frozenset(int(it) for it in seen.notes.get(names.SPREAD, "").split(",") if it),
+            spread=spread_over(seen.notes),
             factors={topic: int(common[key]) for topic, key in OWN_TOPICS.items() if common.get(key, "").isdigit()},
             on_scale=rebalance is None or rebalance.on_scale is not False,
         )

@@ -16,7 +16,7 @@ from ottla_operator.local.mirrors import Mirrors, MirrorWish
 from ottla_operator.local.pipelines import PipelineRun
 from ottla_operator.local.tending import Tending
 from ottla_operator.local.topics import Topics
-from ottla_operator.plan.brokers import BrokerPlan
+from ottla_operator.plan.brokers import BrokerPlan, suited, suiting
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
@@ -117,7 +117,8 @@ class ClusterRun:
         if there != self._memory.present:
             self._memory.present = there
             self._memory.save()
-        self._brokers.take(it for it in self.wish.brokers if it.id in there)
+        count = suited(self.wish.cluster.spec.replicas, self._memory.spread)
+        self._brokers.take(suiting(it, self.wish.cluster, count) for it in self.wish.brokers if it.id in there)
 
     async def _rolled(self) -> None:
         """New topics follow new settings; but a roll that is held up must not hold up everything else."""

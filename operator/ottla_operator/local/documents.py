@@ -4,7 +4,7 @@ YAML as Kubernetes reads it: dates stay text, a key that comes twice is an error
 documents are passed over.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,28 +58,31 @@ def files_of(inputs: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     wrong: list[str] = []
     for path in inputs:
-        if path.is_dir():
-            here = sorted(it for it in path.iterdir() if it.suffix in SUFFIXES and it.is_file())
-            if not any(it.suffix in SUFFIXES[:2] for it in here):
-                wrong.append(f"{path}: there is no .yaml file in this folder")
-            found += here
-        elif path.is_file():
-            found.append(path)
-        else:
-            wrong.append(f"{path}: there is no such file or folder")
+        try:
+            if path.is_dir():
+                here = sorted(it for it in path.iterdir() if it.suffix in SUFFIXES and it.is_file())
+                if not any(it.suffix in SUFFIXES[:2] for it in here):
+                    wrong.append(f"{path}: there is no .yaml file in this folder")
+                found += here
+            elif path.is_file():
+                found.append(path)
+            else:
+                wrong.append(f"{path}: there is no such file or folder")
+        except OSError as error:
+            wrong.append(f"{path}: cannot be read: {error.strerror}")
     if wrong:
         raise BadInput(wrong)
     return list(dict.fromkeys(found))
 
 
-def read(inputs: Iterable[Path]) -> list[Document]:
+def read(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
     """All resources of the files, and Secrets that they may speak of; each checked, and then together. Other objects of other API groups are passed
-    over."""
+    over. `held`: files that held resources a moment ago; one of them that is empty now is being written, or emptied by mistake: an error."""
     documents: list[Document] = []
     wrong: list[str] = []
     for file in files_of(inputs):
         try:
-            documents += read_each(file)
+            documents += read_each(file, held=file in held)
         except BadInput as bad:
             wrong += bad.lines
     wrong = wrong or list(_together(documents))
@@ -88,17 +91,26 @@ def read(inputs: Iterable[Path]) -> list[Document]:
     return documents
 
 
-def read_each(file: Path) -> list[Document]:
+def read_each(file: Path, held: bool = False) -> list[Document]:
     """The resources of one file, each checked by itself."""
     try:
-        found = [it for it in parse(file.read_text(encoding="utf-8"), file) if not _foreign(it.data)]
+        text = file.read_text(encoding="utf-8")
+        if held and not text.strip():
+            raise BadInput([f"{file}:1: the file is empty; to take out what it described, remove it"])
+        found = [it for it in parse(text, file) if not _foreign(it.data)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise BadInput(
             [f"{file}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}"]
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        said = f"byte {error.object[error.start]:#04x} is not text in UTF-8"
+        raise BadInput([f"{file}:{line}: not YAML: {said}"]) from error
+    except yaml.YAMLError as error:
         raise BadInput([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
+    except OSError as error:  # no permission, or it was there a moment ago
+        raise BadInput([f"{file}: cannot be read: {error.strerror}"]) from error
     if wrong := [it.says(problem) for it in found for problem in _problems(it.data)]:
         raise BadInput(wrong)
     return found

@@ -82,11 +82,11 @@ class Keeper:
             if (reason := self.in_the_way()) is not None:
                 return -1, reason
             self.tell(State.starting, "", None)
-            self.prepare()
             try:
+                self.prepare()
                 process = await processes.start(self.folder, self.command, self.hash or "", self.environment)
             except OSError as error:
-                return -1, f"cannot start {self.command[0]}: {error.strerror}"
+                return -1, f"cannot be started: {error.filename}: {error.strerror}"
             self.tell(State.starting, "", process.pid)
         self._process = process
         if self._stopping.is_set():

@@ -5,6 +5,7 @@ a JSON object to progress.jsonl for every change of its state and every batch (`
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -31,7 +32,11 @@ def missing() -> str | None:
     if find_spec("ottla_spark") is None:
         return "pipelines need the package ottla_spark, which is not installed"
     if java() is None:
-        return "pipelines need Java 17 or newer, and there is none on the PATH or in JAVA_HOME (brokers need none)"
+        home = os.environ.get("JAVA_HOME")
+        where = (
+            f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is none on the PATH or in JAVA_HOME"
+        )
+        return f"pipelines need Java 17 or newer, and {where} (brokers need none)"
     return None
 
 
@@ -53,12 +58,16 @@ class PipelineRun:
     folder: Path
     bootstrap: str
     board: Board
+    hash: str = field(init=False)
+    """Another hash means that the pipeline has to be started again: its spec, its Python steps, its folder or the first broker's address has changed. It
+    finds the other brokers by itself."""
     keeper: Keeper = field(init=False)
     _read: int = 0
     _error: str = ""
     _said: str = ""
 
     def __post_init__(self) -> None:
+        self.hash = self._hash()
         self.keeper = Keeper(
             folder=self.folder,
             command=self._command(),
@@ -70,13 +79,6 @@ class PipelineRun:
             done=(0,),
             grace_s=self._grace_s(),
         )
-
-    @property
-    def hash(self) -> str:
-        """Another hash means that the pipeline has to be started again: its spec, its folder or the first broker's address has changed. It finds
-        the other brokers by itself."""
-        told = json.dumps([self.data["spec"], str(self.file), self.bootstrap.split(",")[0]], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
 
     @property
     def row(self) -> PipelineRow:
@@ -106,6 +108,15 @@ class PipelineRun:
 
     async def stop(self) -> bool:
         return await self.keeper.stop()
+
+    def _hash(self) -> str:
+        told = json.dumps([self.data["spec"], str(self.file), self.bootstrap.split(",")[0]], sort_keys=True)
+        made = hashlib.sha256(told.encode())
+        for step in self.resource.spec.transforms or ():
+            if step.python:
+                with contextlib.suppress(OSError):  # the runner says that it is not there
+                    made.update((self.file.parent / step.python.partition(":")[0]).read_bytes())
+        return made.hexdigest()[:12]
 
     def _command(self) -> list[str]:
         return [

@@ -14,7 +14,7 @@ from ottla_operator.local.memory import Memory
 from ottla_operator.local.moving import Moving
 from ottla_operator.local.rolling import Rolling
 from ottla_operator.plan import scale
-from ottla_operator.plan.brokers import OFFSETS_FACTOR
+from ottla_operator.plan.brokers import OFFSETS_FACTOR, suiting
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import quantity
 
@@ -64,6 +64,11 @@ class Tending:
                 # Brokers that stop and start are no news; what lasts is.
                 pause = AGAIN_S
                 self._say_once("trouble", str(error) if isinstance(error, KafkaError) else "", "bad")
+            except OSError as error:
+                if error.filename is None:
+                    raise
+                pause = REFUSED_AGAIN_S
+                self._say_once("trouble", f"{error.filename}: {error.strerror}", "bad")
             try:
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
@@ -87,6 +92,7 @@ class Tending:
                 await self._moving(link).unthrottle(seen.ids)
                 self.memory.spread = set(brokers)
                 self.memory.save()
+                self._suit(len(brokers))
                 return 0.0
             case scale.Refused(why):
                 self._say_once("refused", f"cluster {self.wanted.name} keeps its brokers: {why}", "bad")
@@ -97,6 +103,10 @@ class Tending:
                 await self._moving(link).unthrottle(seen.ids)
                 return RESYNC_S
         raise AssertionError(step)
+
+    def _suit(self, count: int) -> None:
+        """From here on, settings that suit so many brokers."""
+        self.brokers.take([suiting(it.plan, self.wanted, count) for it in self.brokers.by_id.values()])
 
     def _seen(self, found: placing.Placing) -> scale.Scale:
         limits = self.wanted.spec.rebalance

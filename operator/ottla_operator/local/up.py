@@ -25,6 +25,8 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 
 PASSED_OVER = ("User",)
+STEPS = ".py"
+WATCHED = (*documents.SUFFIXES, STEPS)
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class Up:
 
     def _fitting(self) -> list[Document]:
         """What the files say, if it can be. BadInput."""
-        found = documents.read(self.inputs)
+        found = documents.read(self.inputs, held={it.file for it in self._documents})
         if wrong := list(misfits(found)):
             raise BadInput(wrong)
         return found
@@ -89,13 +91,16 @@ class Up:
         ending.set()
 
     async def _follow(self, ending: asyncio.Event) -> None:
-        """Takes in edits of the files. What is wrong with an edit is said, and everything stays as it was."""
+        """Takes in edits of the files, and of the Python steps beside them. What is wrong with an edit is said, and everything stays as it was."""
         folders = {path if path.is_dir() else path.parent for path in self.inputs}
+        named = {path.name for path in self.inputs}
         home = str(self.home.path.resolve())
-        watched = (*documents.SUFFIXES[:2],)
-        async for _ in awatch(
+        wrong: tuple[str, ...] = ()
+        async for changes in awatch(
             *folders,
-            watch_filter=lambda _, name: name.endswith(watched) and not name.startswith(home),
+            watch_filter=lambda _, name: (
+                (name.endswith(WATCHED) or Path(name).name in named) and not name.startswith(f"{home}/")
+            ),
             recursive=False,
             stop_event=ending,
         ):
@@ -103,13 +108,24 @@ class Up:
                 new = self._fitting()
                 self._check_change(new)
             except BadInput as bad:
-                for line in bad.lines:
-                    self.board.say(line, "bad")
-                self.board.say("the files are not good as they are; everything goes on as before", "bad")
+                wrong = self._say_wrong(bad, wrong)
                 continue
-            if [it.data for it in new] != [it.data for it in self._documents]:
+            if wrong:
+                wrong = ()
+                self.board.say("the files are good again", "good")
+            if [it.data for it in new] != [it.data for it in self._documents] or any(
+                name.endswith(STEPS) for _, name in changes
+            ):
                 self._documents = new
                 await self._change()
+
+    def _say_wrong(self, bad: BadInput, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Says what is wrong, once: editors write a file several times."""
+        if bad.lines != before:
+            for line in bad.lines:
+                self.board.say(line, "bad")
+            self.board.say("the files are not good as they are; everything goes on as before", "bad")
+        return bad.lines
 
     def _check_change(self, new: Sequence[Document]) -> None:
         old = {(it.kind, it.name): it for it in self._documents}

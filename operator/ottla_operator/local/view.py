@@ -31,6 +31,14 @@ def line(text: str, kind: str) -> Text:
     return Text.assemble((sign, colour), " ", (text, "" if kind in ("good", "info") else colour))
 
 
+def say(console: Console, text: str, kind: str) -> None:
+    """Prints a line that stays. Where nobody reads any more (`| tee` had the same Ctrl-C) nothing is printed, and what runs is still stopped in order."""
+    try:
+        console.print(line(text, kind))
+    except (OSError, SystemExit):  # the latter is what rich makes of a broken pipe
+        console.quiet = True
+
+
 @asynccontextmanager
 async def shown(console: Console, board: Board) -> AsyncIterator[None]:
     """Keeps the table up to date while the block runs. Nothing where the console is no terminal."""

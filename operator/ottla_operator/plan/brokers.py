@@ -5,8 +5,8 @@ given before, all clusters' second brokers before any third. The plan depends on
 there are, so that a second run finds every broker where it was.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ottla_operator.plan import listener_certificates as tls
@@ -108,6 +108,18 @@ def suitable(replicas: int) -> dict[str, str]:
         OFFSETS_FACTOR: str(copies),
         "min.insync.replicas": str(max(1, copies - 1)),
     }
+
+
+def suited(replicas: int, spread: Iterable[int]) -> int:
+    """The number of brokers that settings suit. `spread`: brokers over which partitions were last spread. While there are more of them than are wished,
+    partitions are still to be moved off some: what suits fewer brokers holds once they are gone, and never if they cannot go."""
+    return max(replicas, *spread, 0)
+
+
+def suiting(plan: BrokerPlan, cluster: Cluster, brokers: int) -> BrokerPlan:
+    """The same broker with settings that suit so many, where the resource does not say otherwise."""
+    chosen = {key: value for key, value in suitable(brokers).items() if key not in cluster.config}
+    return replace(plan, settings={**plan.settings, **chosen})
 
 
 def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], certificates: PurePath | None) -> BrokerPlan:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_operator.plan.brokers import plan, unserved
+from ottla_operator.plan.brokers import plan, suited, suiting, unserved
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
@@ -31,6 +31,15 @@ def test_one_broker() -> None:
 def test_what_is_set_wins_over_what_suits_a_small_cluster() -> None:
     (broker,) = plan([cluster(config={"offsets.topic.replication.factor": 2})], HOME)
     assert broker.settings["offsets.topic.replication.factor"] == "2"
+
+
+def test_settings_suit_those_that_leave_until_they_are_gone() -> None:
+    assert [suited(wished, over) for wished, over in [(3, ()), (3, {1}), (1, {1, 2, 3}), (1, {1})]] == [3, 3, 3, 1]
+    wished = cluster(replicas=1, config={"min.insync.replicas": 1})
+    (broker,) = plan([wished], HOME)
+    leaving = suiting(broker, wished, 3).settings
+    assert (leaving["default.replication.factor"], leaving["min.insync.replicas"]) == ("3", "1"), "what is set wins"
+    assert suiting(suiting(broker, wished, 3), wished, 1) == broker
 
 
 @given(

@@ -51,6 +51,35 @@ def test_bad_files_are_2_and_told_by_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+CLUSTER = "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: a}\nspec: {replicas: 1}\n"
+
+
+def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CLUSTER)
+    done = ottla("up", str(tmp_path), "--home", str(tmp_path / "a.yaml"))
+    assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/a.yaml: File exists\n")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "a").write_text("where the cluster's folder should be")
+    done = ottla("up", str(tmp_path / "a.yaml"), "--home", str(tmp_path / "home"))
+    assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/home/a/brokers.json: Not a directory\n")
+
+
+def test_an_interrupt_while_it_is_still_being_read_in_is_silent() -> None:
+    script = (
+        "import sys; sys.argv = ['ottla', 'topics', 'list']\n"
+        "class Interrupted:\n    def find_spec(self, name, *_):\n        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\nfrom ottla_operator.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_nobody_at_the_address_is_4_and_one_line() -> None:
     done = ottla("topics", "list", "--bootstrap", "127.0.0.1:1")
     assert done.returncode == 4
@@ -85,3 +114,15 @@ def test_rows_for_programs_have_every_field(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out) == rows
     show(rows, {"name": "NAME", "isr": "ISR", "id": "ID"}, Format.table)
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["NAME", "ISR", "ID"], ["a", "1,2", "-"]]
+
+
+def test_a_row_in_a_pipe_is_a_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, object]] = [
+        {"what": "word " * 50, "id": "x" * 200, "n": 1},
+        {"what": "a", "id": "b", "n": None},
+    ]
+    show(rows, {"n": "N", "id": "ID", "what": "WHAT"}, Format.table)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[1].split() == ["1", "x" * 200, *["word"] * 50]
+    assert not any(line.endswith(" ") for line in lines)

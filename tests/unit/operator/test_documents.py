@@ -113,3 +113,35 @@ def test_nothing_to_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match=r"there is no (such file|\.yaml file)"):
         documents.read([tmp_path / name])
+
+
+def test_what_is_no_text_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_bytes(b"a: 1\nb: \xff\n")
+    with pytest.raises(BadInput) as caught:
+        documents.read([tmp_path])
+    assert caught.value.lines == (f"{tmp_path}/all.yaml:2: not YAML: byte 0xff is not text in UTF-8",)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that was renamed since the folder was listed."""
+
+    def refuse(self: Path, **_: object) -> str:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    write(tmp_path, GOOD)
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(BadInput) as caught:
+        documents.read([tmp_path])
+    assert caught.value.lines == (f"{tmp_path}/all.yaml: cannot be read: Permission denied",)
+
+
+def test_a_file_that_held_resources_and_is_empty_takes_nothing_out(tmp_path: Path) -> None:
+    """A shell empties it before the program begins that writes it."""
+    cluster, topic = GOOD.split("---\n")
+    write(tmp_path, cluster, "cluster.yaml")
+    topics = write(tmp_path, "\n", "topics.yaml")
+    with pytest.raises(BadInput, match=r"topics\.yaml:1: the file is empty; to take out what it described, remove it"):
+        documents.read([tmp_path], held={topics})
+    assert len(documents.read([tmp_path])) == 1
+    write(tmp_path, topic, "topics.yaml")
+    assert len(documents.read([tmp_path], held={topics})) == 2

@@ -92,3 +92,12 @@ def test_relative_checkpoints_start_from_the_file(tmp_path: Path) -> None:
     assert command[command.index("--checkpoint") + 1] == str(tmp_path / "state")
     command = made(tmp_path, []).keeper.command
     assert command[command.index("--checkpoint") + 1] == str(tmp_path / "run" / "checkpoint")
+
+
+def test_another_text_of_a_python_step_is_another_pipeline(tmp_path: Path) -> None:
+    steps = [{"name": "scored", "python": "steps.py:score"}]
+    without = made(tmp_path, [], transforms=steps).hash
+    (tmp_path / "steps.py").write_text("def score(tables): ...")
+    first = made(tmp_path, [], transforms=steps)
+    (tmp_path / "steps.py").write_text("def score(tables): return None")
+    assert len({without, first.hash, made(tmp_path, [], transforms=steps).hash}) == 3

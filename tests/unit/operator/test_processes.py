@@ -169,7 +169,7 @@ async def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
     kept = Keeper(tmp_path, ["/nothing/here"], "h", told.tell, lambda _: True)
     running = asyncio.create_task(kept.run())
     await told.until(lambda: State.retrying in states(told))
-    assert "cannot start /nothing/here: No such file" in told.states[-1][1]
+    assert "cannot be started: /nothing/here: No such file" in told.states[-1][1]
     await kept.stop()
     await running
 

@@ -1,10 +1,13 @@
 """What people see."""
 
+import io
+
+import pytest
 from rich.console import Console
 
 from ottla_operator.figures import counted, size_text, time_text
 from ottla_operator.local.board import Board, BrokerRow, LoadRow, PipelineRow, State, TopicRow
-from ottla_operator.local.view import line, render, summary
+from ottla_operator.local.view import line, render, say, summary
 
 
 def board(topics: int = 2) -> Board:
@@ -111,3 +114,16 @@ def test_the_summary() -> None:
         "topic t1: 1,000 records, 2.0 KiB",
         "pipeline hourly: 10 rows in, 2 rows out",
     ]
+
+
+@pytest.mark.parametrize("refusal", [BrokenPipeError, OSError(5, "Input/output error")])
+def test_what_nobody_hears_stops_nobody(refusal: BaseException) -> None:
+    """With `ottla up … | tee log` a Ctrl-C ends tee first, and brokers are still to be stopped."""
+
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise refusal
+
+    console = Console(file=Gone())
+    say(console, "stopping pipelines and brokers", "info")
+    say(console, "everything is stopped", "good")

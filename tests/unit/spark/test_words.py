@@ -25,7 +25,7 @@ def test_trouble_is_its_own_sentence() -> None:
         (
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `flihts` cannot be found. Verify the spelling. SQLSTATE: 42P01; line 1 pos 14;\n"
             "'Project [*]\n+- 'UnresolvedRelation [flihts], [], false\n",
-            "The table or view `flihts` cannot be found. Verify the spelling.; line 1 pos 14;",
+            "The table or view `flihts` cannot be found. Verify the spelling.; line 1 pos 14",
         ),
         (
             "org.apache.spark.SparkException: Job aborted\n\tat a.b.c(D.scala:1)\n"
@@ -40,6 +40,17 @@ def test_trouble_is_its_own_sentence() -> None:
             "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
             '  File "steps.py", line 3, in score\n    return 1 / 0\nZeroDivisionError: division by zero\n\n\tat a.b(C.scala:1)',
             "Python raised ZeroDivisionError: division by zero",
+        ),
+        (
+            '[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time `id` has the invalid type "INT".;\n~EventTimeWatermark x, id#20: int\n+- ~Project\n',
+            'The event time `id` has the invalid type "INT".',
+        ),
+        (
+            "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+            '  File "sink.py", line 101, in write_records\n    records.save()\n'
+            "pyspark.errors.exceptions.captured.ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n"
+            "== SQL (line 1, position 8) ==\nSELECT 1/(id-id) AS s FROM orders\n",
+            "Division by zero.",
         ),
         ("java.io.IOException: No space left on device", "the disk is full"),
     ],

@@ -37,8 +37,7 @@ def file_of(broker: int | str) -> str:
 
 
 def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
-    """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment. `brokers`: how many there are, those that leave
-    too: what suits fewer holds once they are gone, and never if they cannot go."""
+    """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment. `brokers`: how many they are to suit."""
     ports = {BETWEEN_BROKERS: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     protocols = {BETWEEN_BROKERS: "PLAINTEXT", **tls.protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless(cluster))

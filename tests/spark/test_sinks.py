@@ -1,0 +1,72 @@
+"""Where rows go: topics, files, the console, on a real broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.spark.conftest import Runner, Topics, events
+
+
+def rows_of(sql: str) -> list[tuple[Any, ...]]:
+    """What DuckDB finds."""
+    return duckdb.connect().execute(sql).fetchall()
+
+
+def test_parquet_holds_each_row_once_for_any_reader(pipeline: Runner, topics: Topics) -> None:
+    topics.make("file-in", partitions=2)
+    topics.write("file-in", *({"id": number, "city": "AB"[number % 2]} for number in range(50)))
+    spec = {
+        "sources": {"events": events("file-in", maxOffsetsPerTrigger=20)},
+        "sinks": [{"from": "events", "parquet": {"path": "rows", "partitionBy": ["city"]}}],
+    }
+    pipeline(spec)
+    found = rows_of(
+        f"SELECT id, city FROM read_parquet('{pipeline.folder}/rows/**/*.parquet', hive_partitioning = true)"
+    )
+    assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
+
+
+def test_a_complete_result_replaces_the_one_before(pipeline: Runner, topics: Topics) -> None:
+    topics.make("whole-in")
+    spec = {
+        "sources": {"events": events("whole-in")},
+        "transforms": [{"name": "sums", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"}],
+        "sinks": [{"from": "sums", "parquet": {"path": "sums"}, "outputMode": "complete"}],
+    }
+    for n in (1, 2):
+        topics.write("whole-in", {"id": n, "city": "A"})
+        pipeline(spec)
+        assert rows_of(f"SELECT city, n FROM read_parquet('{pipeline.folder}/sums/*.parquet')") == [("A", n)]
+
+
+def test_raw_records_pass_unchanged_and_python_steps_are_called(pipeline: Runner, topics: Topics) -> None:
+    topics.make("raw-in", "raw-out", "loud-out")
+    topics.write("raw-in", b"\x00\xff", key="k")
+    (pipeline.folder / "steps.py").write_text(
+        "from pyspark.sql import functions as F\n\n\ndef loud(tables):\n"
+        "    return tables['records'].select(F.upper(F.col('key').cast('string')).alias('who'), F.length('value').alias('bytes'))\n"
+    )
+    spec = {
+        "sources": {"records": {"topic": "raw-in", "format": {"type": "raw"}}},
+        "transforms": [{"name": "loud", "python": "steps.py:loud"}],
+        "sinks": [
+            {"from": "records", "topic": "raw-out"},
+            {"from": "loud", "topic": "loud-out", "key": ["who", "bytes"]},
+        ],
+    }
+    pipeline(spec)
+    assert [(message.key, message.value) for message in topics.read("raw-out")] == [("k", b"\x00\xff")]
+    assert [(message.key, message.json) for message in topics.read("loud-out")] == [("K|2", {"who": "K", "bytes": 2})]
+
+
+def test_the_console_shows_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
+    topics.make("seen-in")
+    topics.write("seen-in", *({"id": number} for number in range(5)))
+    pipeline({"sources": {"events": events("seen-in")}, "sinks": [{"from": "events", "console": {"rows": 2}}]})
+    shown = capsys.readouterr().out
+    assert shown.startswith("events, batch 0\n")
+    assert "_offset" not in shown
+    assert "only showing top 2 rows" in shown

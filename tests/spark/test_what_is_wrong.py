@@ -1,0 +1,127 @@
+"""What is said of pipelines that cannot run, or fall: one sentence that names the place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla_spark.spec import API_VERSION, of
+from ottla_spark.testing import plan
+from ottla_spark.trouble import Trouble
+from tests.spark.conftest import Runner, Topics, events
+
+
+def test_an_error_in_python_is_said_without_its_traceback(pipeline: Runner, topics: Topics) -> None:
+    topics.make("err-in")
+    topics.write("err-in", {"id": 1})
+    (pipeline.folder / "steps.py").write_text(
+        "from pyspark.sql import functions as F\n\n\ndef early(tables):\n    return tables['nobody']\n\n\n"
+        "def late(tables):\n    broken = F.udf(lambda number: 1 // (number - 1), 'int')\n"
+        "    return tables['events'].select(broken('id').alias('id'))\n"
+    )
+    for function, sentence in [
+        ("early", r"spec\.transforms\[0\] \(x\): steps.py:early raised KeyError: 'nobody'"),
+        ("late", r"Python raised ZeroDivisionError"),
+    ]:
+        spec = {
+            "sources": {"events": events("err-in")},
+            "transforms": [{"name": "x", "python": f"steps.py:{function}"}],
+            "sinks": [{"from": "x", "console": {}}],
+        }
+        with pytest.raises(Trouble) as trouble:
+            pipeline(spec)
+        assert re.match(sentence, str(trouble.value))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"transforms": [{"name": "x", "sql": "SELECT * FROM evnts"}]},
+            r"spec\.transforms\[0\] \(x\): .*`evnts` cannot be found",
+        ),
+        ({"transforms": [{"name": "x", "sql": "SELEC"}]}, r"spec\.transforms\[0\] \(x\): Syntax error"),
+        ({"transforms": [{"name": "x", "python": "gone.py:f"}]}, r"gone\.py:f: there is no file"),
+        ({"sources": {"events": events("wrong-none")}}, "the topic wrong-none does not exist"),
+        (
+            {"sinks": [{"from": "x", "topic": "wrong-out", "key": ["nr"]}]},
+            "sink x: x has no column nr; it has id, at, city",
+        ),
+        (
+            {"transforms": [{"name": "x", "sql": "SELECT * FROM events", "expect": [{"name": "e", "sql": "nr > 1"}]}]},
+            r"spec\.transforms\[0\] \(x\)\.expect: .*`nr`",
+        ),
+        (
+            {"sources": {"events": events("wrong-in", format={"type": "json", "schema": "id INTEGR"})}},
+            r"spec\.sources\.events\.format\.schema: .*INTEGR",
+        ),
+        (
+            {"sources": {"events": events("wrong-in", watermark={"column": "id", "delay": "1h"})}},
+            r"spec\.sources\.events\.watermark: ",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    pipeline: Runner, topics: Topics, change: dict[str, Any], sentence: str
+) -> None:
+    if "wrong-in" not in topics.admin.list_topics(timeout=30).topics:
+        topics.make("wrong-in", "wrong-out")
+    spec = {
+        "sources": {"events": events("wrong-in")},
+        "transforms": [{"name": "x", "sql": "SELECT * FROM events"}],
+        "sinks": [{"from": "x", "topic": "wrong-out"}],
+    }
+    with pytest.raises(Trouble) as trouble:
+        pipeline({**spec, **change})
+    assert re.search(sentence, str(trouble.value))
+    assert "\n" not in str(trouble.value)
+    assert pipeline.lines[-1]["error"] == str(trouble.value)
+
+
+SUMS = {"transforms": [{"name": "x", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, None),
+        (
+            {"sources": {"events": events("in", watermark={"column": "id", "delay": "1h"})}},
+            r'^spec\.sources\.events\.watermark: The event time `id` has the invalid type "INT", but expected "TIMESTAMP"\.$',
+        ),
+        (
+            {"sources": {"events": events("in", watermark={"column": "when", "delay": "1h"})}},
+            r"^spec\.sources\.events\.watermark: .*`when` cannot be resolved",
+        ),
+        (SUMS, "^sink x: Invalid streaming output mode: append"),
+        ({**SUMS, "sinks": [{"from": "x", "topic": "out", "outputMode": "update"}]}, None),
+    ],
+)
+def test_what_a_query_would_refuse_is_said_before_it_runs(
+    tmp_path: Path, change: dict[str, Any], sentence: str | None
+) -> None:
+    spec = {
+        "sources": {"events": events("in")},
+        "transforms": [{"name": "x", "sql": "SELECT * FROM events"}],
+        "sinks": [{"from": "x", "topic": "out"}],
+        **change,
+    }
+    document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
+    if sentence is None:
+        plan(of(document, tmp_path))
+        return
+    with pytest.raises(Trouble, match=sentence):
+        plan(of(document, tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(pipeline: Runner, topics: Topics) -> None:
+    topics.make("place-in")
+    (pipeline.folder / "taken").write_text("a file")
+    spec = {"sources": {"events": events("place-in")}, "sinks": [{"from": "events", "parquet": {"path": "taken/rows"}}]}
+    with pytest.raises(
+        Trouble, match=r"^sink events: parquet\.path: .*/taken/rows cannot be written to: Not a directory"
+    ):
+        pipeline(spec)
