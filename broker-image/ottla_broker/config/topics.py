@@ -114,6 +114,7 @@ TOPIC_PREALLOCATE = _segments.topic(
     False,
     "Whether a new segment's file takes its full size at once.",
     logs.LOG_PREALLOCATE,
+    differs="a segment's file takes as much as is in it, whatever is set here",
 )
 TOPIC_FLUSH_MESSAGES = _segments.topic(
     "flush.messages",
