@@ -106,8 +106,7 @@ def tls_of(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
     """`now`: seconds since 1970. Also says when clients will refuse the certificate. ListenError."""
     tls = config.tls(listener.name)
     try:
-        context = tls.context()
-        shown = tls.shown()
+        context, shown = tls.opened()
     except TlsError as reason:
         raise ListenError(f"listeners={listener}: {reason}") from None
     if why := shown.untimely(now):

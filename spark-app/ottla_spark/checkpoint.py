@@ -1,23 +1,25 @@
 """What the runner keeps beside Spark's own checkpoint, and what it refuses to go on with.
 
-    <checkpoint>/ottla.json          topic ids, state store, shuffle partitions
+    <checkpoint>/ottla.json          whose it is, its topics and their ids, state store, shuffle partitions
     <checkpoint>/letters.json        up to where records were searched for dead letters (see set_aside.py)
     <checkpoint>/queries/<name>/     Spark's: offsets, commits and state of each query
 
 Spark's checkpoint knows topics by name. A topic that was deleted and made again, and has grown past the old offset,
 looks to Spark like the old one, and records are passed over in silence. So each topic's id is kept, and another id is
-an error. Spark also goes on with the shuffle partitions of batch 0 whatever is set later; saying so is better.
+an error. Spark also goes on with the shuffle partitions of batch 0 whatever is set later; saying so is better. And where two
+pipelines have one checkpoint, the second would begin where the first one is.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla_spark.session import SHUFFLE_PARTITIONS, STATE_STORE
+from ottla_spark.spec import Pipeline
 from ottla_spark.trouble import Trouble, in_words
 
 if TYPE_CHECKING:
@@ -30,27 +32,46 @@ FACTS: Final = "ottla.json"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What must not change while a checkpoint is used."""
+    """What must not change while a checkpoint is used. `topics`: topic → id. `streams`: source → topic. `pipeline`: its name. The last two are empty in
+    checkpoints that were begun before they were kept."""
 
     topics: Mapping[str, str]
     state_store: str
     shuffle_partitions: int
+    pipeline: str = ""
+    streams: Mapping[str, str] = field(default_factory=dict)
 
 
-def facts(topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
+def facts(pipeline: Pipeline, topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
     """The facts of a new checkpoint; where the pipeline sets no number of shuffle partitions, two for each core, at
     most 200."""
-    return Facts(dict(topics), conf[STATE_STORE], int(conf.get(SHUFFLE_PARTITIONS, min(200, 2 * cores))))
+    return Facts(
+        topics=dict(topics),
+        state_store=conf[STATE_STORE],
+        shuffle_partitions=int(conf.get(SHUFFLE_PARTITIONS, min(200, 2 * cores))),
+        pipeline=pipeline.name,
+        streams={name: source.topic for name, source in pipeline.streams.items()},
+    )
 
 
-def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str], cores: int) -> Facts:
+def settle(
+    kept: Facts | None, pipeline: Pipeline, topics: Mapping[str, str], conf: Mapping[str, str], cores: int
+) -> Facts:
     """The facts to go on with: those kept, and topics that are new.
 
     Trouble when what is kept and what is now contradict.
     """
-    now = facts(topics, conf, cores)
+    now = facts(pipeline, topics, conf, cores)
     if kept is None:
         return now
+    if kept.pipeline not in ("", now.pipeline):
+        raise Trouble(f"the checkpoint is pipeline {kept.pipeline}'s; each pipeline needs one of its own")
+    for name, topic in now.streams.items():
+        if (before := kept.streams.get(name, topic)) != topic:
+            raise Trouble(
+                f"source {name} read the topic {before} when the checkpoint was begun, and now {topic}, where its offsets mean "
+                "nothing; start with a new checkpoint"
+            )
     check_topics(kept.topics, topics)
     if SHUFFLE_PARTITIONS in conf and now.shuffle_partitions != kept.shuffle_partitions:
         raise Trouble(
@@ -62,7 +83,7 @@ def settle(kept: Facts | None, topics: Mapping[str, str], conf: Mapping[str, str
             f"the checkpoint was begun with {STATE_STORE}={kept.state_store}, which cannot change; "
             "start with a new checkpoint"
         )
-    return Facts({**kept.topics, **topics}, kept.state_store, kept.shuffle_partitions)
+    return replace(now, topics={**kept.topics, **topics}, shuffle_partitions=kept.shuffle_partitions)
 
 
 def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:

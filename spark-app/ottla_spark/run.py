@@ -107,7 +107,7 @@ def _run(
             kept = checkpoint.Checkpoint(spark, place.checkpoint)
             topics = {made.topic for made in pipeline.spec.sources.values()}
             facts = checkpoint.settle(
-                kept.read(), cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism
+                kept.read(), pipeline, cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism
             )
             spark.conf.set(session.SHUFFLE_PARTITIONS, str(facts.shuffle_partitions))
             kept.write(facts)

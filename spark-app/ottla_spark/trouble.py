@@ -18,6 +18,7 @@ _BROKEN_EXPECTATION: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](
 # After the frames of a traceback, which are indented, comes the error.
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(?P<error>\S.*)")
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
+_CALL: Final = re.compile(r"^An error occurred while calling \S+ : ")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
 _LONGEST: Final = 1000
@@ -45,6 +46,10 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
     (
         "java.lang.OutOfMemoryError",
         "Spark ran out of memory; give it more (spark.driver.memory) or set maxOffsetsPerTrigger",
+    ),
+    (
+        "sources in the checkpoint offsets and now there are",
+        "the checkpoint was written by a pipeline with another number of sources; a changed pipeline needs a new checkpoint",
     ),
     ("No space left on device", "the disk is full"),
 )
@@ -87,7 +92,7 @@ def _plain(text: str) -> str:
             lines.append(stripped)
         if stripped.endswith(";"):  # what Spark planned comes next
             break
-    sentence = _SQLSTATE.sub("", " ".join(lines)).rstrip("; ")
+    sentence = _CALL.sub("", _SQLSTATE.sub("", " ".join(lines)).rstrip("; "))
     while java_class := _CLASS_PREFIX.match(sentence):
         sentence = sentence[java_class.end() :]
     if found := _SPARK_CLASS.match(sentence):

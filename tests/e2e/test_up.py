@@ -120,6 +120,8 @@ def test_edits_are_followed_and_bad_ones_told(home: House) -> None:
     home.says("topic greetings: retention.ms back to default")
     home.says("the files are good again")
     home.says("topic more is no longer described; it stays")
+    home.write(cluster(home), topic(partitions=3, config={"retention.ms": "soon"}))
+    home.says("resources/all.yaml:22: topic 'greetings': retention.ms cannot be 'soon'; allowed: ")
     assert partitions(home, "more") == 1
     assert home.stop() == 0
 

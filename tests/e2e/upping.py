@@ -65,7 +65,7 @@ class House:
         return eventually(
             lambda: next((line for line in list(self.lines) if text in line), ""),
             within_s=within_s,
-            what=f"{text!r} among {self.lines}",
+            what=lambda: f"{text!r} among {self.lines}",
         )
 
     def stop(self, number: int = signal.SIGINT) -> int:

@@ -32,12 +32,13 @@ class ListenerTls:
     client_auth: str = NONE
     enabled_protocols: tuple[str, ...] = tuple(VERSIONS)
 
-    def context(self) -> ssl.SSLContext:
-        """TlsError."""
+    def opened(self) -> tuple[ssl.SSLContext, Shown]:
+        """How connections are secured, and what clients will see, of one reading of the files. TlsError."""
         chain, key, where = self._keystore()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             load(context, chain, key, self.key_password)
+            shown = look_at(chain, key, self.key_password)
         except BadCertificate as reason:
             raise TlsError(f"{where} {reason}") from None
         context.options |= ssl.OP_NO_RENEGOTIATION
@@ -45,15 +46,7 @@ class ListenerTls:
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         if self.client_auth != NONE:
             self._trust(context)
-        return context
-
-    def shown(self) -> Shown:
-        """What clients will see. TlsError."""
-        chain, key, where = self._keystore()
-        try:
-            return look_at(chain, key, self.key_password)
-        except BadCertificate as reason:
-            raise TlsError(f"{where} {reason}") from None
+        return context, shown
 
     @property
     def keystore(self) -> str:

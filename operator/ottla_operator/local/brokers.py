@@ -85,9 +85,8 @@ class Brokers:
 
     def in_the_files(self, note: str) -> str:
         """Says where in the YAML the setting or port stands that a broker complains about."""
-        for key in self.document.data["spec"].get("config", {}):
-            if key in note:
-                return f"{note} (spec.config in {self.document.where(('spec', 'config', key))})"
+        if (setting := self.document.setting_named(note)) is not None:
+            return f"{note} (spec.config in {self.document.where(setting)})"
         if note.startswith("port ") and "listeners" in self.document.data["spec"]:
             return f"{note} (spec.listeners in {self.document.where(('spec', 'listeners'))})"
         return note

@@ -29,13 +29,14 @@ ASK_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the files say about one cluster. `document`: the Cluster's own. `mirrors`: those that copy into it. `brokers`: plans of those that are wanted, and of those that are still there.
+    """What the files say about one cluster. `document`: the Cluster's own. `topic_documents`: those of its topics, by the topics' names. `mirrors`: those that copy into it. `brokers`: plans of those that are wanted, and of those that are still there.
     `loads`: scripts beside the files."""
 
     cluster: Cluster
     document: Document
     brokers: tuple[BrokerPlan, ...]
     topics: tuple[Topic, ...]
+    topic_documents: Mapping[str, Document]
     mirrors: tuple[MirrorWish, ...]
     pipelines: Mapping[str, tuple[Pipeline, Document]]
     loads: tuple[Path, ...]
@@ -61,7 +62,7 @@ class ClusterRun:
         self._memory = Memory.of(self.home.cluster(self.name))
         self._brokers = Brokers(self.home, self.board, self.wish.document)
         self._tending = Tending(self.wish.cluster, self._brokers, self._memory, self.board)
-        self._topics = Topics(self.name, self.board, self.wish.topics)
+        self._topics = Topics(self.name, self.board, self.wish.topics, self.wish.topic_documents)
         self._mirrors = Mirrors(self.name, self.board, self.wish.mirrors)
 
     @property
@@ -91,7 +92,7 @@ class ClusterRun:
             if self._link is not None:
                 await self._rolled()
                 await self._topics.remove(self._link, gone)
-            self._topics.wanted = wish.topics
+            self._topics.wanted, self._topics.documents = wish.topics, wish.topic_documents
             self._topics.changed.set()
             self._mirrors.wanted = wish.mirrors
             self._mirrors.changed.set()

@@ -49,6 +49,11 @@ class Document:
             path = path[:-1]
         return f"{self.file}:{self.lines[path]}"
 
+    def setting_named(self, note: str) -> check.Path | None:
+        """The field of the first setting of `spec.config` that a sentence of the brokers names."""
+        config = self.data["spec"].get("config", {})
+        return next((("spec", "config", key) for key in config if key in note), None)
+
     def says(self, problem: check.Problem) -> str:
         return f"{self.where(problem.path)}: {problem}"
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -10,6 +10,7 @@ from ottla_operator.brokers import cluster, groups, log_dirs, offsets, reconcile
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.brokers.offsets import Place
 from ottla_operator.local.board import Board, BrokerRow, State, TopicRow
+from ottla_operator.local.documents import Document
 from ottla_operator.plan.topics import Seen, Stuck, after_removal, changes
 from ottla_operator.resources.topic import Topic
 
@@ -38,11 +39,12 @@ PASSING = frozenset(
 
 @dataclass(slots=True)
 class Topics:
-    """`wanted` may be replaced at any time; then set `changed`."""
+    """`wanted` may be replaced at any time; then set `changed`. `documents`: topic → where it is written, for errors to name lines."""
 
     name: str
     board: Board
     wanted: tuple[Topic, ...]
+    documents: Mapping[str, Document] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when every wish was looked at once and all topics that can be there are."""
@@ -138,10 +140,16 @@ class Topics:
             except Unreachable:
                 return False
             if row.note and self._said.get(topic.topic_name) != row.note:
-                self.board.say(f"topic {topic.topic_name}: {row.note}", "bad")
+                self.board.say(self._in_the_files(topic.topic_name, row.note), "bad")
             self._said[topic.topic_name] = row.note
         self.ids = {name: it.topic_id for name, it in (await self._ids(link, seen)).items()}
         return good
+
+    def _in_the_files(self, name: str, note: str) -> str:
+        said = note if note.startswith("topic ") else f"topic {name}: {note}"
+        if (document := self.documents.get(name)) is None:
+            return said
+        return f"{document.where(document.setting_named(note) or ('spec',))}: {said}"
 
     async def _ids(self, link: Link, seen: dict[str, Seen]) -> dict[str, Seen]:
         missing = [it for it in self.wanted if it.topic_name not in seen]

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watchfiles import awatch
-
 from ottla_operator.local import certificates, documents, loading, secrets
 from ottla_operator.local.board import Board
 from ottla_operator.local.cluster import ClusterRun, Wish
 from ottla_operator.local.documents import BadInput, Document
 from ottla_operator.local.fitting import misfits
+from ottla_operator.local.following import STEPS, edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.mirrors import MirrorWish
@@ -25,8 +24,6 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 
 PASSED_OVER = ("User",)
-STEPS = ".py"
-WATCHED = (*documents.SUFFIXES, STEPS)
 
 
 @dataclass(slots=True)
@@ -92,18 +89,8 @@ class Up:
 
     async def _follow(self, ending: asyncio.Event) -> None:
         """Takes in edits of the files, and of the Python steps beside them. What is wrong with an edit is said, and everything stays as it was."""
-        folders = {path if path.is_dir() else path.parent for path in self.inputs}
-        named = {path.name for path in self.inputs}
-        home = str(self.home.path.resolve())
         wrong: tuple[str, ...] = ()
-        async for changes in awatch(
-            *folders,
-            watch_filter=lambda _, name: (
-                (name.endswith(WATCHED) or Path(name).name in named) and not name.startswith(f"{home}/")
-            ),
-            recursive=False,
-            stop_event=ending,
-        ):
+        async for names in edits(self.inputs, self.home.path, ending):
             try:
                 new = self._fitting()
                 self._check_change(new)
@@ -113,9 +100,8 @@ class Up:
             if wrong:
                 wrong = ()
                 self.board.say("the files are good again", "good")
-            if [it.data for it in new] != [it.data for it in self._documents] or any(
-                name.endswith(STEPS) for _, name in changes
-            ):
+            steps = any(name.endswith(STEPS) for name in names)
+            if steps or [it.data for it in new] != [it.data for it in self._documents]:
                 self._documents = new
                 await self._change()
 
@@ -162,17 +148,15 @@ class Up:
             for name, (cluster, _) in clusters.items()
             if (made := listener_certificates.certificates(cluster, found)) is not None
         }
+        topics = [(Topic.model_validate(it.data), it) for it in self._documents if it.kind == "Topic"]
         plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there, folders)
         return [
             Wish(
                 cluster=cluster,
                 document=document,
                 brokers=tuple(plan for plan in plans if plan.cluster == name),
-                topics=tuple(
-                    topic
-                    for it in self._documents
-                    if it.kind == "Topic" and (topic := Topic.model_validate(it.data)).spec.cluster_ref.name == name
-                ),
+                topics=tuple(it for it, _ in topics if it.spec.cluster_ref.name == name),
+                topic_documents={it.topic_name: at for it, at in topics if it.spec.cluster_ref.name == name},
                 mirrors=tuple(
                     MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
                     for it in self._documents

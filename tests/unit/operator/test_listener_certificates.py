@@ -99,7 +99,7 @@ def test_brokers_of_one_machine_read_files_that_the_digest_names(made: Authority
     assert config.protocol("SAFE") == "SSL"
     assert config.inter_broker_listener == "PLAIN"
     assert config.tls("SAFE").client_auth == "required"
-    assert config.tls("SAFE").context()
+    assert config.tls("SAFE").opened()
     assert (first.address, first.tls_address) == ("127.0.0.1:9092", "127.0.0.1:9094")
     assert (second.address, second.tls_address) == ("127.0.0.1:9093", "127.0.0.1:9095")
     assert not unserved(wanted)

@@ -114,6 +114,6 @@ def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
     )
     assert broker.config.tls("SSL").client_auth == "requested"
     assert broker.config.tls("PLAINTEXT").client_auth == "none"
-    assert broker.config.tls("SSL").context().verify_mode is ssl.CERT_OPTIONAL
+    assert broker.config.tls("SSL").opened()[0].verify_mode is ssl.CERT_OPTIONAL
     shown = next(entry for entry in broker.config.describe_broker() if entry.name == "ssl.truststore.certificates")
     assert shown.value is None

@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla_spark.checkpoint import Facts, check_topics, settle
 from ottla_spark.session import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
+from ottla_spark.spec import API_VERSION, of
 from ottla_spark.trouble import Trouble
 
 CONF = {STATE_STORE: ROCKSDB}
+STREAMS = {"s": "t"}
+P = of(
+    {
+        "apiVersion": API_VERSION,
+        "kind": "Pipeline",
+        "metadata": {"name": "p"},
+        "spec": {"sources": {"s": {"topic": "t", "format": {"type": "raw"}}}, "sinks": [{"from": "s", "console": {}}]},
+    },
+    Path(),
+)
 
 
 def test_a_new_checkpoint_takes_what_is_set_or_two_for_each_core() -> None:
-    assert settle(None, {"t": "id"}, CONF, cores=4) == Facts({"t": "id"}, ROCKSDB, 8)
-    assert settle(None, {}, CONF, cores=500).shuffle_partitions == 200
-    assert settle(None, {}, {**CONF, SHUFFLE_PARTITIONS: "3"}, cores=4).shuffle_partitions == 3
+    assert settle(None, P, {"t": "id"}, CONF, cores=4) == Facts({"t": "id"}, ROCKSDB, 8, "p", STREAMS)
+    assert settle(None, P, {}, CONF, cores=500).shuffle_partitions == 200
+    assert settle(None, P, {}, {**CONF, SHUFFLE_PARTITIONS: "3"}, cores=4).shuffle_partitions == 3
 
 
 def test_an_old_one_keeps_its_partitions_whatever_the_machine() -> None:
     kept = Facts({"t": "id"}, ROCKSDB, 8)
-    assert settle(kept, {"t": "id", "u": "new"}, CONF, cores=64) == Facts({"t": "id", "u": "new"}, ROCKSDB, 8)
+    assert settle(kept, P, {"t": "id", "u": "new"}, CONF, cores=64) == Facts(
+        {"t": "id", "u": "new"}, ROCKSDB, 8, "p", STREAMS
+    )
 
 
 def test_another_number_of_partitions_is_an_error_with_the_remedy() -> None:
     with pytest.raises(Trouble, match=r"begun with spark.sql.shuffle.partitions=8.*now says 4.*set it back"):
-        settle(Facts({}, ROCKSDB, 8), {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
+        settle(Facts({}, ROCKSDB, 8), P, {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
 
 
 def test_another_state_store_is_an_error() -> None:
     with pytest.raises(Trouble, match=r"cannot change"):
-        settle(Facts({}, "other", 8), {}, CONF, cores=1)
+        settle(Facts({}, "other", 8), P, {}, CONF, cores=1)
+
+
+def test_another_pipeline_s_is_an_error() -> None:
+    with pytest.raises(Trouble, match=r"^the checkpoint is pipeline q's; each pipeline needs one of its own$"):
+        settle(Facts({}, ROCKSDB, 8, "q"), P, {}, CONF, cores=1)
+
+
+def test_another_topic_of_a_source_is_an_error() -> None:
+    with pytest.raises(Trouble, match=r"^source s read the topic before when the checkpoint was begun, and now t, "):
+        settle(Facts({}, ROCKSDB, 8, "p", {"s": "before", "gone": "x"}), P, {}, CONF, cores=1)
 
 
 def test_a_topic_that_was_made_anew_is_another_one() -> None:
