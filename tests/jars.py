@@ -33,6 +33,13 @@ MIRROR_MAKER = (
     "org.apache.kafka:connect-runtime:{version}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
+# Kafka Connect with the connectors for files, and Kafka Streams.
+CONNECT = (
+    "org.apache.kafka:connect-file:{version}",
+    "org.apache.kafka:connect-runtime:{version}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+STREAMS = ("org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-simple:1.7.36")
 # A tool lives for a second: the second compiler and parallel collection would cost more than they bring.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
@@ -48,10 +55,10 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-def kafka_classpath(version: str = KAFKA) -> str:
+def kafka_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
     """A value for `java -cp`; fetches what is missing. For tests: without a way to fetch, see `unavailable`."""
     try:
-        return fetched_classpath(version)
+        return fetched_classpath(version, coordinates)
     except JarsMissing as reason:
         unavailable(str(reason))
 

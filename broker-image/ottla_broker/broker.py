@@ -133,7 +133,7 @@ class Broker:
         self._load_directories(first_start=first_start)
         if first_start:
             for directory in self.directories:
-                await directory.keep_all()  # before anything says that these logs are ours
+                await directory.take_over()  # before anything says that its logs are ours
         await self._enter(endpoints)
         if not first_start:
             self._hosting.set_strays_aside()

@@ -1,4 +1,4 @@
-"""Requests that are almost right: recorded ones with bytes changed, and arbitrary ones.
+"""Requests that are almost right: made from the messages' schemas or recorded of clients, with bytes changed, cut, or arbitrary.
 
 `python -m tests.clients.fuzz HOST:PORT SECONDS [SEED]` throws them at a broker that runs, and prints how many it took.
 """
@@ -7,7 +7,7 @@ import asyncio
 import random
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -28,6 +28,9 @@ MAKES_TOPICS = frozenset(
     {"create_topics", "create_partitions"}
 )  # a thousand partitions asked for are not the fault looked for
 FEW = 4
+FETCH, JOIN_GROUP = 1, 11
+FETCH_WITHOUT_REPLICA = 15  # from this version on a Fetch begins with how long it may wait
+FLEXIBLE_FETCH = 12
 
 
 @dataclass
@@ -44,10 +47,11 @@ class Tried:
 
 
 class Inventor:
-    """Invents requests from one seed."""
+    """Invents requests from one seed; half of them out of `recorded` ones, where there are any."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, recorded: Sequence[bytes] = ()) -> None:
         self.random = random.Random(seed)
+        self._recorded = [request for request in recorded if int.from_bytes(request[:2]) != JOIN_GROUP]  # may wait long
         self._makers = [
             (api.key, version, api.name)
             for api in DECLARED
@@ -57,22 +61,29 @@ class Inventor:
     def frame(self) -> bytes:
         """One request with its size in front: sound, bent, cut or arbitrary."""
         chance = self.random
-        key, version, name = chance.choice(self._makers)
-        sound = bytes(write_request(key, version, chance.randrange(1 << 31), "fuzz", self.message(key, version, name)))
+        body = bytearray(self._sound())
         kind = chance.random()
         if kind < 0.3:
-            return sound
-        body = bytearray(sound[4:])
-        if kind < 0.8:
+            pass
+        elif kind < 0.8:
             for _ in range(chance.choice((1, 1, 2, 4, 16))):
                 self._bend(body)
         elif kind < 0.9:
             del body[chance.randrange(len(body)) :]
         else:
             body[10:] = chance.randbytes(chance.randrange(200))
+        make_impatient(body)
         if kind > 0.99:  # even the size is wrong
             return struct.pack(">i", chance.choice((*NUMBERS[:10], 2**31 - 1, -1)) & 0x7FFFFFFF) + bytes(body)
         return len(body).to_bytes(4) + bytes(body)
+
+    def _sound(self) -> bytes:
+        chance = self.random
+        if self._recorded and chance.random() < 0.5:
+            return chance.choice(self._recorded)
+        key, version, name = chance.choice(self._makers)
+        message = self.message(key, version, name)
+        return bytes(write_request(key, version, chance.randrange(1 << 31), "fuzz", message))[4:]
 
     def _bend(self, body: bytearray) -> None:
         chance = self.random
@@ -132,6 +143,16 @@ class Inventor:
         return bytes(batch)
 
 
+def make_impatient(body: bytearray) -> None:
+    """A Fetch of what is there waits as long as it says, and rightly: it says 20 ms."""
+    key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
+    if key == FETCH:
+        client_id = max(0, int.from_bytes(body[8:10], signed=True))
+        at = 10 + client_id + (version >= FLEXIBLE_FETCH) + (0 if version >= FETCH_WITHOUT_REPLICA else 4)
+        if len(body) >= at + 4:
+            body[at : at + 4] = (20).to_bytes(4)
+
+
 async def exchange(port: int, host: str, frames: list[bytes], tried: Tried) -> None:
     """One connection that sends requests one after the other until the broker ends it. Every request is answered, or ends the
     connection, or is one that wants no answer; after it, a question that every broker answers must be."""
@@ -177,10 +198,17 @@ async def alive(host: str, port: int) -> bool:
     return bool(read_response(answer, API_VERSIONS, 3).error_code is ErrorCode.none)
 
 
-async def fuzz(host: str, port: int, seconds: float, seed: int, watch: Callable[[], None] = lambda: None) -> Tried:
+async def fuzz(
+    host: str,
+    port: int,
+    seconds: float,
+    seed: int,
+    watch: Callable[[], None] = lambda: None,
+    recorded: Sequence[bytes] = (),
+) -> Tried:
     """Four connections at a time for so many seconds; `watch` is called between rounds."""
     loop = asyncio.get_running_loop()
-    tried, inventor = Tried(), Inventor(seed)
+    tried, inventor = Tried(), Inventor(seed, recorded)
     deadline = loop.time() + seconds
     while loop.time() < deadline and not tried.hung:
         rounds = [[inventor.frame() for _ in range(8)] for _ in range(4)]

@@ -122,18 +122,3 @@ def test_a_topic_that_recompresses(broker: Broker, name: str, kept: str) -> None
     rd.create(broker.bootstrap, name, compression_type=kept)
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip" if kept != "gzip" else "zstd")
     assert rd.plain(rd.consume(broker.bootstrap, name)) == messages()
-
-
-def test_an_unknown_topic_is_made_as_kafka_makes_it(broker: Broker, name: str) -> None:
-    rd.produce(broker.bootstrap, name, rd.numbered(0, 1))
-    found = rd.admin(broker.bootstrap).list_topics(name, timeout=10).topics[name]
-    assert found.error is None
-    assert sorted(found.partitions) == [0]
-
-
-def test_a_consumer_does_not_make_topics(broker: Broker, name: str) -> None:
-    with rd.consumer(broker.bootstrap, name) as reader:
-        reader.subscribe([name])
-        message = rd.next_message(reader)
-        assert message.error().code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert name not in rd.admin(broker.bootstrap).list_topics(timeout=10).topics

@@ -5,6 +5,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import uvloop
 from ottla_broker.server import Limits
 from tests.brokers import ottla_broker
 from tests.clients.fuzz import fuzz
+from tests.clients.recording import everyday, recorded
+from tests.ports import free_port
 from tests.unit.api.brokers import SmallBroker, listening, serve
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_SECONDS", "8"))
@@ -56,15 +59,20 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
-    with ottla_broker(auto_create_topics_enable="false") as broker:
-        assert broker.process is not None
-        pid = broker.process.pid
-        before = resident_kib(pid)
-        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED))
+    relay = free_port()
+    advertised = f"PLAINTEXT://127.0.0.1:{relay}"
+    with ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:
+        session = partial(everyday, f"127.0.0.1:{relay}", "fuzz")
+        requests = asyncio.run(recorded(broker.port, relay, session))
+        kinds = {request[:4] for request in requests}
+        assert len(kinds) > 20, "of many APIs, and of some in several versions"
+        before = resident_kib(broker.pid)
+        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests))
         with capsys.disabled():
-            print(f"\nseed {SEED}: {tried}; resident memory {before} KiB before, {resident_kib(pid)} KiB after")
+            print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
+            print(f"resident memory {before} KiB before, {resident_kib(broker.pid)} KiB after")
         assert tried.requests > 200
         assert not tried.hung
-        assert broker.process.poll() is None
-        assert resident_kib(pid) - before < MOST_GROWTH_KIB
+        assert broker.runs
+        assert resident_kib(broker.pid) - before < MOST_GROWTH_KIB
         assert "Traceback" not in broker.log_text(1 << 28)  # a fault of ours, where one line about theirs should be

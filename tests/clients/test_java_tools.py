@@ -180,6 +180,8 @@ def test_the_broker_and_its_folders(tool: Tool, broker: Broker, name: str) -> No
     assert "127.0.0.1" in versions
     for api in ("Produce(0)", "Fetch(1)", "JoinGroup(11)", "InitProducerId(22)", "DescribeTopicPartitions(75)"):
         assert re.search(rf"{re.escape(api)}: .*\[usable: \d+\]", versions), f"{api} is of no use to the Java client"
+    quorum = tool("MetadataQuorumCommand", "describe", "--replication", "--human-readable")
+    assert re.search(r"^1\s.*\s\d+ ms ago\s+\d+ ms ago\s+Leader", quorum, re.MULTILINE), quorum
     assert "Cluster ID: " in tool("ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap, bootstrap=False)
 
 

@@ -67,6 +67,11 @@ def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath:
         rd.create(kafka.bootstrap, PLAIN)
         for kind in COMPRESSIONS:
             rd.produce(kafka.bootstrap, PLAIN, messages(), compression_type=kind, enable_idempotence=True)
+        hanging = ck.Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "hanging", "log_level": 0})
+        hanging.init_transactions(30)
+        hanging.begin_transaction()
+        hanging.produce(TOPIC, b"never ended", partition=0)
+        hanging.flush(30)
         everything = {partition: read(kafka, partition, "read_uncommitted") for partition in (0, 1)}
         ids = {topic: topic_id(kafka, topic) for topic in (TOPIC, PLAIN)}
         _end(kafka, how)
@@ -79,6 +84,10 @@ def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath:
                 assert sorted(read(ottla, partition, "read_committed")) == sorted(committed[partition])
                 assert read(ottla, partition, "read_uncommitted") == everything[partition]
             assert sorted(_by_java(ottla, classpath)) == sorted(committed[0] + committed[1])
+            rd.produce(ottla.bootstrap, TOPIC, [Message(None, b"after all", NOW_MS)])
+            assert read(ottla, 0, "read_committed")[-1] == b"after all", (
+                "whose transaction was open is gone with its cluster"
+            )
             assert rd.plain(rd.consume(ottla.bootstrap, PLAIN)) == messages() * len(COMPRESSIONS)
             assert rd.produce(ottla.bootstrap, PLAIN, messages())[0] == 50 * len(COMPRESSIONS)
 

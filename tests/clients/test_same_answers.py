@@ -21,11 +21,12 @@ from tests.brokers import Broker
 from tests.clients.asking import KEYS, NAMES, Json, Talk
 from tests.clients.conftest import NewBroker
 from tests.clients.group_questions import GROUP_QUESTIONS
+from tests.clients.offset_questions import OFFSET_QUESTIONS
 from tests.clients.record_questions import RECORD_QUESTIONS
 from tests.clients.topic_questions import TOPIC_QUESTIONS
 
 RECORDED = Path(__file__).with_name("kafka-4.1-answers.json")
-QUESTIONS = {each.__name__: each for each in (*TOPIC_QUESTIONS, *RECORD_QUESTIONS, *GROUP_QUESTIONS)}
+QUESTIONS = {each.__name__: each for each in (*TOPIC_QUESTIONS, *RECORD_QUESTIONS, *GROUP_QUESTIONS, *OFFSET_QUESTIONS)}
 NOTHING = "nothing"
 RUN = "run"
 

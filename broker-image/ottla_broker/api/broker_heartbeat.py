@@ -1,7 +1,7 @@
 """BrokerHeartbeat (63), versions 0–2: between brokers only, answered by the active controller.
 
-- Keeps a broker's session. One that is registered, wants to live and knows the metadata up to its own registration is unfenced by it; one that
-  wants to be fenced is.
+- Keeps a broker's session. One that is registered, wants to live and knows the metadata up to its own registration, and up to where it was fenced,
+  is unfenced by it; one that wants to be fenced is.
 - `want_shut_down`: what the broker leads is given to others while it still serves. `should_shut_down` in the answer: that is done, every other
   living broker knows it, and the one that asked is fenced.
 - BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH: it has to register (again), or another process has taken its place.

@@ -3,7 +3,7 @@
 - Who leads the metadata log, in which epoch, what is committed; members ("voters") and other brokers that follow ("observers"), with how far each has
   it on its device and when it last asked. Only the leader knows: other brokers hand the question on.
 - Members are those that the register names: who is asked for there and not written yet could not take over.
-- Times are the leader's wall clock; they are -1 for a member that has not been heard in this epoch.
+- Times are the leader's wall clock: now for itself, -1 for a member that has not been heard in this epoch.
 - v1 adds those times, v2 directory ids, addresses of members and messages.
 """
 
@@ -88,16 +88,19 @@ def replica(ctx: Context, leadership: Leadership, key: MemberKey) -> ReplicaStat
     now_ms, now_s = ctx.broker.runtime.now_ms(), asyncio.get_running_loop().time()
     follower = leadership.followers.get(key)
     mine = key == leadership.me.key
+
+    def wall_clock_ms(at_s: float) -> i64:
+        return i64(now_ms - round((now_s - at_s) * 1000))
+
+    heard_at, caught_up_at = (i64(now_ms), i64(now_ms)) if mine else (UNKNOWN, UNKNOWN)
+    if follower is not None:
+        heard_at, caught_up_at = wall_clock_ms(follower.heard_at), wall_clock_ms(follower.caught_up_at)
     return ReplicaState(
         replica_id=BrokerId(broker),
         replica_directory_id=directory,
         log_end_offset=i64(leadership.ends[key]) if mine or follower is not None else UNKNOWN,
-        last_fetch_timestamp=UNKNOWN if follower is None else i64(now_ms - round((now_s - follower.heard_at) * 1000)),
-        last_caught_up_timestamp=i64(now_ms)
-        if mine
-        else UNKNOWN
-        if follower is None
-        else i64(now_ms - round((now_s - follower.caught_up_at) * 1000)),
+        last_fetch_timestamp=heard_at,
+        last_caught_up_timestamp=caught_up_at,
     )
 
 

@@ -1,7 +1,8 @@
 """Topics that a broker makes because somebody spoke of them: a client's, where that is allowed, and the coordinators' own.
 
 The controller makes them; the answer waits until this broker knows them too. A replication factor that somebody has set is asked for as it is, and
-refused while there are too few brokers; one that nobody has set gives way to a cluster that is smaller.
+refused while there are too few brokers; one that nobody has set gives way to a cluster that is smaller. Kafka's other internal topics belong to coordinators that
+are not here yet: made by a look at them, they would be ordinary topics that those could not use.
 """
 
 from typing import Final, cast
@@ -23,7 +24,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.metadata.controller_link import ControllerLink
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image import INTERNAL_TOPICS, Image
 from ottla_broker.metadata.image_watch import ImageWatch
 from ottla_broker.metadata.topic_names import check_topic_name
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -50,7 +51,7 @@ class AutoTopics:
         check_topic_name(name)
         if name == OFFSETS_TOPIC:
             await self._ensure(self._offsets_topic())
-        elif allowed and self._config(AUTO_CREATE_TOPICS_ENABLE):
+        elif allowed and self._config(AUTO_CREATE_TOPICS_ENABLE) and name not in INTERNAL_TOPICS:
             factor = replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
             await self._ensure(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
         else:

@@ -111,11 +111,6 @@ class ClassicGroup:
     # -- questions ---------------------------------------------------------------------------------
 
     @property
-    def is_simple(self) -> bool:
-        """Only a place for offsets: nobody ever joined."""
-        return self.protocol_type is None and self.state is GroupState.empty and not self.pending_joins
-
-    @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL
 

@@ -22,6 +22,7 @@ from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld
 from ottla_broker.log.maintenance import Intervals, Maintenance
+from ottla_broker.log.markers import abort_marker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import Known, create_log, open_log, write_plainly
 from ottla_broker.log.storage import Storage, is_full
@@ -251,11 +252,22 @@ class LogDir:
             tasks.create_task(Maintenance(self, intervals or Intervals()).run())
             tasks.create_task(self.cleaner.run())
 
-    async def keep_all(self) -> None:
-        """Brings what was loaded to the device and writes that down, so that no later recovery looks below: there may be gaps there that are
-        no loss (`load`, `gapless`). KafkaError: KAFKA_STORAGE_ERROR."""
+    async def take_over(self) -> None:
+        """Makes what was loaded this cluster's own, where somebody else wrote it. Transactions that are open there are aborted: nobody could end them, and
+        read_committed readers would wait for ever. And all is brought to the device and written down so, that no later recovery looks below:
+        gaps there are no loss (`load`, `gapless`). KafkaError: KAFKA_STORAGE_ERROR."""
+        now_ms = self.storage.runtime.now_ms()
         for one in self.logs.values():
-            if one.failed is None and not one.flush.clean:
+            if one.failed is not None:
+                continue
+            if unfinished := [producer for producer in one.producers if producer.transaction_start >= 0]:
+                log.warning(
+                    "%s-%d: %d transactions that were open are aborted", one.topic, one.partition, len(unfinished)
+                )
+            for producer in unfinished:
+                marker, epoch = abort_marker(producer, now_ms), max(one.epochs.latest(), 0)
+                one.append_as_leader(marker, leader_epoch=epoch, now_ms=now_ms, from_client=False)
+            if not one.flush.clean:
                 await one.flush.checkpoint()
         await self.write_checkpoints(recovery_points=True)
 

@@ -1,9 +1,10 @@
-"""Control batches: the end markers of transactions, as they are met while appending, replicating or recovering."""
+"""Control batches: the end markers of transactions, as they are met while appending, replicating or recovering; and one for what nobody else can end."""
 
 from typing import NamedTuple
 
+from ottla_broker.log.producer_state import Producer
 from ottla_broker.wire.batch import BatchHeader, Buffer
-from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch
+from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch, end_transaction_marker
 from ottla_broker.wire.records import decode_batch
 
 
@@ -27,3 +28,14 @@ def read_marker(batch: Buffer, header: BatchHeader) -> Marker | None:
     if kind not in (ControlType.abort, ControlType.commit):
         return None
     return Marker(kind is ControlType.abort, coordinator_epoch(records[0]), records[0].timestamp_ms)
+
+
+def abort_marker(producer: Producer, now_ms: int) -> bytes:
+    """The batch that ends what the producer has begun, in place of a coordinator that is not in this cluster."""
+    return end_transaction_marker(
+        False,
+        max(producer.coordinator_epoch, 0),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        timestamp_ms=now_ms,
+    )

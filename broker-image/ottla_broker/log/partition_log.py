@@ -1,24 +1,22 @@
 """One partition's log: what a leader or a follower appends to, and what everyone reads from.
 
 Belongs to the protocol's thread and never waits for a device there, but for the write into the page cache; fsync runs in
-`log.flush`, off that thread. Opening is in `log.recovery`, retention in `log.retention`, truncation in `log.truncation`.
+`log.flush`, off that thread. Opening is in `log.recovery`; rolling, reading of files, retention and truncation in files of these names.
 """
 
 import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ottla_broker.log import reading, retention, timestamps, truncation
+from ottla_broker.log import reading, retention, rolling, timestamps, truncation
 from ottla_broker.log.config import MAX_INT32, LogConfig
 from ottla_broker.log.flush import Flush
 from ottla_broker.log.markers import read_marker
 from ottla_broker.log.opened import Opened
 from ottla_broker.log.producer_rebuild import note_batch
-from ottla_broker.log.producer_snapshot import encode_snapshot
 from ottla_broker.log.producer_state import SentBatch
 from ottla_broker.log.recall import recall
 from ottla_broker.log.rewrite import check_keys, rewritten
-from ottla_broker.log.segment import Segment
 from ottla_broker.log.storage import Storage, is_full
 from ottla_broker.log.tail_cache import TailCache
 from ottla_broker.log.time_index import TimestampOffset
@@ -31,6 +29,7 @@ from ottla_broker.log.validation import (
     check_size,
     fields_at,
     from_leader,
+    no_segment_holds,
     whole_batches,
 )
 from ottla_broker.wire.batch import CONTROL, HEADER, LENGTH_END, TRANSACTIONAL, BatchHeader, Buffer, parse_header, stamp
@@ -140,8 +139,8 @@ class PartitionLog:
         """Checks, stamps and writes batches; a client may send one, a coordinator several. The bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, the window of timestamps and rolling. KafkaError, with nothing written: CORRUPT_MESSAGE,
-        MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         if self.failed is not None:
             raise self.failed
@@ -161,6 +160,8 @@ class PartitionLog:
             size = len(records)
             fields = HEADER.unpack_from(records)
             check_size(fields, self.config)
+        if from_client and size > self.config.segment_bytes:
+            raise no_segment_holds(size, self.config)
         first = self.end
         last = first + fields[6]
         if leader_epoch != self.epochs.latest() and leader_epoch >= 0:
@@ -264,7 +265,7 @@ class PartitionLog:
                 # A hole that no relative offset spans: the segment starts where the batches do.
                 recorded = segment.next_offset()
                 base = recorded if end - 1 - recorded <= MAX_INT32 else batches[0][1][0]
-                segment = self._roll_at(base, now_ms)
+                segment = rolling.roll_at(self, base, now_ms)
             arena = self._tail.room(size, self.end)
             at = arena.used
             view = arena.view[at : at + size]
@@ -299,44 +300,8 @@ class PartitionLog:
         self.touched = True
 
     def roll(self) -> None:
-        """Starts a new segment at the log's end; nothing happens when the active one is empty."""
-        if self.segments.active.size:
-            try:
-                self._roll_at(self.segments.active.next_offset(), self.storage.runtime.now_ms())
-            except OSError as error:
-                raise self.io_failed("roll", self.segments.active.path, error) from error
-
-    def _roll_at(self, base: int, now_ms: int) -> Segment:
-        """Segments follow each other without a gap (a hole at the log's end belongs to the new one), so that after a loss of power a gap
-        tells that something is missing."""
-        old = self.segments.active
-        if self.flush.names_at_risk:
-            # Or a loss of power might keep the new segment's name and not the old one's: a log that seems to begin at its end.
-            self.storage.disk.sync_directory(self.directory)
-        jitter = min(self.config.segment_jitter_ms, self.config.roll_ms)
-        segment = Segment.create(
-            self.storage.files,
-            self.directory,
-            base,
-            now_ms=now_ms,
-            jitter_ms=self.storage.runtime.random.randrange(jitter) if jitter else 0,
-        )
-        try:
-            old.seal()
-            self.snapshots.write(base, encode_snapshot(self.producers))
-        except OSError:
-            # The old segment goes on: left behind, the new one would look, after a crash, like a log that ends here.
-            segment.remove()
-            raise
-        if old.size:
-            self.segments.add(segment)
-        else:
-            self.segments.replace([old], [segment])
-            if old.base != base:
-                old.remove()
-        self.flush.new_names += 1
-        self.storage.rolled.append(self)
-        return segment
+        """Starts a new segment at the log's end; nothing happens when the active one is empty. KafkaError: KAFKA_STORAGE_ERROR."""
+        rolling.roll(self)
 
     # --- reading
 

@@ -31,7 +31,7 @@ _MAGIC: Final = 2
 @dataclass(frozen=True, slots=True)
 class Known:
     """What the directory's checkpoints say of a partition. `clean`: the last stop was clean. `gapless`: segments follow each other without a gap, as ours
-    do (`PartitionLog._roll_at`, `Compaction`), so that one is a loss; Apache Kafka's compaction leaves gaps."""
+    do (`log.rolling`, `Compaction`), so that one is a loss; Apache Kafka's compaction leaves gaps."""
 
     clean: bool = False
     recovery_point: int = 0

@@ -43,7 +43,10 @@ class TransactionIndex:
                 for version, *fields in _ENTRY.iter_unpack(data[:whole]):
                     if version != _VERSION:
                         raise ValueError(f"{self.path} holds an entry of version {version}; only {_VERSION} is known")
-                    self._entries.append(AbortedTransaction(*fields))
+                    entry = AbortedTransaction(*fields)
+                    if entry.first_offset >= entry.last_offset:
+                        break  # zeros that a loss of power left: nothing behind them was on the device
+                    self._entries.append(entry)
             self._saved = len(self._entries)
         return self._entries
 

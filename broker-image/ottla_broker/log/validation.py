@@ -85,6 +85,12 @@ def check_size(fields: Fields, config: LogConfig) -> None:
         )
 
 
+def no_segment_holds(size: int, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.record_list_too_large, f"a batch of {size} bytes; segment.bytes allows {config.segment_bytes}"
+    )
+
+
 def check_from_client(fields: Fields, config: LogConfig, now_ms: int) -> None:
     """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
     first, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields

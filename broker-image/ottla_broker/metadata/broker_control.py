@@ -1,6 +1,7 @@
 """The controller's part that deals with brokers: registration, heartbeats, fencing, their orderly stop, taking them out.
 
-- A broker registers fenced, and is unfenced by its first heartbeat that shows that it knows the metadata up to its own registration.
+- A broker registers fenced, and is unfenced by its first heartbeat that shows that it knows the metadata up to its own registration; one that was fenced
+  later, up to that: or it would believe that it still leads what others lead by now, and that the controller hears it (rule 6).
 - It is fenced when it wants to be, when it is silent for a session, or when its port refuses connections (`pulses`).
 - It may stop when what it led is led by others and every other live broker knows that; the answer that says so fences it.
 """
@@ -35,7 +36,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a broker is told of itself. `caught_up`: it knows the metadata up to its own registration."""
+    """What a broker is told of itself. `caught_up`: it knows the metadata that it must know before it is unfenced."""
 
     caught_up: bool
     fenced: bool
@@ -54,6 +55,9 @@ class BrokerControl:
             broker
         ) in self._image.alive_brokers():  # a new controller has heard nobody yet: everybody gets a whole session
             self.sessions.heard(broker.id, broker.epoch, -1, self._now())
+        self._must_know: dict[
+            int, int
+        ] = {}  # fenced brokers → the metadata record that they have to know before they are not
         self._left_by: dict[int, int] = {}  # brokers about to stop → the metadata record that others must know before
 
     async def register(self, coming: RegisterBroker, previous_epoch: int) -> int:
@@ -70,6 +74,7 @@ class BrokerControl:
         if came:
             self.sessions.forget(coming.broker, epoch)
             self._left_by.pop(coming.broker, None)
+            self._must_know[coming.broker] = epoch
             logger.info("broker %d is registered with epoch %d", coming.broker, epoch)
         return epoch
 
@@ -83,7 +88,7 @@ class BrokerControl:
         self.sessions.heard(beat.broker, beat.epoch, beat.offset, self._now())
         if beat.want_shut_down:
             return await self._shut_down(known, beat)
-        caught_up = beat.offset >= known.epoch
+        caught_up = beat.offset >= self._lowest_known(known)
         if beat.want_fence:
             await self.fence(beat.broker, beat.epoch, "it asked to be")
         elif known.fenced and caught_up:
@@ -144,6 +149,11 @@ class BrokerControl:
 
         if await self._turn.carry_out(plan):
             logger.info("broker %d is unfenced", broker)
+            self._must_know.pop(broker, None)
+
+    def _lowest_known(self, known: BrokerImage) -> int:
+        """Everything until now, of a broker that is heard for the first time since it was fenced."""
+        return self._must_know.setdefault(known.id, self._image.end - 1) if known.fenced else known.epoch
 
     async def _shut_down(self, known: BrokerImage, beat: Heartbeat) -> Standing:
         def plan() -> list[MetadataRecord]:

@@ -42,7 +42,8 @@ def request_of(ask: Ask) -> FetchRequest:
 
 
 def ask_of(request: FetchRequest) -> Ask:
-    wanted = request.topics[0].partitions[0]
+    """Of the first partition that is named: topics may be named with none."""
+    wanted = next(partition for topic in request.topics for partition in topic.partitions)
     return Ask(
         replica=int(request.replica_state.replica_id),
         directory=wanted.replica_directory_id,

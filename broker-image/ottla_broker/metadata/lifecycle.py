@@ -1,7 +1,7 @@
 """A broker's life in its cluster: it registers, says again and again that it lives, and says before it stops that it will.
 
 `in_session` is what rule 6 asks for: whether the controller can have missed this broker yet. It is counted from when the last heartbeat that was
-answered was sent, so it ends here before it ends there. A controller that hears no majority of the metadata log's members answers no heartbeats,
+answered was sent, so it ends here before it ends there; and who is fenced has been missed already. A controller that hears no majority of the metadata log's members answers no heartbeats,
 its own least of all: its successor may be at work already.
 """
 
@@ -203,7 +203,7 @@ class Lifecycle:
         """Whether to go on."""
         match answer.error_code:
             case ErrorCode.none:
-                self._heard_at = sent_at
+                self._heard_at = -self._session_s if answer.is_fenced else sent_at
                 self._stand(fenced=answer.is_fenced)
                 if answer.should_shut_down:
                     self._let_go.set()

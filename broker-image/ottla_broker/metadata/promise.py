@@ -17,6 +17,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 FILE_NAME = "quorum-state"
 NO_EPOCH = -1
+_KAFKAS = b'"data_version"'  # a field of the file that Apache Kafka keeps under this name
 
 
 class Promise:
@@ -63,6 +64,13 @@ class Promise:
         try:
             if not self._disk.exists(self._path):
                 return None
-            return msgspec.json.decode(self._disk.read_file(self._path), type=RegisterValue)
+            data = self._disk.read_file(self._path)
+            return msgspec.json.decode(data, type=RegisterValue)
         except (OSError, msgspec.MsgspecError) as error:
+            if isinstance(error, msgspec.ValidationError) and _KAFKAS in data:
+                raise KafkaError(
+                    ErrorCode.kafka_storage_error,
+                    f"{self._path} is Apache Kafka's, and so are the metadata beside it, which are kept in another form here: name a new"
+                    " folder in log.dirs, and copy the topics' partition folders into it",
+                ) from error
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self._path} cannot be read: {error}") from error

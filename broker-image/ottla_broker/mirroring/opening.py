@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from ottla_broker.log.markers import abort_marker
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.control import end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -67,14 +67,7 @@ def abort_open(partition: Partition, end: int, now_ms: int) -> int:
     """Ends what the source's producers have begun below `end` and nobody has ended; how many."""
     unfinished = [producer for producer in partition.log.producers if 0 <= producer.transaction_start < end]
     for producer in unfinished:
-        marker = end_transaction_marker(
-            False,
-            max(producer.coordinator_epoch, 0),
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            timestamp_ms=now_ms,
-        )
-        partition.append(marker, acks=LEADER_ONLY, from_client=False)
+        partition.append(abort_marker(producer, now_ms), acks=LEADER_ONLY, from_client=False)
     if unfinished:
         logger.warning("%r: %d transactions that were open at the failover are aborted", partition, len(unfinished))
     return len(unfinished)

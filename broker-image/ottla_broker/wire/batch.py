@@ -38,7 +38,6 @@ DELETE_HORIZON: Final = 0x40
 
 NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
-NO_TIMESTAMP: Final = -1
 
 
 class Compression(IntEnum):

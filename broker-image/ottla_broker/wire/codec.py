@@ -46,11 +46,6 @@ def response_class(api_key: int, version: int) -> type:
     return load_response_schema(api_key, version)
 
 
-@cache
-def is_flexible(api_key: int, version: int) -> bool:
-    return bool(request_class(api_key, version).__flexible__)  # type: ignore[attr-defined]  # every kio class has it
-
-
 def read_front(frame: bytes | bytearray | memoryview) -> RequestHeader:
     """The header up to the client id; `body` is where the tags start, if the version has any. Raises Malformed."""
     try:

@@ -12,7 +12,8 @@ import pytest
 from ottla_broker.api.context import Reply, Waiting
 from ottla_broker.api.fetch import Fetching
 from ottla_broker.api.fetch_reading import send_to
-from ottla_broker.api.follower_fetch import Look, Place
+from ottla_broker.api.follower_fetch import Look
+from ottla_broker.api.follower_sessions import Place
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.codec import read_front
 from ottla_broker.wire.errors import ErrorCode

@@ -249,7 +249,7 @@ def test_groups_without_a_name_and_members_without_a_group() -> None:
         assert await broker.groups.leave("g", [Leaving("x"), Leaving("y")]) == [ErrorCode.unknown_member_id] * 2
         assert await refused(broker.groups.commit("g", "x", None, 3, commits())) is ErrorCode.group_id_not_found
         await broker.groups.commit("", "", None, -1, commits())  # the nameless group may store offsets, as ever
-        assert broker.groups.groups()[0].is_simple
+        assert broker.groups.groups()[0].protocol_type is None, "nobody ever joined"
 
     scenario(test)
 

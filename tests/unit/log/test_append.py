@@ -142,6 +142,21 @@ def test_compression_type_of_the_topic_recompresses(place: Place) -> None:
     assert [record.value for _, record in decode_all(data)] == [b"v" * 100] * 20
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("compression", [Compression.none, Compression.gzip])
+def test_a_clients_batch_fits_a_segment(place: Place, full: bool, compression: Compression) -> None:
+    place.config = LogConfig(segment_bytes=500, compression_type="uncompressed")
+    log = place.create()
+    if full:
+        lead(log, batch(1, size=300))
+    with pytest.raises(KafkaError, match=r"segment\.bytes allows 500") as refused:
+        lead(log, batch(1, size=500, compression=compression))
+    assert refused.value.code is ErrorCode.record_list_too_large
+    assert log.end == full
+    lead(log, batch(1, size=500), from_client=False)  # a coordinator's own are bounded by itself
+    assert log.end == full + 1
+
+
 def test_settings_change_while_running(place: Place) -> None:
     log = place.create()
     lead(log, batch(1))

@@ -151,11 +151,35 @@ def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path
     first = LogDir.attach(str(tmp_path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
     first.load(lambda _: small, gapless=False)
     assert offsets(first.logs["topic", 0]) == kept
-    asyncio.run(first.keep_all())
+    asyncio.run(first.take_over())
     lead(first.logs["topic", 0], batch(1))
     killed(first)
     again = opened(tmp_path).logs["topic", 0]
     assert (offsets(again), again.failed) == ([*kept, 9], None)
+
+
+def test_transactions_that_a_first_start_found_open_are_aborted(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create("topic", 0, TOPIC_ID, LogConfig())
+    lead(log, batch(2, producer=(7, 3, 0), transactional=True), epoch=5)
+    lead(log, batch(1), epoch=5)
+    lead(log, batch(1, producer=(8, 0, 0), transactional=True), epoch=5)
+    killed(directory)
+
+    first = LogDir.attach(str(tmp_path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
+    first.load(lambda _: LogConfig(), gapless=False)
+    asyncio.run(first.take_over())
+    for again in (first, opened_after(first, tmp_path)):
+        log = again.logs["topic", 0]
+        log.advance_high_watermark(log.end)
+        assert (log.end, log.last_stable_offset, log.recovery_point) == (6, 6, 6)
+        found = [(one.producer_id, one.first_offset, one.last_offset) for one in log.aborted(0, 6)]
+        assert found == [(7, 0, 4), (8, 3, 5)]
+
+
+def opened_after(directory: LogDir, path: Path) -> LogDir:
+    killed(directory)
+    return opened(path)
 
 
 def test_an_unclean_stop_of_one_partition_leaves_no_marker(tmp_path: Path) -> None:

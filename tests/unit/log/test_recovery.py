@@ -249,6 +249,25 @@ def test_epochs_and_aborted_transactions_are_rebuilt_from_the_log(place: Place) 
     assert again.aborted(0, 4) == aborted
 
 
+def test_zeros_that_a_loss_of_power_left_name_no_aborted_transaction(place: Place) -> None:
+    """A file's length may reach the device before what was appended to it; version 0, producer 0, offset 0 is a whole entry."""
+    log = place.create()
+    lead(log, batch(1, producer=(0, 0, 0), transactional=True))
+    lead(log, marker(True, 0), from_client=False)
+    asyncio.run(log.flush.checkpoint())
+    lead(log, batch(1))
+    with open(f"{log.segments[0].path.removesuffix('.log')}.txnindex", "wb") as file:
+        file.write(bytes(68))
+    again = place.reopen(Known(recovery_point=log.recovery_point))
+    assert (again.end, again.failed, again.aborted(0, 3)) == (3, None, [])
+    lead(again, batch(1, producer=(0, 0, 1), transactional=True))
+    lead(again, marker(False, 0), from_client=False)
+    aborted = again.aborted(0, again.end)
+    again.close()
+    assert [one.last_offset for one in aborted] == [4]
+    assert place.reopen(Known(clean=True)).aborted(0, 5) == aborted
+
+
 def test_unreadable_files_take_one_partition_offline_not_the_broker(failing: Place) -> None:
     log = failing.create()
     lead(log, batch(1))

@@ -126,6 +126,24 @@ def test_offsets_for_times_that_go_back(place: Place) -> None:
     assert log.max_timestamp() == TimestampOffset(NOW + 70, 2, 0)
 
 
+def test_the_largest_timestamp_is_one_of_a_record_that_is_there(place: Place) -> None:
+    place.config = LogConfig(segment_bytes=600, index_interval_bytes=100)
+    log = place.create()
+    for timestamp in (90, 50, 10, 70, 20, 70, 60, 40, 30):
+        lead(log, batch(3, timestamp=NOW + timestamp, size=30))
+    assert len(log.segments) > 2
+    seen = []
+    for start in range(log.end):
+        log.delete_records_before(start)
+        found = log.max_timestamp()
+        assert found is not None
+        seen.append((found.timestamp - NOW, found.offset))
+    assert seen[0] == (90, 0) and seen[2] == (90, 2) and seen[3] == seen[9] == (70, 9)
+    assert seen[12] == (70, 15) and seen[18:24] == [(60, 18), (60, 19), (60, 20), (40, 21), (40, 22), (40, 23)]
+    log.delete_records_before(log.end)
+    assert log.max_timestamp() is None
+
+
 class TestDurability:
     def test_rule_17_waiters_share_one_fsync(self, failing: Place) -> None:
         log = failing.create()

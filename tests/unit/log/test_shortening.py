@@ -35,7 +35,7 @@ class TestRetention:
         assert lead(log, batch(1)) == (4, 4)
 
     def test_nothing_above_the_high_watermark(self, place: Place) -> None:
-        place.config = LogConfig(segment_bytes=100, retention_ms=0)
+        place.config = LogConfig(segment_bytes=140, retention_ms=0)
         log = place.create()
         for _ in range(4):
             log.append_as_leader(batch(1, size=50), leader_epoch=0, now_ms=NOW)
@@ -61,14 +61,14 @@ class TestRetention:
         assert (log.start, log.size) == (4, 6 * size)
 
     def test_a_compacted_topic_keeps_its_segments(self, place: Place) -> None:
-        place.config = LogConfig(segment_bytes=100, retention_ms=0, cleanup_delete=False, cleanup_compact=True)
+        place.config = LogConfig(segment_bytes=140, retention_ms=0, cleanup_delete=False, cleanup_compact=True)
         log = place.create()
         for _ in range(4):
             lead(log, batch(1, size=50))
         assert log.apply_retention(NOW + 9_999) == 0
 
     def test_files_go_after_their_delay(self, place: Place) -> None:
-        place.config = LogConfig(segment_bytes=100, retention_ms=0, file_delete_delay_ms=500)
+        place.config = LogConfig(segment_bytes=140, retention_ms=0, file_delete_delay_ms=500)
         log = place.create()
         for n in range(3):
             lead(log, batch(1, size=50, producer=(1, 0, n)))

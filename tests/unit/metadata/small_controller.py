@@ -51,10 +51,10 @@ class MemoryLog:
 
 
 class SmallController:
-    """With brokers 1 to `brokers`, alive. `settings`: the controller's own."""
+    """Over a new image, or this one. `settings`: the controller's own."""
 
-    def __init__(self, **settings: str) -> None:
-        self.image = Image(end=100)
+    def __init__(self, image: Image | None = None, **settings: str) -> None:
+        self.image = image or Image(end=100)
         self.log = MemoryLog(self.image)
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = Config.of({"log.dirs": "/nowhere", "node.id": "1", **given})

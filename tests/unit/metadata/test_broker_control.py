@@ -28,6 +28,25 @@ async def test_a_broker_is_unfenced_when_it_knows_of_its_own_registration() -> N
 
 
 @on_a_loop
+async def test_rule_6_who_was_fenced_must_know_it_before_it_is_not() -> None:
+    small = await SmallController().come(1, 2)
+    await small.topic(replicas=(1, 2))
+    heard = small.image.end - 1
+    await small.brokers.fence(1, small.image.brokers[1].epoch, "a test")
+    standing = await small.beat(1, offset=heard)  # it believes that it leads
+    assert (standing.caught_up, standing.fenced) == (False, True)
+    fenced = small.image.end - 1
+    await small.topic("another", replicas=(2,))
+    assert not (await small.beat(1, offset=fenced)).fenced  # what came later need not be waited for
+
+    later = SmallController(image=small.image)  # another controller, which has fenced nobody itself
+    await later.brokers.fence(1, later.image.brokers[1].epoch, "a test")
+    again = SmallController(image=small.image)
+    assert (await again.beat(1, offset=fenced)).fenced
+    assert not (await again.beat(1)).fenced
+
+
+@on_a_loop
 async def test_a_registration_that_comes_twice_is_one() -> None:
     small = await SmallController().come(1)
     epoch = small.image.brokers[1].epoch

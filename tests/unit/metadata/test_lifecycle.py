@@ -10,6 +10,7 @@ import pytest
 from ottla_broker.config import Config
 from ottla_broker.metadata.broker_control import Heartbeat
 from ottla_broker.metadata.controller_link import ControllerLink
+from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.last_life import LOST, LastLife
 from ottla_broker.metadata.lifecycle import Lifecycle
 from ottla_broker.metadata.records import Endpoint
@@ -39,10 +40,27 @@ class Here:
         return None
 
 
+class Heard:
+    """An image of which a broker says that it has heard it up to here; None: all of it."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self.up_to: int | None = None
+
+    @property
+    def end(self) -> int:
+        return self._image.end if self.up_to is None else self.up_to
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._image, name)
+
+
 class Broker:
     """Broker 7's life beside a controller that others ask, too. `cut`: nothing comes through."""
 
-    def __init__(self, small: SmallController, incarnation: int = 7, boot: str = "now", disk: Any = None) -> None:
+    def __init__(
+        self, small: SmallController, incarnation: int = 7, boot: str = "now", disk: Any = None, image: Any = None
+    ) -> None:
         self.small = small
         self.cut = False
         self.replaced: list[str] = []
@@ -70,7 +88,7 @@ class Broker:
         self.life = Lifecycle(
             config,
             UUID(int=incarnation),
-            small.image,
+            image or small.image,
             link,
             cast(Any, self.directories),
             self.last_life,
@@ -107,6 +125,21 @@ async def test_rule_6_who_is_not_heard_for_a_session_is_in_none() -> None:
     await until(lambda: broker.life.in_session)
     broker.majority = False  # it is the controller itself, and hears nobody
     assert not broker.life.in_session
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_rule_6_who_is_fenced_is_in_no_session() -> None:
+    """Heard again, but others may lead by now what it has not heard of."""
+    small = SmallController()
+    heard = Heard(small.image)
+    broker = await Broker(small, image=heard).come()
+    heard.up_to = small.image.end
+    await small.brokers.fence(7, broker.life.epoch, "a test")
+    await until(lambda: not broker.life.in_session)
+    assert small.fenced() == [7]
+    heard.up_to = None
+    await until(lambda: broker.life.in_session)
     broker.running.cancel()
 
 

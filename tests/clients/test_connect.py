@@ -1,0 +1,134 @@
+"""Kafka Connect: a file read into a topic and written to another file, by a standalone worker and by distributed ones.
+
+No exactly-once source: that would need transactions.
+"""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.jars import CONNECT, java, kafka_classpath
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WORKER = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "offset.flush.interval.ms": "500",
+    "plugin.discovery": "service_load",
+}
+STARTS_WITHIN_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def connect_classpath() -> str:
+    return kafka_classpath(coordinates=CONNECT)
+
+
+@contextmanager
+def worker(classpath: str, mode: str, folder: Path, settings: Mapping[str, str], *connectors: Path) -> Iterator[str]:
+    """A Connect worker; its REST address. What it wrote is in `folder`/worker.log."""
+    port = free_port()
+    folder.mkdir()
+    listening = {"listeners": f"http://127.0.0.1:{port}"}
+    started = properties(folder / "worker.properties", WORKER | listening | dict(settings))
+    command = java(classpath, f"org.apache.kafka.connect.cli.{mode}", str(started), *map(str, connectors))
+    with (folder / "worker.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def properties(path: Path, settings: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+def rest(method: str, url: str, body: object = None) -> Any:
+    """The answer's JSON; None while the worker refuses, is busy with a rebalance, or knows nothing of it yet."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:
+            return json.loads(answer.read() or b"true")
+    except urllib.error.HTTPError as refused:
+        if refused.code in (404, 409):
+            return None
+        raise AssertionError(f"{method} {url}: {refused.code} {refused.read().decode()}") from refused
+    except OSError:
+        return None
+
+
+def source(name: str, file: Path, **more: str) -> dict[str, str]:
+    return {"connector.class": "FileStreamSource", "tasks.max": "1", "file": str(file), "topic": name} | more
+
+
+def sink(name: str, file: Path) -> dict[str, str]:
+    return {"connector.class": "FileStreamSink", "tasks.max": "2", "file": str(file), "topics": name}
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_standalone_worker(connect_classpath: str, broker: Broker, name: str, tmp_path: Path) -> None:
+    read, written = tmp_path / "read", tmp_path / "written"
+    read.write_text("".join(f"line {number}\n" for number in range(100)))
+    connectors = [
+        properties(tmp_path / "source.properties", {"name": f"{name}-source"} | source(name, read)),
+        properties(tmp_path / "sink.properties", {"name": f"{name}-sink"} | sink(name, written)),
+    ]
+    settings = {"bootstrap.servers": broker.bootstrap, "offset.storage.file.filename": str(tmp_path / "offsets")}
+    with worker(connect_classpath, "ConnectStandalone", tmp_path / "worker", settings, *connectors):
+        eventually(lambda: lines(written) == lines(read), within_s=STARTS_WITHIN_S)
+        with read.open("a") as more:
+            more.write("one more\n")
+        eventually(lambda: lines(written) == lines(read))
+
+
+def test_distributed_workers(connect_classpath: str, broker: Broker, name: str, tmp_path: Path) -> None:
+    read, written = tmp_path / "read", tmp_path / "written"
+    read.write_text("".join(f"line {number}\n" for number in range(100)))
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "scheduled.rebalance.max.delay.ms": "0"}
+    for kind in ("config", "offset", "status"):
+        settings |= {f"{kind}.storage.topic": f"{name}-{kind}", f"{kind}.storage.replication.factor": "1"}
+    with ExitStack() as first, ExitStack() as second:
+        one = first.enter_context(worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings))
+        eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
+        two = second.enter_context(worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings))
+        created = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "2"}
+        for kind, config in (("source", source(name, read, **created)), ("sink", sink(name, written))):
+            wanted = {"name": f"{name}-{kind}", "config": config}
+            eventually(lambda: rest("POST", f"{one}/connectors", wanted))  # noqa: B023 (it is called here)
+        eventually(lambda: sorted(lines(written)) == sorted(lines(read)), within_s=60)
+        eventually(lambda: rest("GET", f"{two}/connectors"), within_s=STARTS_WITHIN_S)
+        first.close()  # what the first worker did goes to the second
+        with read.open("a") as more:
+            more.write("one more\n")
+        eventually(lambda: "one more" in lines(written), within_s=60)
+        eventually(lambda: consumed(two, f"{name}-sink") == 101)
+        eventually(lambda: rest("PUT", f"{two}/connectors/{name}-sink/stop"))
+        eventually(lambda: not rest("GET", f"{two}/connectors/{name}-sink/status")["tasks"])
+        eventually(lambda: rest("DELETE", f"{two}/connectors/{name}-sink/offsets"))
+        assert consumed(two, f"{name}-sink") == 0
+    topics = rd.admin(broker.bootstrap).list_topics(timeout=20).topics
+    assert len(topics[name].partitions) == 2
+    assert len(topics[f"{name}-offset"].partitions) == 25
+
+
+def consumed(address: str, connector: str) -> int:
+    """How many records the sink has committed."""
+    answer = rest("GET", f"{address}/connectors/{connector}/offsets")
+    return sum(each["offset"]["kafka_offset"] for each in answer["offsets"]) if answer else 0

@@ -1,0 +1,134 @@
+"""Kafka Streams: words counted `at_least_once`, over a repartition topic, with counts that are kept in a changelog topic.
+
+The application is put together from Python (py4j, which PySpark brings) in a JVM of its own, so no Java is compiled.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.clients.sample import Message
+from tests.jars import QUIET, SHORT_LIVED, STREAMS, java_program, kafka_classpath
+from tests.waiting import eventually
+
+PARTITIONS = 3
+LINES = ("the hen and the egg", "the egg", "a hen", "and the hen and")
+
+
+class Words:
+    """A `ValueMapper`: a line to its words."""
+
+    def __init__(self, gateway: JavaGateway) -> None:
+        self._array_list = gateway.jvm.java.util.ArrayList
+
+    def apply(self, line: str) -> Any:
+        words = self._array_list()
+        for word in line.split():
+            words.add(word)
+        return words
+
+    class Java:
+        implements = ("org.apache.kafka.streams.kstream.ValueMapper",)
+
+
+class ByWord:
+    """A `KeyValueMapper`: the value becomes the key, so that a record goes to the partition of its word."""
+
+    def apply(self, _: str | None, word: str) -> str:
+        return word
+
+    class Java:
+        implements = ("org.apache.kafka.streams.kstream.KeyValueMapper",)
+
+
+@pytest.fixture
+def gateway() -> Iterator[JavaGateway]:
+    port, jvm = launch_gateway(
+        classpath=kafka_classpath(coordinates=STREAMS),
+        javaopts=[*SHORT_LIVED, *QUIET],
+        java_path=java_program(),
+        die_on_exit=True,
+        return_proc=True,
+    )
+    opened = JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auto_convert=True),
+        callback_server_parameters=CallbackServerParameters(port=0),
+    )
+    java_side = opened.java_gateway_server
+    our_port = opened.get_callback_server().get_listening_port()
+    java_side.resetCallbackClient(java_side.getCallbackClient().getAddress(), our_port)
+    try:
+        yield opened
+    finally:
+        opened.shutdown()
+        jvm.kill()
+        jvm.wait()
+
+
+@contextmanager
+def counting(gateway: JavaGateway, broker: Broker, name: str, state: Path) -> Iterator[None]:
+    """The application while it runs: from the lines in topic `name` to the counts in `name`-counts."""
+    streams = gateway.jvm.org.apache.kafka.streams
+    serdes = gateway.jvm.org.apache.kafka.common.serialization.Serdes
+    builder = streams.StreamsBuilder()
+    words = builder.stream(name).flatMapValues(Words(gateway)).groupBy(ByWord())
+    words.count().toStream().to(f"{name}-counts", streams.kstream.Produced.valueSerde(serdes.Long()))
+    text = "org.apache.kafka.common.serialization.Serdes$StringSerde"
+    properties = gateway.jvm.java.util.Properties()
+    for key, value in {
+        "application.id": name,
+        "bootstrap.servers": broker.bootstrap,
+        "state.dir": str(state),
+        "default.key.serde": text,
+        "default.value.serde": text,
+        "commit.interval.ms": "100",
+        "num.stream.threads": "2",
+        "session.timeout.ms": "3000",  # Streams leaves no group when it closes: the next life waits for this
+        "heartbeat.interval.ms": "500",
+    }.items():
+        properties.put(key, value)
+    application = streams.KafkaStreams(builder.build(), properties)
+    application.start()
+    try:
+        yield
+    finally:
+        application.close()
+
+
+def counts(broker: Broker, name: str) -> Counter[str]:
+    """The last count of each word."""
+    found: Counter[str] = Counter()
+    for partition in range(PARTITIONS):
+        for message in rd.consume(broker.bootstrap, f"{name}-counts", partition=partition):
+            found[(message.key() or b"").decode()] = int.from_bytes(message.value() or b"")
+    return found
+
+
+def test_words_are_counted_and_counts_come_back_from_the_changelog(
+    gateway: JavaGateway, broker: Broker, name: str, tmp_path: Path
+) -> None:
+    for topic in (name, f"{name}-counts"):
+        rd.create(broker.bootstrap, topic, PARTITIONS)
+    wanted: Counter[str] = Counter()
+    for life in ("first", "second"):  # the second on a new disk
+        for partition in range(PARTITIONS):
+            lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
+            rd.produce(broker.bootstrap, name, lines, partition=partition)
+            wanted.update(" ".join(LINES * 10).split())
+        with counting(gateway, broker, name, tmp_path / life):
+            eventually(
+                lambda: counts(broker, name) == wanted,
+                within_s=60,
+                what=lambda: f"{wanted}; counted: {counts(broker, name)}",
+            )
+    topics = rd.admin(broker.bootstrap).list_topics(timeout=20).topics
+    store = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003"
+    assert {f"{store}-changelog", f"{store}-repartition"} <= set(topics)
