@@ -33,6 +33,15 @@ def open_transaction(source: Broker) -> Producer:
     return made
 
 
+def copied_and_failed_over(sites: Sites) -> None:
+    """A hundred records are at both sites, and `b` is open."""
+    produce(sites.a.bootstrap, TOPIC, [b"a"] * 100, partition=0)
+    sites.west()
+    sites.same_ends()
+    sites.west(role="FailedOver")
+    sites.becomes(sites.b, "FailedOver")
+
+
 def test_a_drill_is_taken_back_by_consent_and_leaves_what_was_written_in_files(sites: Sites) -> None:
     a, b = sites.a, sites.b
     assert isinstance(a, Broker) and isinstance(b, Broker)
@@ -91,11 +100,7 @@ def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
     """Between the failover and the taking back the source has lost records that were copied."""
     a, b = sites.a, sites.b
     assert isinstance(a, Broker) and isinstance(b, Broker)
-    produce(a.bootstrap, TOPIC, [b"a"] * 100, partition=0)
-    sites.west()
-    sites.same_ends()
-    sites.west(role="FailedOver")
-    sites.becomes(b, "FailedOver")
+    copied_and_failed_over(sites)
     a.stop()
     log = a.log_dir / f"{TOPIC}-0"
     for path in log.iterdir():
@@ -116,11 +121,7 @@ def test_what_was_deleted_since_is_copied_again(sites: Sites) -> None:
     """Records that were copied, and some that were written since, have been deleted here: the log begins behind the offset at which it was opened."""
     a, b = sites.a, sites.b
     assert isinstance(a, Broker) and isinstance(b, Broker)
-    produce(a.bootstrap, TOPIC, [b"a"] * 100, partition=0)
-    sites.west()
-    sites.same_ends()
-    sites.west(role="FailedOver")
-    sites.becomes(b, "FailedOver")
+    copied_and_failed_over(sites)
     produce(b.bootstrap, TOPIC, [b"b"] * 50, partition=0)
     admin = AdminClient({"bootstrap.servers": b.bootstrap})
     wanted = TopicPartition(TOPIC, 0, 120)

@@ -14,9 +14,10 @@ from typing import Any, cast, get_args, get_origin
 from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
-from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.common import API_VERSION, DURATION, IDENTIFIER, OBJECT_NAME, QUANTITY, TOPIC_NAME
 from ottla_operator.resources.crds import KINDS, Kind, schema_of
 from ottla_operator.resources.model import Json, Model, Rule, Transition
+from ottla_operator.resources.pipeline import PYTHON_STEP
 from ottla_operator.resources.schema import Schema
 
 Path = tuple[str | int, ...]
@@ -80,13 +81,14 @@ def broken_rules(model: type[Model], data: Json, path: Path, old: Json | None = 
     for rule in model.rules:
         match rule:
             case Rule() if old is None:
-                held = rule.holds(data)
+                found = None if rule.holds(data) else rule.found(data)
             case Transition() if old is not None:
-                held = rule.holds(data, old)
+                found = None if rule.holds(data, old) else rule.found(data, old)
             case _:
                 continue
-        if not held:
-            yield Problem((*path, rule.field) if rule.field else path, rule.message)
+        if found is not None:
+            message = f"{rule.message}; {found}" if found else rule.message
+            yield Problem((*path, rule.field) if rule.field else path, message)
     for name, field in model.model_fields.items():
         key = field.alias or name
         if key not in data or not (inner := _model_in(annotation := cast(Hashable, field.annotation))):
@@ -142,7 +144,7 @@ def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
         )
 
 
-_OBJECT_NAME = Draft4Validator({"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"})
+_OBJECT_NAME = Draft4Validator({"type": "string", "maxLength": 253, "pattern": OBJECT_NAME})
 
 
 def _unknown(data: Json, schema: Schema, path: Path) -> Iterator[Problem]:
@@ -180,6 +182,16 @@ def _settings(data: Json) -> Iterator[tuple[Path, dict[str, Json]]]:
         yield ("spec", "config"), config
 
 
+_FORMS = {
+    DURATION: "a length of time, such as 500ms, 30s or 10 minutes",
+    QUANTITY: "an amount, such as 500m or 10Gi",
+    IDENTIFIER: "a name in SQL: letters, digits and _, not beginning with a digit",
+    TOPIC_NAME: "a name of a topic: letters, digits, '.', '_' and '-'",
+    OBJECT_NAME: "a name for Kubernetes: small letters, digits, '-' and '.'",
+    PYTHON_STEP: "a file and a function of it, such as steps.py:score",
+}
+
+
 def _sentence(error: ValidationError) -> str:
     said = _said(error.instance)
     allowed: Any = error.validator_value
@@ -194,7 +206,9 @@ def _sentence(error: ValidationError) -> str:
             missing = [name for name in allowed if name not in there]
             return f"{' and '.join(repr(name) for name in missing)} {'is' if len(missing) == 1 else 'are'} missing"
         case "pattern":
-            return f"{said} does not have the form {allowed}"
+            return (
+                f"{said} is not {_FORMS[allowed]}" if allowed in _FORMS else f"{said} does not have the form {allowed}"
+            )
         case "minimum" if isinstance(error.schema, dict) and error.schema.get("exclusiveMinimum"):
             return f"{said} is too small; more than {allowed}"
         case "minimum":

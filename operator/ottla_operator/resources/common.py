@@ -9,26 +9,32 @@ from ottla_operator.resources.model import Json, Model
 
 API_VERSION: Final = "ottla.dev/v1alpha1"
 
-TopicName = Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
+TOPIC_NAME: Final = r"^[a-zA-Z0-9._-]+$"
+OBJECT_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+IDENTIFIER: Final = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
+QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
+DURATION: Final = r"^[0-9]+ ?(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)$"
+
+TopicName = Annotated[str, Field(min_length=1, max_length=249, pattern=TOPIC_NAME)]
 """Kafka's rule for topic names: letters, digits, `.`, `_` and `-`, at most 249 of them."""
 
-ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_NAME)]
 """Kubernetes' rule for names of objects."""
 
-Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=IDENTIFIER)]
 """A name that SQL takes without quotes."""
 
 Column = Annotated[str, Field(min_length=1, max_length=255)]
 """The name of a column of rows."""
 
-Quantity = Annotated[str, Field(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")]
+Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY)]
 """An amount with Kubernetes' suffixes: 500m, 10Gi."""
 
 Duration = Annotated[
     str,
     Field(
         max_length=32,
-        pattern=r"^[0-9]+ ?(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)$",
+        pattern=DURATION,
     ),
 ]
 """A length of time: 500ms, 30s, 10 minutes."""

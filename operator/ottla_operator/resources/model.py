@@ -32,6 +32,8 @@ class Rule:
     holds: Holds
     field: str = ""
     """Which field the message is about, for people's eyes (`partitions`); empty: the object itself."""
+    found: Callable[[dict[str, Json]], str] = lambda _: ""
+    """What of the object breaks it, and what would not, for people's eyes; after the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Transition:
     message: str
     holds: StillHolds
     field: str = ""
+    found: Callable[[dict[str, Json], dict[str, Json]], str] = lambda new, old: ""
 
 
 class Model(BaseModel):

@@ -1,6 +1,6 @@
 """Pipeline: a Spark Structured Streaming application from topics to topics, files and tables."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -16,8 +16,10 @@ from ottla_operator.resources.common import (
     Status,
     TopicName,
 )
-from ottla_operator.resources.model import Model, Rule, Transition, exactly_one
+from ottla_operator.resources.model import Json, Model, Rule, Transition, exactly_one
 from ottla_operator.resources.sinks import Sink
+
+PYTHON_STEP: Final = r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$"
 
 
 class Format(Model):
@@ -122,7 +124,7 @@ class Transform(Model):
     python: str | None = Field(
         default=None,
         max_length=512,
-        pattern=r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$",
+        pattern=PYTHON_STEP,
         description="file.py:function, called with the views by name (dict[str, DataFrame]); returns a DataFrame.",
     )
     expect: Annotated[list[Expectation], Field(max_length=64)] | None = Field(
@@ -261,6 +263,11 @@ class Spark(Model):
     conf: dict[str, str] | None = Field(default=None, description="Spark's own settings.")
 
 
+def _relations(spec: dict[str, Json]) -> set[str]:
+    """Names that sinks may take rows from."""
+    return {*spec["sources"], *(step["name"] for step in spec.get("transforms", ()))}
+
+
 class PipelineSpec(Model):
     """What is read, what is made of it, and where it goes."""
 
@@ -312,17 +319,21 @@ class PipelineSpec(Model):
             "self.sinks.all(s, s.from in self.sources || (has(self.transforms) && self.transforms.exists(t, "
             "t.name == s.from)))",
             "a sink's `from` must name a source or a transform of this pipeline",
-            lambda spec: (
-                {sink["from"] for sink in spec["sinks"]}
-                <= {*spec["sources"], *(step["name"] for step in spec.get("transforms", ()))}
-            ),
+            lambda spec: {sink["from"] for sink in spec["sinks"]} <= _relations(spec),
             "sinks",
+            lambda spec: (
+                f"{', '.join(sorted(repr(sink['from']) for sink in spec['sinks'] if sink['from'] not in _relations(spec)))} "
+                f"is none of {', '.join(sorted(_relations(spec)))}"
+            ),
         ),
         Rule(
             "!has(self.transforms) || !self.transforms.exists(t, t.name in self.sources)",
             "a transform cannot have the name of a source",
             lambda spec: not {step["name"] for step in spec.get("transforms", ())} & set(spec["sources"]),
             "transforms",
+            lambda spec: (
+                f"{', '.join(repr(step['name']) for step in spec['transforms'] if step['name'] in spec['sources'])} is one"
+            ),
         ),
     )
 

@@ -57,6 +57,7 @@ class TopicSpec(Model):
             "topic instead",
             lambda new, old: "partitions" not in old or new.get("partitions", 0) >= old["partitions"],
             "partitions",
+            lambda new, old: f"{new.get('partitions', 'nothing')} is less than {old['partitions']}, as it was",
         ),
         immutable(
             "topicName", "topicName cannot be changed: it would be another topic; make a new Topic resource instead"

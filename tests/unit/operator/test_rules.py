@@ -190,9 +190,28 @@ def test_paths_go_into_lists_and_maps() -> None:
     broken["spec"]["sinks"].append({"from": "nothing", "topic": "x"})
     assert said(broken) == ["spec.sources.flights.format.typ: there is no such field; did you mean 'type'?"]
     del broken["spec"]["sources"]["flights"]["format"]["typ"]
-    assert said(broken) == ["spec.sinks: a sink's `from` must name a source or a transform of this pipeline"]
+    assert said(broken) == [
+        "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'nothing' is none of flights, late"
+    ]
     broken["spec"]["sinks"][1] = {"from": "late"}
     assert said(broken)[0].startswith("spec.sinks[1]: a sink has exactly one target")
+
+
+def test_what_is_not_of_the_form_is_told_in_words() -> None:
+    assert said(samples.pipeline(trigger={"interval": "often"})) == [
+        "spec.trigger.interval: 'often' is not a length of time, such as 500ms, 30s or 10 minutes"
+    ]
+    assert said(samples.pipeline(transforms=[{"name": "late", "python": "steps.py"}])) == [
+        "spec.transforms[0].python: 'steps.py' is not a file and a function of it, such as steps.py:score"
+    ]
+    assert said(samples.topic(topicName="a b")) == [
+        "spec.topicName: 'a b' is not a name of a topic: letters, digits, '.', '_' and '-'"
+    ]
+
+
+def test_a_change_that_may_not_be_says_from_what_to_what() -> None:
+    (problem,) = check.problems_of_change(samples.topic(partitions=2), samples.topic(partitions=3))
+    assert str(problem).endswith("make a new topic instead; 2 is less than 3, as it was")
 
 
 def test_a_rate_must_be_more_than_nothing() -> None:

@@ -41,7 +41,8 @@ def taken_over(value: RegisterValue, me: Member, now_ms: int, *, lease_ms: int) 
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
             f"the register of cluster {value.cluster_id} says that its metadata is held by {known}; this is broker {me.broker} "
-            f"on log directory {uuid_text(me.directory)}, which may lack committed metadata and will not lead",
+            f"on log directory {uuid_text(me.directory)}, which may lack committed metadata and will not lead; "
+            "bring that directory back, or remove the register to begin anew without what was in it",
         )
     members = tuple(me if member.key == me.key else member for member in value.isr)
     return replace(
