@@ -295,7 +295,7 @@ class Partition:
             self._consider_joining(self.followers.outside)
 
     def _consider_the_quiet(self) -> None:
-        """The state has changed: those who had to wait for that, or have caught up while they were being taken out. Where nothing happens nobody
+        """A proposal is decided: those who had to wait for that, or have caught up while they were being taken out. Where nothing happens nobody
         fetches again, and they would be out for ever. Who still has something to fetch shows by fetching that it lives."""
         if self.pending is None and self.followers.outside:
             everybody, self._turned_away = self._turned_away, False
@@ -333,10 +333,12 @@ class Partition:
         self._peers.propose(self)
 
     def refused(self, proposal: Proposal) -> None:
-        """The controller will not have it, now or later."""
+        """The controller will not have it, now or later. What had to wait for that is looked at now."""
         if self.pending is proposal:
             self.pending = None
             self._members_changed()
+            if self._turned_away:
+                self._consider_the_quiet()
 
     def withdraw(self, proposal: Proposal) -> None:
         """The controller will not have it now, but may find a copy of it later: the ISR as it is, proposed anew, ends that."""

@@ -158,6 +158,21 @@ def test_who_catches_up_while_it_is_taken_out_of_a_quiet_isr_comes_back_without_
     assert peers.proposed == [(1,), (1, 2)]
 
 
+def test_who_comes_while_a_proposal_is_refused_joins_without_another_fetch(tmp_path: Path) -> None:
+    peers = Peers()
+    partition = led(tmp_path, peers, isr=(1,))
+    fetch(partition, 2, 0)  # by a life that the controller has just given up
+    assert (proposal := partition.pending) is not None
+    partition.fetched_by(2, 21, 0, 0)  # the next one; there is nothing more for it to ask for
+    peers.joinable[2] = 21
+    partition.brokers_changed()
+    partition.refused(proposal)
+    assert peers.proposed == [(1, 2), (1, 2)]
+    assert (again := partition.pending) is not None
+    partition.refused(again)  # and that is all: nothing has come meanwhile
+    assert len(peers.proposed) == 2
+
+
 def test_a_new_leader_is_unsettled_until_what_its_predecessor_may_have_acknowledged_is_replicated(
     tmp_path: Path,
 ) -> None:
