@@ -162,13 +162,15 @@ def test_who_comes_while_a_proposal_is_refused_joins_without_another_fetch(tmp_p
     peers = Peers()
     partition = led(tmp_path, peers, isr=(1,))
     fetch(partition, 2, 0)  # by a life that the controller has just given up
-    assert (proposal := partition.pending) is not None
+    proposal = partition.pending
+    assert proposal is not None
     partition.fetched_by(2, 21, 0, 0)  # the next one; there is nothing more for it to ask for
     peers.joinable[2] = 21
     partition.brokers_changed()
     partition.refused(proposal)
     assert peers.proposed == [(1, 2), (1, 2)]
-    assert (again := partition.pending) is not None
+    again = partition.pending
+    assert again is not None
     partition.refused(again)  # and that is all: nothing has come meanwhile
     assert len(peers.proposed) == 2
 
