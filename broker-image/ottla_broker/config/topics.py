@@ -112,7 +112,7 @@ TOPIC_PREALLOCATE = _segments.topic(
     "preallocate",
     boolean(),
     False,
-    "Whether a new segment's file takes its full size at once.",
+    "Asks for a new segment's file to take its full size at once. Has no effect: a file takes as much as is in it.",
     logs.LOG_PREALLOCATE,
 )
 TOPIC_FLUSH_MESSAGES = _segments.topic(

@@ -256,8 +256,7 @@ def test_zeros_that_a_loss_of_power_left_name_no_aborted_transaction(place: Plac
     lead(log, marker(True, 0), from_client=False)
     asyncio.run(log.flush.checkpoint())
     lead(log, batch(1))
-    with open(f"{log.segments[0].path.removesuffix('.log')}.txnindex", "wb") as file:
-        file.write(bytes(68))
+    Path(log.segments[0].transactions.path).write_bytes(bytes(68))
     again = place.reopen(Known(recovery_point=log.recovery_point))
     assert (again.end, again.failed, again.aborted(0, 3)) == (3, None, [])
     lead(again, batch(1, producer=(0, 0, 1), transactional=True))
