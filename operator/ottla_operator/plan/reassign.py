@@ -173,4 +173,5 @@ def _moves(layout: Layout, changeable: Iterable[int]) -> tuple[Move, ...]:
 def _are(brokers: Collection[int]) -> str:
     if not brokers:
         return "is none"
-    return f"{'is 1' if len(brokers) == 1 else f'are {len(brokers)}'}: {', '.join(map(str, sorted(brokers)))}"
+    listed = ", ".join(map(str, sorted(brokers)))
+    return f"is one broker, {listed}" if len(brokers) == 1 else f"are {len(brokers)} brokers: {listed}"
