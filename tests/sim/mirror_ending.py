@@ -170,4 +170,14 @@ class Ending:
                 own = history.seen[group].get(place, {})
                 ends = [copy.known.end for copy in self._stage.copies() if copy.place == place]
                 history.seen[group][place] = {at: value for at, value in records.items() if at < ends[0]} | own
+        if self._stage.plan.forgets:
+            self._forget_what_was_deleted(history)
         return history
+
+    def _forget_what_was_deleted(self, history: History) -> None:
+        """Where a source that forgot had let records go before, it has others since. Of who commits it still counts that they were seen."""
+        deleted, commits = self._stage.at_source.history.deleted, {group for group, _ in history.committed}
+        for group in history.seen.keys() - commits:
+            for place, records in history.seen[group].items():
+                kept = {at: value for at, value in records.items() if at >= deleted.get(place, 0)}
+                history.seen[group][place] = kept
