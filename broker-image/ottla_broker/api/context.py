@@ -12,6 +12,7 @@ from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.repeated_fetch import RepeatedFetch
+from ottla_broker.wire.repeated_produce import RepeatedProduce
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -34,6 +35,7 @@ class Peer:
     follower: bool = False  # a broker that fetches as a replica
     refused_s: float = -inf  # when it last heard, by the loop's clock, that a leader has just stepped down
     fetches: RepeatedFetch = field(default_factory=RepeatedFetch)
+    produces: RepeatedProduce = field(default_factory=RepeatedProduce)
 
 
 @dataclass(slots=True)

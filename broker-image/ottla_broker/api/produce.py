@@ -29,7 +29,7 @@ from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.produce import WITH_LEADERS, Produced, ProduceRequest, read_produce, write_produce
+from ottla_broker.wire.produce import WITH_LEADERS, Produced, ProduceRequest, write_produce
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -45,7 +45,7 @@ Waiting = list[tuple[Produced, "Partition", Appended]]
 
 
 def produce(context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
-    request = read_produce(frame, header)
+    request = context.peer.produces.read(frame, header)
     if (refused := wrong(request, header.version)) is not None:
         topics: Topics = [(name, [denied(index, refused) for index, _ in parts]) for name, parts in request.topics]
         waiting: Waiting = []

@@ -5,6 +5,7 @@ none), and copied out. A large frame gets a buffer of its own, into which the so
 is asked for before it is taken: `claim` may say no, and the connection stops reading until it says yes.
 """
 
+import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -16,6 +17,7 @@ _OWN_BUFFER_FROM: Final = (
     16 * 1024
 )  # bytes already there; from here on copying them about again costs more than a buffer
 
+_SIZE: Final = struct.Struct(">i")
 _TLS: Final = 0x1603  # how a client of TLS begins (RFC 8446, 5.1), read as a size
 
 
@@ -73,7 +75,7 @@ class FrameReader:
         frames: list[bytearray] = []
         at, end = 0, len(data)
         while end - at >= 4:
-            size = int.from_bytes(data[at : at + 4], signed=True)
+            (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= self._max_bytes:
                 if size >> 16 == _TLS:
                     raise Malformed("it speaks TLS, and this listener does not")

@@ -9,7 +9,7 @@ Checked against kio's codec for every version it has.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -33,12 +33,13 @@ _HEAD = struct.Struct(">ii")
 @dataclass(slots=True)
 class ProduceRequest:
     """`topics`: by name, or by id from version 13; of each the partitions with their records, as views into the
-    frame."""
+    frame. `at`: where the size of the last one's records stands in it."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: list[tuple[str | UUID, list[tuple[int, memoryview | None]]]]
+    at: int = field(default=-1, compare=False)
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
         acks, timeout_ms = _ACKS.unpack_from(frame, cursor.at)
         cursor.at += _ACKS.size
         topics = []
+        at = -1
         for _ in range(cursor.take_count(flexible)):
             topic: str | UUID | None
             topic = UUID(bytes=bytes(cursor.take_bytes(16))) if version >= BY_ID else cursor.take_text(flexible)
@@ -75,6 +77,7 @@ def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
             partitions = []
             for _ in range(cursor.take_count(flexible)):
                 index = cursor.take_fixed(_I32)
+                at = cursor.at
                 size = cursor.take_varint() - 1 if flexible else cursor.take_fixed(_I32)
                 if size > cursor.end - cursor.at:
                     raise Malformed(f"{size} bytes of records, {cursor.end - cursor.at} are left")
@@ -87,7 +90,7 @@ def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
             topics.append((topic, partitions))
     except struct.error as error:
         raise Malformed(f"a produce request ends early: {error}") from error
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics, at)
 
 
 def write_produce(
