@@ -51,16 +51,13 @@ spark: $(VENV)/.installed-test
 # Tests that need a kubelet are `make kube`: their programs and images take longer to build than everything else to run.
 NODES := tests/kube tests/e2e/test_operator.py
 
-# What waits for processes runs in two streams beside each other; what only computes (units, simulations) behind both, whenever that leaves a processor free.
+# What only computes (units, simulations) runs behind what waits for processes, whenever that leaves a processor free.
 COMPUTES := tests/unit tests/sim
-WHOLES := tests/e2e
 
 test: check kcat control-plane ## everything but `kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
-	$(BIN)/pytest $(WHOLES) $(NODES:%=--ignore %) > build/wholes.log 2>&1 & wholes=$$!; \
-	$(BIN)/pytest $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %) $(WHOLES:%=--ignore %); rest=$$?; \
-	wait $$wholes; whole=$$?; echo "$(WHOLES):"; cat build/wholes.log; \
-	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((rest | whole | computed))
+	$(BIN)/pytest $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
+	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
 
 bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
 	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev

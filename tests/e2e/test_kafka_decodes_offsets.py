@@ -40,6 +40,11 @@ from tests.jars import java, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 5
+JUST_STARTED = (
+    ck.KafkaError.NOT_COORDINATOR,
+    ck.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 SUBSCRIPTION = bytes.fromhex("000000000001000174ffffffff")  # topic t, no user data
 ASSIGNMENT = bytes.fromhex("0000000000010001740000000100000000ffffffff")  # t-0
 RECORD_LINE = re.compile(r"\| offset: (\d+) .* key: (\{.*?\}\}) payload: (.*)$")
@@ -216,11 +221,11 @@ def kafka() -> Iterator[Broker]:
 
 
 def described(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescription | None:
-    """None while the coordinator loads."""
+    """None while the broker has just started: it may not have heard yet that it is the coordinator, and then it loads."""
     try:
         return client.describe_consumer_groups([name])[name].result(30)
     except ck.KafkaException as reason:
-        if reason.args[0].code() != ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+        if reason.args[0].code() not in JUST_STARTED:
             raise
         return None
 
