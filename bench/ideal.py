@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bench import machine, programs
 from bench.report import Spread
-from ottla_broker.wire.batch import HEADER_SIZE, parse_header
+from ottla_broker.wire.batch import batches
 from ottla_broker.wire.codec import read_front
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch import Fetched, read_fetch, write_fetch
@@ -44,16 +44,15 @@ def answers(folder: Path, version: int) -> dict[int, Answer]:
             continue
         with path.open("rb") as file:
             pages = memoryview(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ))
-        start, at, first = 0, 0, -1
-        while at < len(pages):
-            header = parse_header(pages[at : at + HEADER_SIZE])
-            if at > start and at + header.size - start > MOST:
+        start, first, stop = 0, -1, 0
+        for at, header in batches(pages):
+            stop = at + header.size
+            if at > start and stop - start > MOST:
                 pieces.append((first, pages[start:at]))
                 start, first = at, -1
             first = header.base_offset if first < 0 else first
-            end = header.last_offset + 1
-            at += header.size
-        pieces.append((first, pages[start:at]))
+            end = header.next_offset
+        pieces.append((first, pages[start:stop]))
     return {first: _answer(version, end, records) for first, records in pieces}
 
 

@@ -73,7 +73,8 @@ async def offset_commit(talk: Talk) -> None:
         )
 
 
-async def offset_fetch(talk: Talk) -> None:
+async def a_commit(talk: Talk) -> tuple[str, str]:
+    """A topic, and a group that has committed an offset of its first partition."""
     await settled(talk)
     there = await talk.topic("there", 2, [batch(b"0")])
     group = talk.name("group")
@@ -81,6 +82,11 @@ async def offset_fetch(talk: Talk) -> None:
     # Version 9 of OffsetCommit takes names, and so does whatever is highest when ids are not spoken yet.
     topics = [{"name": there, "topic_id": talk.ids[there], "partitions": [committed]}]
     await talk.do("offset_commit", group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    return there, group
+
+
+async def offset_fetch(talk: Talk) -> None:
+    there, group = await a_commit(talk)
 
     def wanted(name: str, *partitions: int) -> dict[str, Any]:
         return {"name": name, "topic_id": talk.ids.get(name, NOBODY), "partition_indexes": partitions}
@@ -111,12 +117,7 @@ async def offset_fetch(talk: Talk) -> None:
 
 
 async def offset_delete(talk: Talk) -> None:
-    await settled(talk)
-    there = await talk.topic("there", 2, [batch(b"0")])
-    group = talk.name("group")
-    committed = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
-    topics = [{"name": there, "topic_id": talk.ids[there], "partitions": [committed]}]
-    await talk.do("offset_commit", group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    there, group = await a_commit(talk)
 
     async def ask(case: str, name: str, topic: str, *partitions: int) -> None:
         wanted = [{"name": topic, "partitions": [{"partition_index": index} for index in partitions]}]

@@ -69,9 +69,8 @@ class Aimed:
         ways = [(mine.host, client) for client in clients]
         with self._cluster.network.apart(ways):
             await some_time(self._random, 0.005, 0.5)
-            if self._random.randrange(
-                4
-            ):  # and with the power what the machine would go on sending; if that may not be, it is killed
+            if self._random.randrange(4):
+                # And with the power what the machine would go on sending; if that may not be, it is killed.
                 await self._faults.power_loss(mine)
             await some_time(self._random, 0.5, 6)  # some wait so long, others give up
 

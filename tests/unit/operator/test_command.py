@@ -64,19 +64,23 @@ def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/home/a/brokers.json: Not a directory\n")
 
 
+def interpreted(script: str, *, check: bool) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=check,
+    )
+
+
 def test_an_interrupt_while_it_is_still_being_read_in_is_silent() -> None:
     script = (
         "import sys; sys.argv = ['ottla', 'topics', 'list']\n"
         "class Interrupted:\n    def find_spec(self, name, *_):\n        if name == 'typer': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupted())\nfrom ottla_operator.cli.main import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": ":".join(sys.path)},
-        check=False,
-    )
+    done = interpreted(script, check=False)
     assert (done.returncode, done.stderr) == (130, "")
 
 
@@ -98,13 +102,7 @@ def test_a_broker_is_started_without_this_package_s_libraries() -> None:
         "sys.argv = ['ottla', 'broker', '--set', 'a=b']; from ottla_operator.cli.main import main; main.__globals__['os'].execv = os.execv\n"
         "try: main()\nexcept BaseException as end: print(type(end))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": ":".join(sys.path)},
-        check=True,
-    )
+    done = interpreted(script, check=True)
     assert done.stdout.splitlines()[0] == "['-m', 'ottla_broker', '--set', 'a=b'] []"
 
 

@@ -4,7 +4,7 @@ import datetime
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
@@ -12,23 +12,18 @@ from ottla_broker.wire.codec import (
     read_front,
     read_response,
     request_class,
-    write_request,
     write_response,
 )
 from ottla_broker.wire.fetch import Fetched, read_fetch, write_fetch
 from ottla_broker.wire.produce import Produced, read_produce, write_produce
 from ottla_broker.wire.reading import Malformed
 from ottla_broker.wire.shapes import NO_UUID
+from tests.unit.wire.frames import framed, some
 from tests.unit.wire.messages import instances
 
-some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 ids = st.uuids().filter(lambda value: value.int != 0)
 int16, int32, int64 = (st.integers(-(1 << bits), (1 << bits) - 1) for bits in (15, 31, 63))
 codes = st.sampled_from(ErrorCode)
-
-
-def framed(key: int, version: int, request: Any) -> bytearray:
-    return write_request(key, version, 5, "client", request)[4:]
 
 
 def topic_of(item: Any, version: int) -> Any:

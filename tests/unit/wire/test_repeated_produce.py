@@ -3,30 +3,18 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.wire.codec import read_front, request_class, write_request
+from ottla_broker.wire.codec import read_front, request_class
 from ottla_broker.wire.conversion import convert
-from ottla_broker.wire.produce import ProduceRequest, read_produce
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.produce import read_produce
 from ottla_broker.wire.repeated_produce import RepeatedProduce
 from tests.unit.api.requests import produce_request
+from tests.unit.wire.frames import framed, read, some
 from tests.unit.wire.messages import instances
 
 VERSIONS = range(3, 14)
-some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-
-
-def framed(version: int, request: Any, correlation_id: int = 5) -> bytearray:
-    return write_request(0, version, correlation_id, "client", request)[4:]
-
-
-def read(frame: bytearray, how: Any) -> ProduceRequest | None:
-    try:
-        return how(bytearray(frame), read_front(frame))  # type: ignore[no-any-return]
-    except Malformed:
-        return None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -35,7 +23,7 @@ def read(frame: bytearray, how: Any) -> ProduceRequest | None:
 def test_any_requests_one_after_the_other(version: int, data: st.DataObject) -> None:
     connection = RepeatedProduce()
     for _ in range(3):
-        frame = framed(version, data.draw(instances(request_class(0, version))))
+        frame = framed(0, version, data.draw(instances(request_class(0, version))))
         assert read(frame, connection.read) == read(frame, read_produce)
 
 
@@ -45,7 +33,7 @@ def test_any_requests_one_after_the_other(version: int, data: st.DataObject) -> 
 def test_only_the_records_are_others(version: int, sent: list[bytes | None]) -> None:
     connection = RepeatedProduce()
     for correlation_id, records in enumerate(sent):
-        frame = framed(version, as_sent(version, records), correlation_id)
+        frame = framed(0, version, as_sent(version, records), correlation_id)
         found = connection.read(frame, read_front(frame))
         assert found == read_produce(frame, read_front(frame))
         ((_, ((index, view),)),) = found.topics
@@ -56,7 +44,7 @@ def test_only_the_records_are_others(version: int, sent: list[bytes | None]) -> 
 @given(data=st.data())
 @some
 def test_the_same_request_with_bytes_changed_anywhere(version: int, data: st.DataObject) -> None:
-    frame = framed(version, as_sent(version, b"records" * 30))
+    frame = framed(0, version, as_sent(version, b"records" * 30))
     connection = RepeatedProduce()
     connection.read(bytearray(frame), read_front(frame))
     for _ in range(4):

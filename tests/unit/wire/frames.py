@@ -1,0 +1,26 @@
+"""Requests as a broker gets them, for tests of whatever reads them."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from hypothesis import HealthCheck, settings
+
+from ottla_broker.wire.codec import RequestHeader, read_front, write_request
+from ottla_broker.wire.reading import Malformed
+
+T = TypeVar("T")
+
+some: Final = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+
+
+def framed(key: int, version: int, request: Any, correlation_id: int = 5) -> bytearray:
+    """Without its size."""
+    return write_request(key, version, correlation_id, "client", request)[4:]
+
+
+def read(frame: bytearray, how: Callable[[bytearray, RequestHeader], T]) -> T | None:
+    """What is read of a copy of the frame; None for Malformed."""
+    try:
+        return how(bytearray(frame), read_front(frame))
+    except Malformed:
+        return None
