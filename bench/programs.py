@@ -47,7 +47,9 @@ def run(command: list[str], given: bytes = b"") -> str:
     done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE_S, check=False)
     printed = done.stdout.decode()
     if done.returncode:
-        raise RuntimeError(f"{commands[-1]}\nexit code {done.returncode}\n{printed[-2000:]}{done.stderr.decode()[-2000:]}")
+        raise RuntimeError(
+            f"{commands[-1]}\nexit code {done.returncode}\n{printed[-2000:]}{done.stderr.decode()[-2000:]}"
+        )
     if said := printed.strip().rpartition("\n")[2]:
         commands[-1] += f"\n      {said}"
     return printed
