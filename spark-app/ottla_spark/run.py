@@ -255,9 +255,10 @@ class Running:
     def _done(self, batch: progress.Batch) -> None:
         self._positions.add(batch)
         self._check_identity()
-        self._cluster.commit(self._pipeline.group, self._positions.ends)
-        behind = self._positions.behind
         ends = self._positions.ends
+        self._cluster.commit(self._pipeline.group, ends)
+        # Spark's own `latestOffset` is of before the batch: a pipeline that takes all there is would always be up to date by that.
+        behind = self._positions.behind(self._cluster.newest(ends))
         waiting = {partition: ends[partition] for partition, records in behind.items() if records}
         written = self._cluster.written_ms(waiting, _LAG_PATIENCE_S)
         self._report.batch(batch, progress.lag(behind, written, time.time_ns() // 1_000_000))
