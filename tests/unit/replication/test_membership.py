@@ -104,9 +104,9 @@ def test_rule_3_whatever_the_controller_makes_of_it_all_who_are_in_sync_count(
                 membership.leave(known, {int(broker)})
             case ["found"] if controller.sent:
                 controller.finds(controller.sent[which % len(controller.sent)])
-            case ["refused"] if proposal is not None and controller.sent.count(proposal) == 1:
+            case ["refused"] if proposal is not None and not proposal.still:  # the ISR as it is is not refused
                 if proposal.partition_epoch == controller.now.partition_epoch:
-                    controller.sent.remove(proposal)  # the only copy has come, and been refused
+                    controller.sent.remove(proposal)  # the only copy has come
                     membership.refused(proposal)
             case ["withdrawn"] if proposal is not None:
                 membership.withdraw(known, proposal)
