@@ -153,7 +153,9 @@ def test_a_broker_that_served_for_long_and_is_evicted_is_not_late(api: FakeApi, 
     pod["metadata"]["deletionTimestamp"] = now_text()
     operator.look()
     assert operator.said["Stalled"]["status"] == "False", operator.said["Stalled"]["message"]
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"  # its node is gone, and nobody says that it has stopped
+    pod["metadata"]["deletionTimestamp"] = (
+        "2026-01-01T00:01:00Z"  # its node is gone, and nobody says that it has stopped
+    )
     operator.look()
     assert operator.said["Stalled"]["reason"] == "BrokerDoesNotStart"
 
