@@ -11,7 +11,7 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: up test check unit clients sim spark bench bench-cluster bench-mirror bench-kube rounds kcat kube-programs control-plane kube kind clean
+.PHONY: up test check unit clients sim spark bench bench-cluster bench-mirror bench-kube load-programs rounds kcat kube-programs control-plane kube kind clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,9 +60,12 @@ test: check kcat control-plane ## everything but `kube`
 	$(BIN)/pytest --numprocesses $(STREAMS) --dist loadfile $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
 	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
 
-bench: $(VENV)/.installed-test ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
-	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+bench: $(VENV)/.installed-test load-programs ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
 	$(BIN)/python -m bench $(BENCH) $(LINES)
+
+load-programs:
+	@echo '#include <librdkafka/rdkafka.h>' | cc -x c -shared -o /dev/null - -lrdkafka -lmimalloc 2>/dev/null \
+		|| .ci/debian gcc libc6-dev librdkafka-dev libmimalloc-dev
 
 control-plane: $(VENV)/.installed-test
 	$(BIN)/python -m tests.kube.programs control-plane
@@ -83,12 +86,10 @@ kind: ## the operator in a Kubernetes of its own, called KIND; for people who ha
 	helm upgrade --install ottla charts/ottla --kube-context kind-$(KIND) --namespace ottla --create-namespace --wait \
 		--set-string podAnnotations.built=$(shell date +%s)
 
-bench-cluster: $(VENV)/.installed-test ## three brokers of each side; LINES and BENCH as above
-	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+bench-cluster: $(VENV)/.installed-test load-programs ## three brokers of each side; LINES and BENCH as above
 	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
 
-bench-mirror: $(VENV)/.installed-test ## one cluster copied to another, beside MirrorMaker 2; LINES and BENCH as above
-	@{ command -v cc && test -e /usr/include/librdkafka/rdkafka.h; } >/dev/null || .ci/debian gcc libc6-dev librdkafka-dev
+bench-mirror: $(VENV)/.installed-test load-programs ## one cluster copied to another, beside MirrorMaker 2; LINES and BENCH as above
 	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
 
 bench-kube: kube-programs ## the operator: LINES as above; those with nodes take root

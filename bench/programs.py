@@ -1,6 +1,7 @@
 """The programs that make load, and the log of every command that was run."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from bench import raw
 from tests.jars import fetched_classpath, java
 
 PATIENCE_S = 300
@@ -30,15 +32,27 @@ class Load:
         return self.bytes / self.seconds / 1e6
 
 
-def run(command: list[str]) -> str:
-    """Runs a command to its end and returns what it printed; both go into the log of commands. RuntimeError."""
+@dataclass(frozen=True)
+class Latency:
+    """What one run of `asks.c` says, in ms."""
+
+    p50: float
+    p99: float
+
+
+def run(command: list[str], given: bytes = b"") -> str:
+    """Runs a command to its end and returns what it printed; both go into the log of commands. `given`: to its standard input.
+    RuntimeError."""
     commands.append(shlex.join(command))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE_S, check=False)
+    printed = done.stdout.decode()
     if done.returncode:
-        raise RuntimeError(f"{commands[-1]}\nexit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    if said := done.stdout.strip().rpartition("\n")[2]:
+        raise RuntimeError(
+            f"{commands[-1]}\nexit code {done.returncode}\n{printed[-2000:]}{done.stderr.decode()[-2000:]}"
+        )
+    if said := printed.strip().rpartition("\n")[2]:
         commands[-1] += f"\n      {said}"
-    return done.stdout
+    return printed
 
 
 def produce(bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0) -> Load:
@@ -73,6 +87,12 @@ def java_produce(bootstrap: str, topic: str, records: int, size: int) -> float:
     return float(rate.group(1)) * size / 1e6
 
 
+def latency(port: int, topic: str, count: int, size: int) -> Latency:
+    """Of `count` acknowledgements of one record each, one after the other."""
+    request = raw.produce_request(topic, raw.batch(os.urandom(size)))
+    return Latency(**json.loads(run([compiled("asks"), str(port), str(count), str(raw.error_at(topic))], request)))
+
+
 def load_program() -> str:
     return compiled("load")
 
@@ -84,9 +104,10 @@ def compiled(name: str) -> str:
     made = source.parent.parent / "build" / f"bench-{name}"
     made.parent.mkdir(exist_ok=True)
     try:
-        run(["cc", "-O2", "-o", str(made), str(source), "-lrdkafka", "-lpthread"])
+        # The allocator is one for programs in which one thread gives back what another one took, as librdkafka's do with every
+        # message: in glibc's they meet at a lock, and a consumer of small records measures that more than the broker.
+        run(["cc", "-O2", "-o", str(made), str(source), "-Wl,--no-as-needed", "-lmimalloc", "-lrdkafka", "-lpthread"])
     except (RuntimeError, FileNotFoundError) as error:
-        raise RuntimeError(
-            f"bench/{name}.c needs a C compiler and librdkafka's header (Debian: apt-get install gcc librdkafka-dev):\n{error}"
-        ) from error
+        needed = "a C compiler, librdkafka's header and mimalloc (Debian: apt-get install gcc librdkafka-dev libmimalloc-dev)"
+        raise RuntimeError(f"bench/{name}.c needs {needed}:\n{error}") from error
     return str(made)

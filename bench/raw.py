@@ -1,4 +1,4 @@
-"""One connection that asks one thing at a time: the acknowledgement's latency without any client library in between."""
+"""Requests as plain bytes, and a connection that asks one thing at a time, without any client library in between."""
 
 import socket
 import struct
@@ -36,10 +36,13 @@ def _request(api: int, version: int, content: bytes) -> bytes:
     return struct.pack(">i", len(header) + len(content)) + header + content
 
 
+def error_at(topic: str) -> int:
+    """Where in a response to `produce_request` the error code of its one partition is."""
+    return 4 + 4 + 2 + len(topic.encode()) + 4 + 4
+
+
 def error_of(response: bytes, topic: str) -> int:
-    """The error code of the one partition in a response to `produce_request`."""
-    at = 4 + 4 + 2 + len(topic.encode()) + 4 + 4
-    return int(struct.unpack_from(">h", response, at)[0])
+    return int(struct.unpack_from(">h", response, error_at(topic))[0])
 
 
 class Connection:
@@ -64,21 +67,6 @@ class Connection:
                 raise ConnectionError("the broker closed the connection")
             got += part
         return got
-
-
-def latencies_ms(port: int, topic: str, count: int, value: bytes) -> list[float]:
-    """`count` acknowledgements, one after the other, sorted. RuntimeError when one is an error."""
-    connection = Connection(port)
-    request = produce_request(topic, batch(value))
-    took = []
-    for _ in range(count):
-        began = time.perf_counter_ns()
-        response = connection.ask(request)
-        took.append((time.perf_counter_ns() - began) / 1e6)
-        if code := error_of(response, topic):
-            raise RuntimeError(f"a record was refused with error {code}")
-    connection.close()
-    return sorted(took)
 
 
 def first_ack(port: int, topic: str, within_s: float) -> None:

@@ -71,12 +71,9 @@ def _one_broker(broker: Broker, wanted: Sequence[str], amounts: Amounts) -> dict
             found["produce-java"] = programs.java_produce(where, "java", amounts.java, HUNDRED)
     if _any(wanted, "latency"):
         os.sync()  # what earlier lines wrote goes to the disk before, and takes no processor time from this one
-        value = os.urandom(KIB)
-        programs.commands.append(f"{amounts.latency} × Produce v7 of one record of 1 KiB on one connection, acks=all")
-        raw.latencies_ms(broker.port, "latency", amounts.warm_latency, value)
-        took = raw.latencies_ms(broker.port, "latency", amounts.latency, value)
-        found["latency-p50"] = took[len(took) // 2]
-        found["latency-p99"] = took[len(took) * 99 // 100]
+        programs.latency(broker.port, "latency", amounts.warm_latency, KIB)
+        took = programs.latency(broker.port, "latency", amounts.latency, KIB)
+        found |= {"latency-p50": took.p50, "latency-p99": took.p99}
     if _any(wanted, "fan-out", "memory-load"):
         found["fan-out"] = _fan_out(broker, amounts)
     found["memory-load"] = broker.memory_kib() / 1024

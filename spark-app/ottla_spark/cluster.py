@@ -8,7 +8,7 @@ commits where it ended to a group of the pipeline's own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -65,13 +65,20 @@ class Cluster(AbstractContextManager["Cluster"]):
 
     def offsets(self, topics: Iterable[str], which: Literal["earliest", "latest"]) -> dict[Partition, int]:
         """The first offset of each partition of the topics, or the next that would be written."""
-        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
         described = self._jvm.java.util.ArrayList()
         for topic in topics:
             described.add(topic)
         answers = self._asked(lambda: self._admin.describeTopics(described).allTopicNames().get())
-        asked = self._jvm.java.util.HashMap()
         wanted = [(topic, at) for topic in topics for at in range(answers.get(topic).partitions().size())]
+        return self._listed(wanted, which)
+
+    def newest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset of each that would be written next."""
+        return self._listed(list(partitions), "latest")
+
+    def _listed(self, wanted: Sequence[Partition], which: Literal["earliest", "latest"]) -> dict[Partition, int]:
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        asked = self._jvm.java.util.HashMap()
         for partition in wanted:
             asked.put(self._partition(*partition), spec.earliest() if which == "earliest" else spec.latest())
         found = self._asked(lambda: self._admin.listOffsets(asked).all().get())

@@ -3,7 +3,7 @@
 A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after
 a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`,
 `batchMs`, `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}.
-Records: what the topic has beyond the batch. Seconds: how long ago the first of them was written (0 when there is
+Records: what the topic has beyond the batch when that has ended. Seconds: how long ago the first of them was written (0 when there is
 none, null when it could not be read in time). `error` is the last error in words.
 """
 
@@ -37,7 +37,6 @@ class Batch:
     watermark: str | None
     starts: Mapping[Partition, int]
     ends: Mapping[Partition, int]
-    newest: Mapping[Partition, int]
 
 
 def batch(event: str | Mapping[str, Any]) -> Batch:
@@ -45,11 +44,9 @@ def batch(event: str | Mapping[str, Any]) -> Batch:
     progress = json.loads(event) if isinstance(event, str) else event
     starts: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
-    newest: dict[Partition, int] = {}
     for source in progress["sources"]:
         starts |= offsets(source.get("startOffset"))
         ends |= offsets(source.get("endOffset"))
-        newest |= offsets(source.get("latestOffset"))
     observed = progress.get("observedMetrics") or {}
     return Batch(
         query=progress["name"],
@@ -63,7 +60,6 @@ def batch(event: str | Mapping[str, Any]) -> Batch:
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         starts=starts,
         ends=ends,
-        newest=newest,
     )
 
 
@@ -97,13 +93,8 @@ class Positions:
                 found[partition] = min(end, found.get(partition, end))
         return found
 
-    @property
-    def behind(self) -> dict[Partition, int]:
-        """Records not yet processed, for each partition."""
-        newest: dict[Partition, int] = {}
-        for done in self.queries.values():
-            for partition, end in done.newest.items():
-                newest[partition] = max(end, newest.get(partition, end))
+    def behind(self, newest: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Records not yet processed, for each partition. `newest`: the offsets that would be written next."""
         return {partition: max(0, newest.get(partition, end) - end) for partition, end in self.ends.items()}
 
 

@@ -105,15 +105,18 @@ def _run(
     try:
         with Cluster(spark, place.client) as cluster:
             kept = checkpoint.Checkpoint(spark, place.checkpoint)
-            topics = {made.topic for made in pipeline.spec.sources.values()}
-            facts = checkpoint.settle(
-                kept.read(), pipeline, cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism
-            )
+            topics = cluster.topic_ids(topics_of(pipeline))
+            facts = checkpoint.settle(kept.read(), pipeline, topics, conf, spark.sparkContext.defaultParallelism)
             spark.conf.set(session.SHUFFLE_PARTITIONS, str(facts.shuffle_partitions))
             kept.write(facts)
             Running(spark, pipeline, place, cluster, kept, facts, report, asked_to_stop).to_the_end()
     finally:
         spark.stop()
+
+
+def topics_of(pipeline: Pipeline) -> set[str]:
+    """That it reads now. A checkpoint knows those that it has read before, too, which may be gone."""
+    return {made.topic for made in pipeline.spec.sources.values()}
 
 
 class Running:
@@ -252,9 +255,10 @@ class Running:
     def _done(self, batch: progress.Batch) -> None:
         self._positions.add(batch)
         self._check_identity()
-        self._cluster.commit(self._pipeline.group, self._positions.ends)
-        behind = self._positions.behind
         ends = self._positions.ends
+        self._cluster.commit(self._pipeline.group, ends)
+        # Spark's own `latestOffset` is of before the batch: a pipeline that takes all there is would always be up to date by that.
+        behind = self._positions.behind(self._cluster.newest(ends))
         waiting = {partition: ends[partition] for partition, records in behind.items() if records}
         written = self._cluster.written_ms(waiting, _LAG_PATIENCE_S)
         self._report.batch(batch, progress.lag(behind, written, time.time_ns() // 1_000_000))
@@ -268,7 +272,7 @@ class Running:
         if time.monotonic() - self._identified_at < _IDENTITY_S:
             return
         self._identified_at = time.monotonic()
-        checkpoint.check_topics(self._facts.topics, self._cluster.topic_ids(self._facts.topics))
+        checkpoint.check_topics(self._facts.topics, self._cluster.topic_ids(topics_of(self._pipeline)))
 
     # -- ending
 

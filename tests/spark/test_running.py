@@ -47,6 +47,14 @@ def test_lag_is_reported_and_committed_to_a_consumer_group(pipeline: Runner, top
     assert sum(topics.committed("watched", "lag-in", 2).values()) == 100
 
 
+def test_what_came_while_a_batch_ran_is_lag(pipeline: Runner, topics: Topics) -> None:
+    topics.make("echo")
+    topics.write("echo", {"id": 1}, {"id": 2})
+    spec = {"sources": {"events": events("echo")}, "sinks": [{"from": "events", "topic": "echo"}]}
+    (batch,) = [line for line in pipeline(spec) if "batch" in line]
+    assert (batch["rows"], batch["lag"]["records"]) == (2, 2)
+
+
 def test_a_table_is_the_newest_record_of_each_key_whenever_a_batch_runs(pipeline: Runner, topics: Topics) -> None:
     topics.make("tab-in", "tab-out", "tab-dead")
     topics.make("tab-cities", cleanup_policy="compact")

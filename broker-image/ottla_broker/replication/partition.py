@@ -70,6 +70,7 @@ class Partition:
         self._refusals = Refusals()
         self.pending: Proposal | None = None
         self.epoch_start = 0  # our log's end when we began to lead
+        self._too_few = False  # in sync: fewer than `min_isr`, as of the last change of the metadata or the settings
         self._me = me
         self._now_ms = now_ms
         self._peers = peers or Alone()
@@ -200,7 +201,7 @@ class Partition:
         if self._refusals and from_client:
             self._refusals.check(records)
         try:
-            if acks == ALL_REPLICAS and len(self.state.isr) < self.min_isr:
+            if acks == ALL_REPLICAS and self._too_few:
                 raise KafkaError(
                     ErrorCode.not_enough_replicas,
                     f"{self.topic}-{self.partition}: {len(self.state.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
@@ -359,7 +360,8 @@ class Partition:
         if self.pending is not None:
             isr = (*isr, *self.pending.isr, *self.pending.still)
         self.followers.be((broker for broker in self.state.replicas if broker != self._me), isr)
-        if len(self.state.isr) < self.min_isr:
+        self._too_few = len(self.state.isr) < self.min_isr
+        if self._too_few:
             self._acks.fail(
                 KafkaError(
                     ErrorCode.not_enough_replicas_after_append, "the ISR became smaller than min.insync.replicas"
@@ -372,7 +374,7 @@ class Partition:
     def _advance(self) -> None:
         log = self.log
         watermark = self.followers.least_end(log.flush.flushed if self.acks_are_synced else log.end)
-        if watermark <= log.high_watermark or len(self.state.isr) < self.min_isr:
+        if watermark <= log.high_watermark or self._too_few:
             return
         if self.followers.outside:
             watermark = self._held_by_joiners(watermark)

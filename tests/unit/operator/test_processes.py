@@ -184,6 +184,14 @@ async def test_only_the_run_at_hand_counts(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_last_words_are_the_last_however_much_was_said_before(tmp_path: Path) -> None:
+    script = "for n in range(200_000): print('line', n)\nprint('out of memory')"
+    process = await processes.start(tmp_path, [sys.executable, "-S", "-c", script], "h")
+    assert await process.wait() == 0
+    assert process.last_words() == "out of memory"
+
+
+@on_loop
 async def test_a_signal_has_a_number(tmp_path: Path) -> None:
     process = await left_running(tmp_path)
     process.kill()

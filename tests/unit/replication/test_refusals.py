@@ -91,9 +91,9 @@ def test_nothing_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, know
             if known:
                 partition.append(batch(0), acks=ALL_REPLICAS)
             state = partition.state
-            partition.state = replace(state, isr=())
+            partition.become(replace(state, isr=(), partition_epoch=state.partition_epoch + 1))
             assert refusal(partition, first) is ErrorCode.not_enough_replicas
-            partition.state = state
+            partition.become(replace(state, partition_epoch=state.partition_epoch + 2))
             assert refusal(partition, first + 1) is ErrorCode.not_enough_replicas
             for number in range(3):
                 partition.append(batch(first + number), acks=ALL_REPLICAS)

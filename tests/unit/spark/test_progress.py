@@ -30,11 +30,8 @@ EVENT: dict[str, Any] = {
 }
 
 
-def done(query: str, ends: dict[int, int], newest: dict[int, int]) -> Batch:
-    source = {
-        "endOffset": {"t": {str(p): o for p, o in ends.items()}},
-        "latestOffset": {"t": {str(p): o for p, o in newest.items()}},
-    }
+def done(query: str, ends: dict[int, int]) -> Batch:
+    source = {"endOffset": {"t": {str(p): o for p, o in ends.items()}}}
     return batch({"name": query, "batchId": 0, "numInputRows": 1, "sources": [source]})
 
 
@@ -44,14 +41,13 @@ def test_an_event_is_read() -> None:
     assert (found.milliseconds, found.watermark) == (3012, "2013-10-27T22:05:00.000Z")
     assert found.starts == {("flights", 0): 100, ("flights", 1): 90}
     assert found.ends == {("flights", 0): 200, ("flights", 1): 190}
-    assert found.newest[("flights", 0)] == 250
 
 
 def test_the_first_event_has_no_start_and_numbers_may_be_missing() -> None:
     event = {**EVENT, "sources": [{"startOffset": None, "endOffset": '{"flights":{"0":3}}', "latestOffset": None}]}
     event |= {"inputRowsPerSecond": None, "observedMetrics": {"counts": {"rows": None}}}
     found = batch(event)
-    assert (found.starts, found.ends, found.newest) == ({}, {("flights", 0): 3}, {})
+    assert (found.starts, found.ends) == ({}, {("flights", 0): 3})
     assert (found.input_rows_per_second, found.written) == (0.0, 0)
 
 
@@ -62,11 +58,11 @@ def test_offsets_come_as_text_too() -> None:
 
 def test_the_position_is_that_of_the_query_furthest_behind() -> None:
     positions = Positions()
-    positions.add(done("a", {0: 10, 1: 5}, {0: 20, 1: 5}))
-    positions.add(done("b", {0: 4, 1: 5}, {0: 12, 1: 5}))
+    positions.add(done("a", {0: 10, 1: 5}))
+    positions.add(done("b", {0: 4, 1: 5}))
     assert positions.ends == {("t", 0): 4, ("t", 1): 5}
-    assert positions.behind == {("t", 0): 16, ("t", 1): 0}
-    positions.add(done("b", {0: 20, 1: 5}, {0: 20, 1: 5}))
+    assert positions.behind({("t", 0): 20, ("t", 1): 5}) == {("t", 0): 16, ("t", 1): 0}
+    positions.add(done("b", {0: 20, 1: 5}))
     assert positions.ends[("t", 0)] == 10
 
 
@@ -75,8 +71,8 @@ def test_the_position_is_that_of_the_query_furthest_behind() -> None:
 def test_nobody_is_ever_ahead_of_what_is_there(steps: list[tuple[str, int, int]]) -> None:
     positions = Positions()
     for query, end, more in steps:
-        positions.add(done(query, {0: end}, {0: end + more}))
-        assert all(records >= 0 for records in positions.behind.values())
+        positions.add(done(query, {0: end}))
+        assert all(records >= 0 for records in positions.behind({("t", 0): more}).values())
         assert positions.ends[("t", 0)] == min(b.ends[("t", 0)] for b in positions.queries.values())
 
 
