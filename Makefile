@@ -57,7 +57,7 @@ COMPUTES := tests/unit tests/sim
 
 test: check kcat control-plane ## everything but `kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
-	$(BIN)/pytest --numprocesses $(STREAMS) --dist loadfile $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
+	$(BIN)/pytest --numprocesses $(STREAMS) $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
 	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
 
 bench: $(VENV)/.installed-test load-programs ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
