@@ -68,6 +68,32 @@ class PartitionView:
 View = dict[tuple[str, int], PartitionView]
 
 
+def partitions(answer: MetadataResponse) -> View:
+    return {
+        (str(topic.name), int(p.partition_index)): PartitionView(
+            int(p.leader_id), int(p.leader_epoch), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
+        )
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) -> bool:
+    """Whether each partition of a topic has so many replicas, all in sync and, if that is asked, led by the first."""
+
+    async def run() -> MetadataResponse:
+        async with Client.connect(bootstrap, timeout_s=ASKS_WITHIN_S) as client:
+            return await client.metadata(None)
+
+    try:
+        seen = [it for (name, _), it in partitions(asyncio.run(run())).items() if name == topic]
+    except (OSError, KafkaError):
+        return False
+    return bool(seen) and all(
+        it.whole and len(it.replicas) == replicas and (not preferred or it.leader == it.replicas[0]) for it in seen
+    )
+
+
 @dataclass
 class Cluster:
     """`brokers`: by node id, 1 … n. `register`: Ottla's; None for Kafka. `network`: None on loopback."""
@@ -111,13 +137,7 @@ class Cluster:
 
     def view(self, broker: int) -> View:
         """Every partition as this broker sees it."""
-        return {
-            (str(topic.name), int(p.partition_index)): PartitionView(
-                int(p.leader_id), int(p.leader_epoch), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
-            )
-            for topic in self.metadata(broker).topics
-            for p in topic.partitions
-        }
+        return partitions(self.metadata(broker))
 
     def partition(self, topic: str, partition: int = 0) -> PartitionView:
         """As the first broker that answers sees it."""

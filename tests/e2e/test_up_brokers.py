@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.clusters import is_in_sync
 from tests.e2e.test_up import Json, partitions, read, resource, topic, write
 from tests.e2e.upping import House, alive, house
 from tests.waiting import eventually
@@ -50,6 +51,8 @@ def in_sync(home: House, name: str, replicas: int, *, preferred: bool = True) ->
         )
         return found if good else []
 
+    # A command is a process: it is asked when a look without one says that it is worth it.
+    eventually(lambda: is_in_sync(home.bootstrap, name, replicas, preferred=preferred), within_s=60)
     return eventually(settled, within_s=60, what=f"{name} with {replicas} replicas in sync")
 
 

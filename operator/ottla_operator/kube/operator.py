@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -42,6 +42,8 @@ from ottla_operator.resources.model import Json  # noqa: E402
 LoginError = kopf.LoginError
 LEASE: Final = "ottla-operator"
 CRDS_AGAIN_S: Final = 2.0
+GONE_AGAIN_S: Final = 60.0
+RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR)
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
 log = logging.getLogger("ottla.operator")
 
@@ -129,6 +131,7 @@ class Operator:
                 loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops, self._mirror_loops)
                 for it in loops:
                     it.start()
+                forgetting = asyncio.create_task(self._forget_now_and_then())
                 try:
                     for key in {*self.known.clusters, *self.known.topics}:
                         self.wake(key)
@@ -139,8 +142,32 @@ class Operator:
                     await lost.wait()
                 finally:
                     self.metrics.active = False
+                    forgetting.cancel()
                     for it in loops:
                         await it.stop()
+
+    async def _forget_now_and_then(self) -> None:
+        while True:
+            try:
+                await self.forget_the_gone()
+            except (ApiError, LoginError) as error:
+                log.warning("cannot look whether what is known is still there: %s", error)
+            await asyncio.sleep(GONE_AGAIN_S)
+
+    async def forget_the_gone(self) -> None:
+        """A watch that was cut off for long begins anew with what there is then: that something went meanwhile, kopf tells nobody, and what is kept as
+        wished would be made again and again. ApiError."""
+        before = {it["metadata"]["uid"] for it in self.known.every()}
+        found = [self.api.uids(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
+        there = set[str]().union(*await asyncio.gather(*found))
+        for it in self.known.every():
+            if it["metadata"]["uid"] in before - there:
+                self._see(it, gone=True)
+
+    def _see(self, body: Mapping[str, Json], *, gone: bool) -> None:
+        if (key := self.known.see(body, gone=gone)) is not None:
+            wakes = {"Topic": self.wake_own_topics, "Pipeline": self.wake_pipeline, "Mirror": self.wake_mirror}
+            wakes.get(body["kind"], self.wake)(key)
 
     def wake(self, key: Key) -> None:
         self.metrics.resources |= {
@@ -210,7 +237,7 @@ class Operator:
         """kopf never looks again for a kind that was not there when it began."""
         while True:
             try:
-                lacking = [it.plural for it in (CLUSTER, TOPIC, PIPELINE, MIRROR) if not await self.api.serves(it)]
+                lacking = [it.plural for it in RESOURCES if not await self.api.serves(it)]
                 why = f"the API server does not know {' and '.join(lacking)} yet: their CRDs are to be installed"
             except ApiError as error:
                 lacking, why = ["?"], str(error)
@@ -228,25 +255,11 @@ class Operator:
             group, _, version = kind.api.rpartition("/")
             return kopf.on.event(group, version, kind.plural, registry=registry, id=kind.plural)
 
-        @on(CLUSTER)
-        async def cluster(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_cluster(body, gone=type == "DELETED")) is not None:
-                self.wake(key)
+        async def resource(body: kopf.Body, type: str | None, **_: object) -> None:
+            self._see(body, gone=type == "DELETED")
 
-        @on(TOPIC)
-        async def topic(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_topic(body, gone=type == "DELETED")) is not None:
-                self.wake_own_topics(key)
-
-        @on(PIPELINE)
-        async def pipeline(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_pipeline(body, gone=type == "DELETED")) is not None:
-                self.wake_pipeline(key)
-
-        @on(MIRROR)
-        async def mirror(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_mirror(body, gone=type == "DELETED")) is not None:
-                self.wake_mirror(key)
+        for kind in RESOURCES:
+            on(kind)(resource)
 
         async def part(labels: kopf.Labels, namespace: str | None, **_: object) -> None:
             key = Key(namespace or "", labels.get(INSTANCE, ""))
