@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (68), versions 0–1: refused.
 
 - The newer group protocol (KIP-848) is not spoken. Apache Kafka answers UNSUPPORTED_VERSION where it is switched off (`group.coordinator.rebalance.protocols`
-  is `classic`), and clients that were asked to use it tell so and end. librdkafka looks for another coordinator for ever where the API is not even offered.
-- Whoever chooses between the two protocols goes by the feature `group.version`, which is not announced.
+  is `classic`): clients that were asked to use it say so and end, or go back to the classic one (franz-go). librdkafka looks for another coordinator for ever
+  where the API is not even offered.
 """
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
