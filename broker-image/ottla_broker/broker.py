@@ -317,6 +317,8 @@ class Broker:
     def _follow(self, changes: Changes) -> None:
         if changes.brokers:
             self.pulses.follow()
+        if changes.controller and hasattr(self, "lifecycle"):
+            self.lifecycle.beat_now()
         if self._hosts:  # a start that is under way looks at everything when it comes there
             self._follow_closely(changes)
         if self.mirror_office is not None:

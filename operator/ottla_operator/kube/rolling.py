@@ -13,6 +13,7 @@ from ottla_operator.kube.children import Seen
 from ottla_operator.kube.kinds import POD
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.settings import started_with
+from ottla_operator.plan.objects.whole import broker_ids
 from ottla_operator.plan.pods_seen import BrokerPod
 from ottla_operator.plan.roll import Blocker, BrokerState, Restart, Step, Wait, next_step, regardless
 from ottla_operator.plan.settings import Settings, settings_plan
@@ -99,9 +100,13 @@ async def restart_next(
     if not rolled.outdated:
         return ""
     roll = cluster.spec.roll
+    wanted = broker_ids(cluster.spec.replicas)
     states = [
-        _state(id_, seen.pods.get(id_), rolled.outdated.get(id_, ""), None if link is None else id_ in up)
-        for id_ in range(names.FIRST_BROKER, names.FIRST_BROKER + cluster.spec.replicas)
+        *(
+            _state(it, seen.pods.get(it), rolled.outdated.get(it, ""), None if link is None else it in up)
+            for it in wanted
+        ),
+        *(BrokerState(it.broker, True, "") for it in seen.pods.values() if it.ready and it.broker in up - {*wanted}),
     ]
     most = (roll and roll.max_unavailable) or 1
     match regardless(states, most) or await _by_partitions(link, states, controller, most):
@@ -128,4 +133,4 @@ def _state(broker: int, pod: BrokerPod | None, outdated: str, counted_on: bool |
         return BrokerState(broker, False, "")
     if counted_on is None:
         return BrokerState(broker, pod.ready, "" if pod.ready else outdated)
-    return BrokerState(broker, pod.ready and counted_on, outdated)
+    return BrokerState(broker, pod.ready and counted_on, outdated, relied_on=counted_on)

@@ -41,8 +41,9 @@ class Rolling:
         found = await cluster.describe(link) if restart else None
         up = {it.id for it in found.brokers} if found else set()
         states = [
-            BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())))
-            for id_, it in sorted(ours.items())
+            BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())), relied_on=id_ in up)
+            for id_, it in sorted(self.brokers.by_id.items())
+            if id_ in ours or (it.ready and id_ in up)
         ]
         match regardless(states) or await _by_partitions(link, states, found.controller if found else None):
             case Done():

@@ -14,8 +14,8 @@ _PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 
 @dataclass(frozen=True, slots=True)
 class BrokerPod:
-    """`settings`: name of the ConfigMap that it mounts. `certificates`: names those it was started with; empty without. `since`: from when on it has been ready, or not ready. `trouble`: what keeps it from running, in
-    words; empty when nothing is known."""
+    """`settings`: name of the ConfigMap that it mounts. `certificates`: names those it was started with; empty without. `since`: from when on it has been
+    ready, or not ready; of one that leaves, when it should have gone. `trouble`: what keeps it from running, in words; empty when nothing is known."""
 
     broker: int
     name: str
@@ -52,7 +52,9 @@ def _broker_pod(broker: int, pod: Json) -> BrokerPod:
         uid=metadata["uid"],
         ready=ready.get("status") == "True" and "deletionTimestamp" not in metadata,
         leaving="deletionTimestamp" in metadata,
-        since=moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
+        since=moment(
+            metadata.get("deletionTimestamp") or ready.get("lastTransitionTime") or metadata["creationTimestamp"]
+        ),
         hash=annotations.get(names.POD_HASH, ""),
         settings=next((it["configMap"]["name"] for it in spec.get("volumes") or [] if it["name"] == "settings"), ""),
         certificates=annotations.get(names.CERTIFICATES, ""),

@@ -12,11 +12,13 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """`outdated`: why it has to be restarted, in words; empty when it has not. `ready`: it serves, and the cluster counts on it."""
+    """`outdated`: why it has to be restarted, in words; empty when it has not. `ready`: it serves, and the cluster counts on it. `relied_on`: the cluster
+    counts on it although it is not said to be ready: it may be slow, and in sync."""
 
     id: int
     ready: bool
     outdated: str
+    relied_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,9 @@ def regardless(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> Step
     if not any(it.outdated for it in brokers):
         return Done()
     down = [it for it in brokers if not it.ready]
-    if first := next((it for it in down if it.outdated), None):
+    if first := next((it for it in down if it.outdated and not it.relied_on), None):
         return Restart(first.id, first.outdated)  # it serves nobody: it goes first
-    if len(down) >= max_unavailable:
+    if len(down) >= max_unavailable and not any(it.outdated for it in down):
         return Wait(down=tuple(it.id for it in down))
     return None
 
@@ -84,27 +86,34 @@ def next_step(
     controller: int | None,
     max_unavailable: int = 1,
 ) -> Step:
-    """`partitions`: all of them, and the metadata log; they are kept writable however many may be away."""
+    """`brokers`: all that there should be, and of those that leave the ones that are still there. `partitions`: all of them, and the metadata log; they are
+    kept writable however many may be away."""
     if step := regardless(brokers, max_unavailable):
         return step
+    down = [it.id for it in brokers if not it.ready]
+    there = {it.id for it in brokers if it.ready}
     blockers: list[Blocker] = []
     every = list(partitions)
-    pending = [it for it in brokers if it.outdated]
-    for broker in sorted(pending, key=lambda it: (it.id == controller, it.id)):  # the controller last
-        found = blocked(broker.id, every)
+    may_go = [it for it in brokers if it.outdated and (not it.ready or len(down) < max_unavailable)]
+    # Those that are not ready first, the controller last.
+    for broker in sorted(may_go, key=lambda it: (it.ready, it.id == controller, it.id)):
+        found = blocked(broker.id, every, there)
         if not found:
             return Restart(broker.id, broker.outdated)
         blockers += found
-    return Wait(tuple(it.id for it in brokers if not it.ready), tuple(blockers))
+    return Wait(tuple(down), tuple(blockers))
 
 
-def blocked(broker: int, partitions: Iterable[PartitionState]) -> list[Blocker]:
-    """Partitions that need this broker now."""
-    return [
-        Blocker(broker, it.topic, it.partition, it.isr, needed)
-        for it in partitions
-        if broker in it.isr and len(it.isr) - 1 < (needed := min(it.min_isr, len(it.replicas) - 1))
-    ]
+def blocked(broker: int, partitions: Iterable[PartitionState], there: Collection[int] | None = None) -> list[Blocker]:
+    """Partitions that need this broker now. `there`: brokers that are, all when not given. One that is just being restarted, or is dead and not yet missed, is
+    still told to be in sync, and helps nobody."""
+    found: list[Blocker] = []
+    for it in partitions:
+        in_sync = tuple(at for at in it.isr if at == broker or there is None or at in there)
+        needed = min(it.min_isr, len(it.replicas) - 1)
+        if broker in in_sync and len(in_sync) - 1 < needed:
+            found.append(Blocker(broker, it.topic, it.partition, in_sync, needed))
+    return found
 
 
 def metadata_log(

@@ -9,7 +9,7 @@ from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.clusters import Clusters
 from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, SERVICE
 from ottla_operator.kube.known import Key, slim
-from ottla_operator.kube.telling import Telling
+from ottla_operator.kube.telling import Telling, now_text
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.objects.pods import Images
 from ottla_operator.resources.model import Json
@@ -143,6 +143,21 @@ def test_a_pod_that_does_not_start_is_named_and_after_a_while_a_person_is_told(
     assert "delete Pod demo-1" in operator.look()
     api.run_pods()
     assert "delete Pod demo-2" in operator.look(), "those that serve nobody go first"
+
+
+def test_a_broker_that_served_for_long_and_is_evicted_is_not_late(api: FakeApi, operator: Operator) -> None:
+    operator.look()
+    api.run_pods(ready=True)
+    pod = api.of("Pod")["demo-2"]
+    pod["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"  # ready since then
+    pod["metadata"]["deletionTimestamp"] = now_text()
+    operator.look()
+    assert operator.said["Stalled"]["status"] == "False", operator.said["Stalled"]["message"]
+    pod["metadata"]["deletionTimestamp"] = (
+        "2026-01-01T00:01:00Z"  # its node is gone, and nobody says that it has stopped
+    )
+    operator.look()
+    assert operator.said["Stalled"]["reason"] == "BrokerDoesNotStart"
 
 
 def test_disks_grow_in_place(api: FakeApi, operator: Operator) -> None:

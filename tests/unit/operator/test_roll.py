@@ -1,6 +1,6 @@
 """Rolling restarts: searched by hypothesis against a model of a cluster."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -108,6 +108,28 @@ def test_no_partition_loses_its_writers_and_the_roll_ends(
     raise AssertionError("it does not end")
 
 
+def served(partitions: list[PartitionState], there: set[int]) -> set[int]:
+    """Those that more brokers can lose one of, and that can be written: by the replicas that are in sync and there."""
+    return writable([replace(it, isr=tuple(at for at in it.isr if at in there)) for it in partitions])
+
+
+@given(models(), st.integers(1, 4), st.sets(st.sampled_from(IDS)), st.sampled_from([*IDS, None]))
+def test_that_a_broker_has_gone_is_known_before_the_partitions_tell(
+    model: Model, at_once: int, unready: set[int], controller: int | None
+) -> None:
+    """Brokers that are restarted stay in the ISRs that are told; some that are in sync are said not to be ready."""
+    there, outdated = set(IDS), model.outdated
+    for _ in IDS:
+        states = [BrokerState(it, it in there - unready, "new" if it in outdated else "", it in there) for it in IDS]
+        step = next_step(states, model.partitions, controller, at_once)
+        if not isinstance(step, Restart):
+            return
+        before = served(model.partitions, there)
+        there.discard(step.broker)
+        outdated.discard(step.broker)
+        assert before <= served(model.partitions, there)
+
+
 @given(models(), st.sampled_from(IDS))
 def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: int) -> None:
     model.hopeless = {broken}
@@ -150,6 +172,17 @@ def test_several_may_be_away_where_that_is_allowed() -> None:
     brokers = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "")]
     assert next_step(brokers, [], None) == Wait(down=(1,))
     assert next_step(brokers, [], None, max_unavailable=2) == Restart(2, "x")
+
+
+def test_one_that_is_not_ready_and_in_sync_goes_when_the_others_can_spare_it() -> None:
+    slow = BrokerState(2, False, "new settings", relied_on=True)
+    partition = PartitionState("orders", 0, (1, 2, 3), (1, 2, 3), 2)
+    assert next_step([BrokerState(1, True, ""), slow, BrokerState(3, True, "")], [partition], 2) == Restart(
+        2, "new settings"
+    )
+    assert next_step([BrokerState(1, False, ""), slow, BrokerState(3, True, "")], [partition], None) == Wait(
+        (1, 2), (Blocker(2, "orders", 0, (2, 3), 2),)
+    )
 
 
 def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
