@@ -153,8 +153,12 @@ async def test_who_comes_when_the_connection_is_there_does_not_overtake_who_wait
     async def opening() -> Told:
         return await opened
 
+    last_came = asyncio.Event()
+
     def come(number: int) -> None:
         passing.append(asyncio.ensure_future(successors.pass_on(SUCCESSOR, bytes([number]) * 8, 1000)))
+        if number == 3:
+            last_came.set()
 
     successors._channels[SUCCESSOR] = cast(Any, asyncio.ensure_future(opening()))
     successors._channels[SUCCESSOR].add_done_callback(lambda _: come(3))
@@ -162,8 +166,7 @@ async def test_who_comes_when_the_connection_is_there_does_not_overtake_who_wait
     come(2)
     await asyncio.sleep(0)  # both wait for the connection
     opened.set_result(channel := Told())
-    while len(passing) < 3:
-        await asyncio.sleep(0)
+    await last_came.wait()
     await asyncio.gather(*passing)
     assert [frame[0] for frame in channel.frames] == [1, 2, 3]
     successors.close()
