@@ -99,7 +99,7 @@ def readers_saw_what_is_kept(history: History, contents: Contents) -> Iterator[s
 
 def committed_stretches_were_seen_whole(history: History, contents: Contents) -> Iterator[str]:
     for (group, place), end in history.committed.items():
-        seen = history.seen[group][place]
+        seen = history.seen.get(group, {}).get(place, {})  # nothing, where it committed what it began with
         missed = [offset for offset in contents.get(place, {}) if offset < end and offset not in seen]
         if missed:
             yield f"skipped: {group} committed {place} up to {end} and never saw {sorted(missed)[:5]}"
