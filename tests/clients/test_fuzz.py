@@ -13,7 +13,7 @@ import uvloop
 
 from ottla_broker.server import Limits
 from tests.brokers import ottla_broker
-from tests.clients.fuzz import ENOUGH, fuzz
+from tests.clients.fuzz import fuzz
 from tests.clients.recording import everyday, recorded
 from tests.ports import free_port
 from tests.unit.api.brokers import SmallBroker, listening, serve
@@ -44,7 +44,7 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
         tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch)
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}")
-        assert tried.requests >= ENOUGH
+        assert tried.requests > 500
         assert tried.answered > tried.requests // 10
         assert not tried.hung
         async with asyncio.timeout(10):
@@ -71,7 +71,7 @@ def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
             print(f"resident memory {before} KiB before, {resident_kib(broker.pid)} KiB after")
-        assert tried.requests >= ENOUGH
+        assert tried.requests > 200
         assert not tried.hung
         assert broker.runs
         assert resident_kib(broker.pid) - before < MOST_GROWTH_KIB
