@@ -336,6 +336,7 @@ class Broker:
 
     def _follow_everything(self) -> None:
         """What a restart finds in the image is treated as if it had just been said."""
+        self._configure_broker()
         self._hosting.follow(
             Changes(
                 created=list(self.image.topics),

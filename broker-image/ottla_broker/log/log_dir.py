@@ -82,6 +82,7 @@ class LogDir:
         self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
         self.condemned: list[str] = []  # folders on their way out
         self.cleaner = Cleaner(storage, path, self.logs)
+        self.producer_expiration_ms = 86_400_000  # producer.id.expiration.ms, which may change at any time
         storage.write_recovery_points = lambda: self._write_now(names.RECOVERY_POINTS)
         self._gone: set[tuple[str, int]] = set()  # deleted partitions that the checkpoints still name
         self._lock = lock

@@ -371,6 +371,17 @@ class TestMaintenance:
         assert (little.recovery_point, much.recovery_point) == (0, 3)
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nlittle 0 0\nmuch 0 3\n"
 
+    def test_producers_are_forgotten_after_the_time_that_is_set_now(self, tmp_path: Path) -> None:
+        directory = opened(tmp_path, clock=Clock(NOW + 1000))
+        log = directory.create("t", 0, TOPIC_ID, LogConfig())
+        log.append_as_leader(batch(1, producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW)
+        care = Maintenance(directory, Intervals())
+        asyncio.run(care.expire_producers())
+        assert log.producers.get(7) is not None
+        directory.producer_expiration_ms = 999
+        asyncio.run(care.expire_producers())
+        assert log.producers.get(7) is None
+
     def test_the_loop_runs_and_ends_when_cancelled(self, tmp_path: Path) -> None:
         directory = opened(tmp_path, clock=Clock(NOW + 10**9))
         log = directory.create("t", 0, TOPIC_ID, LogConfig(retention_ms=1, file_delete_delay_ms=0))
@@ -381,7 +392,7 @@ class TestMaintenance:
             return list(tmp_path.glob("t-0/*.deleted"))
 
         async def run() -> None:
-            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1, 1)))
+            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1)))
             until = time.monotonic() + 20
             while log.start == 0 or leftovers():
                 await asyncio.sleep(0.01)
