@@ -205,12 +205,13 @@ async def fuzz(
     seed: int,
     watch: Callable[[], None] = lambda: None,
     recorded: Sequence[bytes] = (),
+    at_least: int = 0,
 ) -> Tried:
-    """Four connections at a time for so many seconds; `watch` is called between rounds."""
+    """Four connections at a time for so many seconds, and until so many requests were tried; `watch` is called between rounds."""
     loop = asyncio.get_running_loop()
     tried, inventor = Tried(), Inventor(seed, recorded)
     deadline = loop.time() + seconds
-    while loop.time() < deadline and not tried.hung:
+    while (loop.time() < deadline or tried.requests < at_least) and not tried.hung:
         rounds = [[inventor.frame() for _ in range(8)] for _ in range(4)]
         await asyncio.gather(*(exchange(port, host, frames, tried) for frames in rounds))
         watch()

@@ -20,6 +20,7 @@ from tests.unit.api.brokers import SmallBroker, listening, serve
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_SECONDS", "8"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
+LEAST = 600  # requests, however long they take: in a second and a half where nothing else runs
 MOST_GROWTH_KIB = 200 * 1024
 
 
@@ -41,12 +42,12 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
             assert server.requests.taken <= (4 << 20) + (1 << 20)
             assert len(server.connections) <= 8
 
-        tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch)
+        tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch, at_least=LEAST)
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}")
-        assert tried.requests > 500
         assert tried.answered > tried.requests // 10
         assert not tried.hung
+        assert tried.requests >= LEAST
         async with asyncio.timeout(10):
             while server.connections:  # noqa: ASYNC110 (what is looked at has no event)
                 await asyncio.sleep(0.01)
@@ -67,12 +68,12 @@ def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
         kinds = {request[:4] for request in requests}
         assert len(kinds) > 20, "of many APIs, and of some in several versions"
         before = resident_kib(broker.pid)
-        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests))
+        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=LEAST))
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
             print(f"resident memory {before} KiB before, {resident_kib(broker.pid)} KiB after")
-        assert tried.requests > 200
         assert not tried.hung
+        assert tried.requests >= LEAST
         assert broker.runs
         assert resident_kib(broker.pid) - before < MOST_GROWTH_KIB
         assert "Traceback" not in broker.log_text(1 << 28)  # a fault of ours, where one line about theirs should be

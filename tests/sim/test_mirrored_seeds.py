@@ -6,7 +6,9 @@ from tests.sim.broken_runs import MIRRORED, rules_of, run_broken
 from tests.sim.mirror_scenario import run_mirrors
 from tests.sim.test_seeds import pool
 
-SEEDS = (*range(1, 20), 114)  # in few of them a copy stands still in the end: 114 is one
+# In these a copy stands still in the end, which is rare: several, so that one is left when a change makes other runs of them.
+STANDS_STILL = (137, 143, 145)
+SEEDS = (*range(1, 20), *STANDS_STILL)
 
 
 def test_a_fixed_set_of_mirrored_seeds_keeps_every_promise() -> None:
