@@ -61,7 +61,7 @@ class Loops(Generic[K]):
             try:
                 pause = await self.look(key)
                 wait = FIRST_WAIT_S
-            except Exception as error:  # one cluster's trouble must not be the others', nor end its own loop
+            except Exception as error:  # noqa: BLE001  # one cluster's trouble must not be the others', nor end its own loop
                 await self._tell(key, error)
                 pause, wait = wait, min(LONGEST_WAIT_S, 2 * wait)
             if pause is None and not loop.woken.is_set():
