@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
+DOUBLINGS = 5  # from the first wait to the longest
 EARNED_AFTER_S = 60.0
 LOOP_AFTER = 5
 
@@ -25,7 +26,8 @@ class Failures:
     @property
     def wait_s(self) -> float:
         """How long to wait before the next start."""
-        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, self.in_a_row - 1))
+        doublings = min(max(0, self.in_a_row - 1), DOUBLINGS)  # a night of falls has more than a float can hold
+        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**doublings)
 
     @property
     def loops(self) -> bool:

@@ -28,6 +28,7 @@ def test_waits_double_up_to_half_a_minute() -> None:
         failures = failures.after_run(0.1)
         waits.append(failures.wait_s)
     assert waits == [1, 2, 4, 8, 16, 30, 30]
+    assert Failures(5_000).wait_s == 30, "after a weekend"
 
 
 def test_five_falls_in_a_row_are_a_loop_and_a_long_run_ends_it() -> None:
