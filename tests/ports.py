@@ -48,6 +48,11 @@ def _is_free(port: int) -> bool:
 def _is_claimed(port: int) -> bool:
     try:
         os.kill(int((CLAIMS / str(port)).read_text()), 0)
-    except (FileNotFoundError, ProcessLookupError):
+    except (
+        FileNotFoundError,
+        ProcessLookupError,
+        PermissionError,
+        ValueError,
+    ):  # nobody; another user; one killed as it claimed it
         return False
     return True

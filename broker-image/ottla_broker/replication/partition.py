@@ -10,6 +10,7 @@ Invariants as a leader:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from math import inf
 from uuid import UUID
 
@@ -123,6 +124,7 @@ class Partition:
         before = len(self.state.isr)
         if self.state.leader == self._me != state.leader:
             self._stepped_down_s = self._peers.now_s()
+            self._refusals = Refusals()
         self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
         self._membership.moved_on(state)
@@ -216,6 +218,21 @@ class Partition:
             self._refusals.check(records)
         self._refusals.note(records, reason)
         return reason
+
+    def send_away(self, records: Buffer) -> None:
+        """Having just stepped down: the producer is to bring them to the successor, and what it has sent right behind them as well. `records`:
+        the header of their first batch is enough."""
+        with suppress(KafkaError):  # what a batch before them was refused with: they are behind that
+            self.refuse(records, KafkaError(ErrorCode.not_leader_or_follower))
+
+    def may_pass_on(self, records: Buffer) -> bool:
+        """Whether nothing before them was sent away that has not come again: without it there would be a gap at the successor."""
+        try:
+            self._refusals.check(records)
+        except KafkaError:
+            return False
+        self._refusals.accepted(records)
+        return True
 
     def append_copied(self, records: Buffer) -> Appended:
         """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.

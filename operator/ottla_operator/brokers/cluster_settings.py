@@ -11,11 +11,14 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.brokers.link import Link, checked
 from ottla_operator.brokers.topics import BROKER_RESOURCE, DELETE, SET, TOPIC_RESOURCE
 
 ALL_BROKERS: Final = ""
 MIN_ISR: Final = "min.insync.replicas"
+REFUSED: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
+"""Codes by which brokers say that a value is wrong. With any other it may be right, and is to be tried again."""
 
 
 async def changeable(link: Link, broker: int) -> set[str]:

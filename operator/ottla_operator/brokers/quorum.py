@@ -65,3 +65,9 @@ async def describe(link: Link) -> Quorum | None:
         int(state.high_watermark),
         tuple(sorted(keepers, key=lambda it: it.broker)),
     )
+
+
+async def members(link: Link) -> frozenset[int]:
+    """Brokers that count for what is committed; none where brokers do not tell of their metadata log."""
+    found = await describe(link)
+    return frozenset(it.broker for it in found.keepers if it.member) if found else frozenset()

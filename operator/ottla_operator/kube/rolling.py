@@ -82,6 +82,8 @@ async def _set(link: Link, put: Mapping[str, str], rolled: Rolled) -> None:
         try:
             await cluster_settings.alter(link, {key: value}, ())
         except KafkaError as error:
+            if error.code not in cluster_settings.REFUSED:
+                raise
             rolled.refused[key] = str(error)
         else:
             rolled.ours[key] = rolled.put[key] = value

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_operator.brokers import cluster as clusters
-from ottla_operator.brokers import elections, placing, reassignments, throttle
+from ottla_operator.brokers import elections, placing, quorum, reassignments, throttle
 from ottla_operator.brokers.link import Link
 from ottla_operator.brokers.placing import Placing
 from ottla_operator.figures import counted
@@ -59,6 +59,7 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
             partitions=found.partitions,
             moving=len(found.ongoing),
             spread=spread_over(seen.notes),
+            members=await quorum.members(link),
             factors={topic: int(common[key]) for topic, key in OWN_TOPICS.items() if common.get(key, "").isdigit()},
             on_scale=rebalance is None or rebalance.on_scale is not False,
         )

@@ -173,4 +173,4 @@ class ClusterRun:
 
     def _pipeline(self, resource: Pipeline, document: Document) -> PipelineRun:
         folder = self.home.pipeline(self.name, resource.name)
-        return PipelineRun(resource, document.data, document.file.resolve(), folder, self.bootstrap, self.board)
+        return PipelineRun(resource, document, folder, self.bootstrap, self.board)

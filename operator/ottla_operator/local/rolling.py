@@ -85,6 +85,8 @@ class Rolling:
             try:
                 await cluster_settings.alter(link, {key: value}, ())
             except KafkaError as error:
+                if error.code not in cluster_settings.REFUSED:
+                    raise
                 self._refused[key] = value
                 self.board.say(f"cluster {self.name}: {self.brokers.in_the_files(str(error))}", "bad")
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import cluster, placing
+from ottla_operator.brokers import cluster, placing, quorum
 from ottla_operator.brokers.link import Link, Unreachable
 from ottla_operator.local.board import Board
 from ottla_operator.local.brokers import Brokers
@@ -80,7 +80,7 @@ class Tending:
         if self.memory.present == self.memory.spread == self.wanted_ids and not self.memory.throttled:
             return RESYNC_S
         seen = await placing.observe(link)
-        match step := scale.next_step(self._seen(seen)):
+        match step := scale.next_step(self._seen(seen, await quorum.members(link))):
             case scale.MovePartitions(moves, why):
                 self._say_once("refused", "", "bad")
                 await self._moving(link).run(moves, why, seen.ids)
@@ -108,7 +108,7 @@ class Tending:
         """From here on, settings that suit so many brokers."""
         self.brokers.take([suiting(it.plan, self.wanted, count) for it in self.brokers.by_id.values()])
 
-    def _seen(self, found: placing.Placing) -> scale.Scale:
+    def _seen(self, found: placing.Placing, members: frozenset[int]) -> scale.Scale:
         limits = self.wanted.spec.rebalance
         return scale.Scale(
             wanted=self.wanted_ids,
@@ -118,6 +118,7 @@ class Tending:
             moving=len(found.ongoing),
             spread=frozenset(self.memory.spread),
             factors=self._factors(),
+            members=members,
             on_scale=limits is None or limits.on_scale is not False,
         )
 

@@ -1,6 +1,7 @@
 """What is to be done so that a cluster has the brokers that it should, one step at a time.
 
-Invariant: a broker is let go only when it holds nothing; partitions are only moved while all brokers that should be there are up, and nothing else is
+Invariant: a broker is let go only when it holds nothing, and when no other that was let go counts for the metadata log any more: of three members two that
+stop would leave the third without a majority, for ever; partitions are only moved while all brokers that should be there are up, and nothing else is
 moving. What cannot be done to its end is not begun. Steps are decided from what is seen, so that a scaling that was broken off anywhere goes on from there.
 """
 
@@ -18,7 +19,8 @@ from ottla_operator.plan.reassign import Impossible, drain, resize, spread
 class Scale:
     """`wanted`: brokers that should be there. `present`: that are there, the leaving ones too. `up`: that the cluster counts on. `moving`: how many
     partitions move now. `spread`: brokers over which partitions were spread before. `factors`: topic of the brokers' own → how many replicas it should
-    have if there are enough brokers. `on_scale`: whether partitions are spread when the number of brokers has changed."""
+    have if there are enough brokers. `on_scale`: whether partitions are spread when the number of brokers has changed. `members`: those that count for the
+    metadata log."""
 
     wanted: frozenset[int]
     present: frozenset[int]
@@ -28,6 +30,7 @@ class Scale:
     spread: frozenset[int]
     factors: Mapping[str, int]
     on_scale: bool = True
+    members: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ def next_step(seen: Scale) -> Step:
         return MovePartitions(own, f"the brokers' own topics for {counted(len(places), 'broker')}")
     if off:
         return MovePartitions(off, f"off broker {', '.join(map(str, sorted(leaving)))}")
+    if leaving and (gone := seen.members - seen.present):
+        return Wait(f"the metadata log still counts on broker {', '.join(map(str, sorted(gone)))}, which was let go")
     if leaving:
         return LetGo(max(leaving))
     if seen.spread and seen.on_scale and (moves := spread(seen.partitions, places)):

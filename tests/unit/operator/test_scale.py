@@ -109,3 +109,14 @@ def test_the_brokers_own_topics_stay_as_they_are_where_others_are_in_the_way() -
     here = partitions(3, {"own": (2, 3), "a": (1, 3)})
     step = next_step(scale(wanted=frozenset({1, 2}), partitions=here, factors={"own": 2}))
     assert isinstance(step, Refused) and "a-0 has 3 replicas" in step.why
+
+
+def test_the_next_goes_when_the_metadata_log_does_without_the_one_before() -> None:
+    here = [Replicas("a", 0, (1,), (1,), 1)]
+    smaller = {"wanted": frozenset({1}), "partitions": here}
+    assert next_step(scale(**smaller, members=frozenset({1, 2, 3}))) == LetGo(3)
+    two = {"present": frozenset({1, 2}), "up": (Place(1), Place(2))}
+    assert next_step(scale(**smaller, **two, members=frozenset({1, 2, 3}))) == Wait(
+        "the metadata log still counts on broker 3, which was let go"
+    )
+    assert next_step(scale(**smaller, **two, members=frozenset({1, 2}))) == LetGo(2)
