@@ -145,6 +145,8 @@ class Checkpoint:
             stream.close()
 
     def _replace(self, path: Any, beside: Any, text: str) -> None:
+        if not self._system.exists(path) and self._system.exists(beside):
+            self._system.rename(beside, path)  # the last time ended in between: it is all there is
         stream = self._system.create(beside, True)
         try:
             stream.write(bytearray(text.encode()))

@@ -39,7 +39,7 @@ def tell(failure: Failure) -> None:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's work; what brokers refuse, and brokers that do not answer, become a Failure."""
+    """Runs a command's work; what brokers refuse, brokers that do not answer, and files that cannot be had, become a Failure."""
     try:
         return asyncio.run(work)
     except KafkaError as error:
@@ -48,3 +48,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise Failure(Exit.usage, str(error)) from error
     except Unreachable as error:
         raise Failure(Exit.unreachable, str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise Failure(Exit.failed, f"{error.filename}: {error.strerror}") from error

@@ -174,13 +174,20 @@ async def _chunks(source: str) -> AsyncIterator[list[bytes]]:
     except OSError as error:
         raise Failure(Exit.not_found, f"{source}: {error.strerror}") from error
     rest = b""
-    while data := await asyncio.to_thread(os.read, descriptor, CHUNK):
+    while data := await asyncio.to_thread(_read, descriptor, source):
         found = (rest + data).split(b"\n")
         rest = found.pop()
         if found:
             yield found
     if rest:
         yield [rest]
+
+
+def _read(descriptor: int, source: str) -> bytes:
+    try:
+        return os.read(descriptor, CHUNK)
+    except OSError as error:  # a folder can be opened, too
+        raise Failure(Exit.failed, f"{source}: {error.strerror}") from error
 
 
 def _size(source: str) -> int | None:

@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ottla_broker.wire.records import Record
+
+NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class BadLine(Exception):
@@ -47,13 +49,14 @@ def whole_records(topic: str | None) -> Reader:
     def read(text: bytes, now_ms: int) -> Addressed:
         try:
             line = decode(text)
-        except msgspec.DecodeError as error:
+            key, value = _bytes(line.key), _bytes(line.value)
+        except NO_JSON as error:
             raise BadLine(str(error)) from error
-        if (name := line.topic or topic) is None:
+        if (to := line.topic or topic) is None:
             raise BadLine("it names no topic, and none is given on the command line")
-        headers = tuple((key, None if value is None else value.encode()) for key, value in line.headers.items())
+        headers = tuple((name, None if it is None else it.encode()) for name, it in line.headers.items())
         at = now_ms if line.timestamp is None else _time_ms(line.timestamp)
-        return Addressed(name, line.partition, Record(at, _bytes(line.key), _bytes(line.value), headers))
+        return Addressed(to, line.partition, Record(at, key, value, headers))
 
     return read
 
@@ -131,7 +134,7 @@ def _bytes(raw: msgspec.Raw) -> bytes | None:
 def _object(text: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except NO_JSON as error:
         raise BadLine(str(error)) from error
     if not isinstance(found, dict):
         raise BadLine("it is no JSON object, so it has no fields")
@@ -152,6 +155,8 @@ def _time_ms(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise BadLine(f"{value!r} is no time")
     if isinstance(value, int | float):
+        if abs(value) >= 1 << 63:
+            raise BadLine(f"{value!r} is no time: milliseconds since 1970 have 64 bits")
         return int(value)
     try:
         return int(datetime.fromisoformat(value).timestamp() * 1000)

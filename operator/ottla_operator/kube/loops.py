@@ -61,11 +61,8 @@ class Loops(Generic[K]):
             try:
                 pause = await self.look(key)
                 wait = FIRST_WAIT_S
-            except self.failures as error:
+            except Exception as error:  # noqa: BLE001  # one cluster's trouble must not be the others', nor end its own loop
                 await self._tell(key, error)
-                pause, wait = wait, min(LONGEST_WAIT_S, 2 * wait)
-            except Exception:  # one cluster's trouble must not be the others'
-                log.exception("looking at %s", key)
                 pause, wait = wait, min(LONGEST_WAIT_S, 2 * wait)
             if pause is None and not loop.woken.is_set():
                 del self._loops[key]
@@ -78,7 +75,12 @@ class Loops(Generic[K]):
             await asyncio.sleep(GATHER_S)
 
     async def _tell(self, key: K, error: Exception) -> None:
+        if not isinstance(error, self.failures):
+            log.error("looking at %s", key, exc_info=error)
+            return
         try:
             await self.failed(key, error)
         except self.failures as also:
             log.warning("%s: %s; and it cannot be told: %s", key, error, also)
+        except Exception:
+            log.exception("telling what is wrong with %s: %s", key, error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOP_AFTER: Final = 5
+MOST_DOUBLINGS: Final = 64  # beyond any longest wait; a night of falls has more than a float can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Failures:
         """How long to wait before the next start."""
         if self.in_a_row < 2:
             return self.pace.first_s
-        return min(self.pace.longest_s, self.pace.second_s * 2.0 ** (self.in_a_row - 2))
+        doublings = min(self.in_a_row - 2, MOST_DOUBLINGS)
+        return min(self.pace.longest_s, self.pace.second_s * 2.0**doublings)
 
     @property
     def loops(self) -> bool:

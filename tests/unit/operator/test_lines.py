@@ -1,10 +1,15 @@
 """Lines of text as records, and records as lines."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.wire.records import Record
+from ottla_operator.cli import produce
+from ottla_operator.cli.exits import Failure, run
 from ottla_operator.cli.records import BadLine, as_json, values, whole_records
 
 NOW = 1_700_000_000_000
@@ -65,3 +70,34 @@ def test_what_consume_prints_produce_takes(
     assert again.record.headers == tuple(headers)
     if value is None or value[:1] not in (b"{", b"["):
         assert again.record.value == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"value": "caf\xe9"}', b'{"key": "\xff"}', b'{"timestamp": 9223372036854775808}', b'{"headers": {"a": "\xe9"}}'],
+)
+def test_a_line_that_is_no_text_or_of_no_time_is_no_record(line: bytes) -> None:
+    with pytest.raises(BadLine):
+        whole_records("t")(line, NOW)
+
+
+def test_a_field_that_is_no_time_is_told() -> None:
+    with pytest.raises(BadLine, match="1e\\+300 is no time"):
+        values("t", timestamp_field="at")(b'{"at": 1e300}', NOW)
+
+
+def test_a_folder_holds_no_lines(tmp_path: Path) -> None:
+    async def read() -> None:
+        async for _ in produce._chunks(str(tmp_path)):
+            pass
+
+    with pytest.raises(Failure, match=f"^{tmp_path}: Is a directory$"):
+        asyncio.run(read())
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    async def work() -> None:
+        (tmp_path / "nowhere" / "notes").write_text("")
+
+    with pytest.raises(Failure, match=f"^{tmp_path}/nowhere/notes: No such file or directory$"):
+        run(work())

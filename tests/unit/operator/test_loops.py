@@ -90,3 +90,25 @@ def test_what_is_gone_is_no_longer_looked_at_until_it_is_there_again() -> None:
         await loops.stop()
 
     run_virtual(main())
+
+
+def test_a_mistake_of_ours_ends_no_loop_not_even_one_in_telling_what_is_wrong() -> None:
+    async def main() -> None:
+        looks = 0
+
+        async def look(key: str) -> float | None:
+            nonlocal looks
+            looks += 1
+            raise Trouble if looks % 2 else AssertionError
+
+        async def tell(key: str, error: Exception) -> None:
+            raise AssertionError
+
+        loops = Loops(look, (Trouble,), tell)
+        loops.start()
+        loops.wake("a")
+        await asyncio.sleep(10)
+        assert looks > 3
+        await loops.stop()
+
+    run_virtual(main())

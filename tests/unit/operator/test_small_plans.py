@@ -32,6 +32,7 @@ def test_waits_double_up_to_a_longest_one(pace: Pace, expected: list[float]) -> 
         failures = failures.after_run(20)
         waits.append(failures.wait_s)
     assert waits == expected
+    assert Failures(pace, 5_000).wait_s == pace.longest_s, "after a weekend"
 
 
 def test_five_falls_in_a_row_are_a_loop_and_a_long_run_ends_it() -> None:

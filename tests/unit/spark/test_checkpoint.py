@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from ottla_spark.checkpoint import Facts, check_topics, settle
+from ottla_spark.checkpoint import Checkpoint, Facts, check_topics, settle
 from ottla_spark.session import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
 from ottla_spark.spec import API_VERSION, of
 from ottla_spark.trouble import Trouble
@@ -61,3 +64,63 @@ def test_a_topic_that_was_made_anew_is_another_one() -> None:
     check_topics({"t": "a"}, {"t": "a", "new": "b"})
     with pytest.raises(Trouble, match=r"the topic t was deleted and made anew"):
         check_topics({"t": "a"}, {"t": "b"})
+
+
+@dataclass
+class Files:
+    """A file system of Hadoop's, by whose side one can be killed. `dies_at`: the name of the call."""
+
+    there: dict[str, bytes] = field(default_factory=dict)
+    dies_at: str = ""
+
+    def _lives(self, call: str) -> None:
+        if call == self.dies_at:
+            raise InterruptedError
+
+    def exists(self, path: str) -> bool:
+        return path in self.there
+
+    def open(self, path: str) -> SimpleNamespace:
+        return SimpleNamespace(readAllBytes=lambda: self.there[path], close=lambda: None)
+
+    def create(self, path: str, overwrite: bool) -> SimpleNamespace:
+        self.there[path] = b""
+
+        def write(data: bytearray) -> None:
+            self._lives("write")
+            self.there[path] = bytes(data)
+
+        return SimpleNamespace(write=write, close=lambda: None)
+
+    def delete(self, path: str, recursive: bool) -> None:
+        self.there.pop(path, None)
+
+    def rename(self, old: str, new: str) -> bool:
+        self._lives("rename")
+        self.there[new] = self.there.pop(old)
+        return True
+
+    def killed_at(self, call: str, write: str) -> None:
+        self.dies_at = call
+        with pytest.raises(InterruptedError):
+            kept(self).write_text("f", write)
+        self.dies_at = ""
+
+
+def kept(files: Files) -> Checkpoint:
+    made = Checkpoint.__new__(Checkpoint)
+    made.location, made._system, made._paths = "c", files, cast(Any, str)
+    return made
+
+
+def test_a_small_file_is_whole_wherever_one_is_killed_and_however_often() -> None:
+    files = Files()
+    kept(files).write_text("f", "first")
+    files.killed_at("write", "second")
+    assert kept(files).read_text("f") == "first"
+    files.killed_at("rename", "second")
+    assert kept(files).read_text("f") == "second"
+    files.killed_at("write", "third")
+    assert kept(files).read_text("f") == "second"
+    kept(files).write_text("f", "fourth")
+    assert (kept(files).read_text("f"), list(files.there)) == ("fourth", ["c/f"])
