@@ -22,6 +22,8 @@ CONNECTIONS: Final = 16
 NOT_FOUND, CONFLICT = 404, 409
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
+JSON: Final = "application/json"
+METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 Login = Callable[[], kopf.ConnectionInfo]
 
@@ -73,6 +75,11 @@ class Api:
         every = ({"apiVersion": kind.api, "kind": kind.name, **it} for it in answer["items"])
         return sorted(every, key=lambda it: str(it["metadata"]["name"]))
 
+    async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
+        """Of all that there are."""
+        answer = await self._ask("GET", kind.path(namespace), accept=METADATA_ALONE)
+        return {str(it["metadata"]["uid"]) for it in answer["items"] or ()}
+
     async def apply(self, wanted: Json) -> Json:
         """Server-side apply; fields that others have set otherwise become ours. The object as it is then."""
         return await self._apply(wanted, "")
@@ -116,7 +123,8 @@ class Api:
         body: Json | None = None,
         *,
         query: Mapping[str, str] | None = None,
-        content: str = "application/json",
+        content: str = JSON,
+        accept: str = JSON,
         kind: Kind | None = None,
     ) -> Json:
         if kind is not None:
@@ -126,7 +134,9 @@ class Api:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=CONNECTIONS), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)
             )
-        headers = info.as_http_headers() | ({"Content-Type": content} if body is not None else {})
+        headers = info.as_http_headers() | {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content
         data = json.dumps(body).encode() if body is not None else None
         try:
             async with self._session.request(

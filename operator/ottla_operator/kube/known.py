@@ -25,6 +25,13 @@ class Known:
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
 
+    def every(self, kind: str) -> list[Json]:
+        """All of a kind, by its name."""
+        of_kind = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}
+        if kind == "Topic":
+            return [it for of_cluster in self.topics.values() for it in of_cluster.values()]
+        return list(of_kind[kind].values())
+
     def see_cluster(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         """Whose loop has to look, if any."""
         return _see(self.clusters, body, gone)

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -42,6 +42,7 @@ from ottla_operator.resources.model import Json  # noqa: E402
 LoginError = kopf.LoginError
 LEASE: Final = "ottla-operator"
 CRDS_AGAIN_S: Final = 2.0
+GONE_WITHIN_S: Final = 30.0
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
 log = logging.getLogger("ottla.operator")
 
@@ -106,17 +107,18 @@ class Operator:
         served = await figures.serve(self.metrics, *self.options.http) if self.options.http else None
         watching = asyncio.create_task(self._watch(stop))
         acting = asyncio.create_task(self._act())
+        missing = asyncio.create_task(self._find_gone())
         stopped = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait((watching, acting, stopped), return_when=asyncio.FIRST_COMPLETED)
-            for it in (watching, acting):
+            await asyncio.wait((watching, acting, missing, stopped), return_when=asyncio.FIRST_COMPLETED)
+            for it in (watching, acting, missing):
                 if it.done():
                     it.result()
         finally:
             stop.set()
-            acting.cancel()
-            stopped.cancel()
-            await asyncio.gather(acting, watching, stopped, return_exceptions=True)
+            for task in (acting, missing, stopped):
+                task.cancel()
+            await asyncio.gather(acting, missing, watching, stopped, return_exceptions=True)
             if served is not None:
                 await served.cleanup()
             await self.api.close()
@@ -206,6 +208,34 @@ class Operator:
             identity=cast(Any, self._who),  # kopf would ask for the user's name, and a container's user has none
         )
 
+    async def _find_gone(self) -> None:
+        """A watch that begins anew, as after the API server was away, tells what there is, and nothing of what was deleted meanwhile."""
+        while True:
+            await asyncio.sleep(GONE_WITHIN_S)
+            for it in self._kept():
+                before = self.known.every(it.kind.name)
+                try:
+                    there = (
+                        [await self.api.uids(it.kind, at) for at in self.options.namespaces or (None,)]
+                        if before
+                        else []
+                    )
+                except ApiError as error:
+                    log.debug("%s cannot be listed: %s", it.kind.plural, error)
+                    continue
+                for body in before:
+                    now = any(body is known for known in self.known.every(it.kind.name))
+                    if now and not any(body["metadata"]["uid"] in uids for uids in there):
+                        await it.event(body, "DELETED")
+
+    def _kept(self) -> "tuple[_Kept, ...]":
+        return (
+            _Kept(CLUSTER, self.known.see_cluster, self.wake),
+            _Kept(TOPIC, self.known.see_topic, self.wake_own_topics),
+            _Kept(PIPELINE, self.known.see_pipeline, self.wake_pipeline),
+            _Kept(MIRROR, self.known.see_mirror, self.wake_mirror),
+        )
+
     async def _crds_are_there(self) -> None:
         """kopf never looks again for a kind that was not there when it began."""
         while True:
@@ -228,25 +258,8 @@ class Operator:
             group, _, version = kind.api.rpartition("/")
             return kopf.on.event(group, version, kind.plural, registry=registry, id=kind.plural)
 
-        @on(CLUSTER)
-        async def cluster(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_cluster(body, gone=type == "DELETED")) is not None:
-                self.wake(key)
-
-        @on(TOPIC)
-        async def topic(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_topic(body, gone=type == "DELETED")) is not None:
-                self.wake_own_topics(key)
-
-        @on(PIPELINE)
-        async def pipeline(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_pipeline(body, gone=type == "DELETED")) is not None:
-                self.wake_pipeline(key)
-
-        @on(MIRROR)
-        async def mirror(body: kopf.Body, type: str | None, **_: object) -> None:
-            if (key := self.known.see_mirror(body, gone=type == "DELETED")) is not None:
-                self.wake_mirror(key)
+        for it in self._kept():
+            on(it.kind)(it.event)
 
         async def part(labels: kopf.Labels, namespace: str | None, **_: object) -> None:
             key = Key(namespace or "", labels.get(INSTANCE, ""))
@@ -258,6 +271,20 @@ class Operator:
 
         for kind in (POD, SERVICE, STATEFUL_SET):
             on(kind)(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A kind that is kept as wished: how what a watch shows of it is remembered, and who is to look then."""
+
+    kind: Kind
+    see: Callable[..., Key | None]
+    wake: Callable[[Key], None]
+
+    async def event(self, body: Mapping[str, Json], type: str | None, **_: object) -> None:
+        """As kopf tells it."""
+        if (key := self.see(body, gone=type == "DELETED")) is not None:
+            self.wake(key)
 
 
 def _resource(kind: Kind) -> Any:
