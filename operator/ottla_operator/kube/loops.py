@@ -82,3 +82,5 @@ class Loops(Generic[K]):
             await self.failed(key, error)
         except self.failures as also:
             log.warning("%s: %s; and it cannot be told: %s", key, error, also)
+        except Exception:  # nobody would look at it again
+            log.exception("%s: %s; and it cannot be told", key, error)

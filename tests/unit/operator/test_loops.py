@@ -90,3 +90,25 @@ def test_what_is_gone_is_no_longer_looked_at_until_it_is_there_again() -> None:
         await loops.stop()
 
     run_virtual(main())
+
+
+def test_it_goes_on_although_what_went_wrong_cannot_be_told() -> None:
+    async def main() -> None:
+        looks = 0
+
+        async def look(key: str) -> None:
+            nonlocal looks
+            looks += 1
+            raise Trouble
+
+        async def tell(key: str, error: Exception) -> None:
+            raise KeyError("something that nobody thought of")
+
+        loops = Loops(look, (Trouble,), tell)
+        loops.start()
+        loops.wake("a")
+        await asyncio.sleep(10)
+        assert looks > 2
+        await loops.stop()
+
+    run_virtual(main())
