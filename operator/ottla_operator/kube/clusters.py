@@ -341,11 +341,7 @@ def _noted(stateful_set: Json | None, notes: Mapping[str, str]) -> Json | None:
     if stateful_set is None:
         return None
     metadata = stateful_set["metadata"]
-    kept = {
-        key: value
-        for key, value in (metadata.get("annotations") or {}).items()
-        if key not in (names.SPREAD, names.OURS, names.THROTTLED)
-    }
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in names.NOTES}
     return {**stateful_set, "metadata": {**metadata, "annotations": {**kept, **notes}}}
 
 
