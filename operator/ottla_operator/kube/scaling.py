@@ -77,6 +77,8 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
         case scale.IsSpread(spread):
             await _end(link, found, done)
             done.notes[names.SPREAD] = ",".join(map(str, sorted(spread)))
+            if spread_over(seen.notes) - spread:
+                done.doing = f"what suits {counted(len(spread), 'broker')} holds from here on"
         case scale.Refused(why):
             done.refused = f"the brokers stay as they are: {why}"
         case scale.Wait(why):
