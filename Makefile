@@ -51,12 +51,13 @@ spark: $(VENV)/.installed-test
 # Tests that need a kubelet are `make kube`: their programs and images take longer to build than everything else to run.
 NODES := tests/kube tests/e2e/test_operator.py
 
-# What only computes (units, simulations) runs behind what waits for processes, whenever that leaves a processor free.
+# What waits for processes runs in so many streams beside each other, by files. What only computes (units, simulations) runs behind them, whenever they leave a processor free.
+STREAMS ?= 3
 COMPUTES := tests/unit tests/sim
 
 test: check kcat control-plane ## everything but `kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
-	$(BIN)/pytest $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
+	$(BIN)/pytest --numprocesses $(STREAMS) $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
 	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
 
 bench: $(VENV)/.installed-test load-programs ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look

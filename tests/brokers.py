@@ -8,10 +8,7 @@ restart it on the same ports and folders. Leaving the block kills what still run
 What a broker wrote is kept in `broker.log_text()`; `tests/conftest.py` shows it when a test fails.
 """
 
-import atexit
-import base64
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,10 +19,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
+from tests.class_archives import READY, SAYS_READY, short_lived
 from tests.jars import KAFKA, java, kafka_classpath
+from tests.kafka_folders import format_folder
 from tests.ports import free_port
 
 READY_WITHIN_S = 60.0
@@ -41,8 +40,7 @@ FOR_TESTS = {
     "group.min.session.timeout.ms": "1000",
 }
 OTTLA_HAS_NOT = ("transaction.state.log.",)  # settings of rooms that are still to be built
-HEAP = ("-Xms1g", "-Xmx1g")
-CLUSTER_ID = "T3R0bGFUZXN0Q2x1c3Rlcg"
+AS_ANYBODY_HAS_IT = ("-Xms1g", "-Xmx1g")  # Kafka's own start script sets this
 
 running: "list[Broker]" = []
 
@@ -180,14 +178,14 @@ def apache_kafka(
     test_settings: bool = True,
     **settings: object,
 ) -> Iterator[Broker]:
-    """One Apache Kafka broker in KRaft combined mode with a heap of 1 GiB; else like `ottla_broker`."""
+    """One Apache Kafka broker in KRaft combined mode; else like `ottla_broker`. `test_settings=False`: its JVM, too, is as anybody has it."""
     base = (
         FOR_TESTS
         if test_settings
         else {key: value for key, value in FOR_TESTS.items() if key.endswith((".replication.factor", ".min.isr"))}
     )
-    command = partial(kafka_command, version=version)
-    with _process("kafka", folder, start, base | _dotted(settings), command, "Kafka Server started") as broker:
+    command = partial(kafka_command, jvm=() if test_settings else AS_ANYBODY_HAS_IT, version=version)
+    with _process("kafka", folder, start, base | _dotted(settings), command, READY) as broker:
         yield broker
 
 
@@ -248,7 +246,8 @@ def ottla_command(broker: Broker) -> list[str]:
     ]
 
 
-def kafka_command(broker: Broker, heap: Sequence[str] = HEAP, version: str = KAFKA) -> list[str]:
+def kafka_command(broker: Broker, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
+    """`jvm`: instead of options for a JVM that starts quickly and ends soon."""
     controller = broker.folder / "controller.port"
     if not controller.exists():
         controller.write_text(str(free_port()))
@@ -264,38 +263,7 @@ def kafka_command(broker: Broker, heap: Sequence[str] = HEAP, version: str = KAF
     properties = broker.folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     if not (broker.log_dir / "meta.properties").exists():
-        _format(broker.log_dir, settings["node.id"], version)
-    says_ready = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
+        format_folder(broker.log_dir, settings["node.id"], version)
     return java(
-        kafka_classpath(version),
-        "kafka.Kafka",
-        str(properties),
-        jvm=heap,
-        options=(says_ready, "-Dorg.slf4j.simpleLogger.logFile=System.out"),
+        kafka_classpath(version), "kafka.Kafka", str(properties), jvm=jvm or short_lived(version), options=SAYS_READY
     )
-
-
-def _format(log_dir: Path, node_id: str, version: str) -> None:
-    """What `kafka-storage format` leaves, for this node and with a directory id of its own."""
-    shutil.copytree(_formatted(version), log_dir, dirs_exist_ok=True)
-    properties = log_dir / "meta.properties"
-    text = re.sub(r"node\.id=.*", f"node.id={node_id}", properties.read_text())
-    directory = base64.urlsafe_b64encode(b"\1" + os.urandom(15)).decode().rstrip("=")
-    properties.write_text(re.sub(r"directory\.id=.*", f"directory.id={directory}", text))
-
-
-@cache
-def _formatted(version: str) -> Path:
-    """A folder as `kafka-storage format` leaves it; made once, because each run of it is a JVM's start."""
-    place = Path(tempfile.mkdtemp(prefix="ottla-test-format-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    properties = place / "server.properties"
-    properties.write_text(
-        "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n"
-        f"controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:2\nlog.dirs={place}/data\n"
-    )
-    command = java(
-        kafka_classpath(version), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
-    )
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return place / "data"

@@ -28,6 +28,7 @@ from kio.static.primitive import i32
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
 from tests.brokers import Broker, kafka_command, ottla_command, running
+from tests.class_archives import READY
 from tests.disks import small_disk
 from tests.networks import Network
 from tests.waiting import eventually
@@ -49,7 +50,6 @@ KAFKA_TOO = {
     "transaction.state.log.num.partitions": "5",
 }
 PORT, CONTROLLER_PORT = 9092, 9093  # where every broker has an address of its own
-SMALL_HEAP = ("-Xms512m", "-Xmx512m")
 ASKS_WITHIN_S = 3.0
 
 
@@ -66,6 +66,32 @@ class PartitionView:
 
 
 View = dict[tuple[str, int], PartitionView]
+
+
+def partitions(answer: MetadataResponse) -> View:
+    return {
+        (str(topic.name), int(p.partition_index)): PartitionView(
+            int(p.leader_id), int(p.leader_epoch), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
+        )
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) -> bool:
+    """Whether each partition of a topic has so many replicas, all in sync and, if that is asked, led by the first."""
+
+    async def run() -> MetadataResponse:
+        async with Client.connect(bootstrap, timeout_s=ASKS_WITHIN_S) as client:
+            return await client.metadata(None)
+
+    try:
+        seen = [it for (name, _), it in partitions(asyncio.run(run())).items() if name == topic]
+    except (OSError, KafkaError):
+        return False
+    return bool(seen) and all(
+        it.whole and len(it.replicas) == replicas and (not preferred or it.leader == it.replicas[0]) for it in seen
+    )
 
 
 @dataclass
@@ -111,13 +137,7 @@ class Cluster:
 
     def view(self, broker: int) -> View:
         """Every partition as this broker sees it."""
-        return {
-            (str(topic.name), int(p.partition_index)): PartitionView(
-                int(p.leader_id), int(p.leader_epoch), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
-            )
-            for topic in self.metadata(broker).topics
-            for p in topic.partitions
-        }
+        return partitions(self.metadata(broker))
 
     def partition(self, topic: str, partition: int = 0) -> PartitionView:
         """As the first broker that answers sees it."""
@@ -183,11 +203,11 @@ def cluster_of(
     disk_mebibytes: int = 0,
     start: bool = True,
     test_settings: bool = True,
-    heap: Sequence[str] = SMALL_HEAP,
+    jvm: Sequence[str] = (),
     **settings: object,
 ) -> Iterator[Cluster]:
     """`kind`: "ottla" or "kafka". `folder`: kept when given. `disk_mebibytes`: the size of a disk of each broker's own (0:
-    none). `settings`: of each broker, with `_` for `.`. `test_settings=False`: only what three brokers promise."""
+    none). `settings`: of each broker, with `_` for `.`. `test_settings=False`: only what three brokers promise. `jvm`: Kafka's, see `kafka_command`."""
     place = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}s-"))
     base = FOR_CLUSTERS | (FOR_TESTS if test_settings else {}) | (KAFKA_TOO if kind == "kafka" else {})
     base |= {key.replace("_", "."): str(value) for key, value in settings.items()}
@@ -213,7 +233,7 @@ def cluster_of(
                     "listeners": f"PLAINTEXT://{hosts[n]}:{ports[n]},CONTROLLER://{hosts[n]}:{controllers[n]}",
                     "controller.quorum.voters": ",".join(f"{m}@{hosts[m]}:{controllers[m]}" for m in numbers),
                 }
-                command, mark = partial(kafka_command, heap=heap), "Kafka Server started"
+                command, mark = partial(kafka_command, jvm=jvm), READY
             broker = Broker(kind, ports[n], home / "data", home, own, command, mark, hosts[n])
             broker.log_dir.mkdir(exist_ok=True)
             if network:

@@ -1,11 +1,12 @@
 """Shared by all tests: which broker the client tests run against, and what a broker said when a test fails."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import brokers
+from tests import brokers, streams
 
 # How long an example takes says something of the machine and of what else it does, not of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,6 +25,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="tests/clients/test_same_answers.py writes down what Apache Kafka answers (with --against kafka).",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        streams.longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return streams.scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

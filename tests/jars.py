@@ -5,19 +5,20 @@ installed; else Ivy does, which PySpark brings along as one jar. Neither is told
 machine's own configuration.
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
+from zlib import crc32
 
 import pytest
+
+from tests.locks import locked
 
 KAFKA = "4.1.1"
 # slf4j-simple is set up by system properties alone, so that no logging configuration has to lie anywhere.
@@ -40,7 +41,7 @@ CONNECT = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 STREAMS = ("org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-simple:1.7.36")
-# A tool lives for a second: the second compiler and parallel collection would cost more than they bring.
+# A tool lives for a second, a test's broker for some: the second compiler and parallel collection would cost more than they bring.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
 
@@ -70,7 +71,7 @@ def fetched_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDIN
     home.mkdir(parents=True, exist_ok=True)
     name = version if coordinates is COORDINATES else f"{coordinates[0].split(':')[1]}-{version}"
     folder = home / name
-    with _locked(home / f"{name}.lock"):
+    with locked(home / f"{name}.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=home) as scratch:
                 jars = Path(scratch) / "jars"
@@ -81,11 +82,24 @@ def fetched_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDIN
     return f"{folder}/*"
 
 
-def java(
-    classpath: str, main: str, *arguments: str, options: Sequence[str] = (), jvm: Sequence[str] = SHORT_LIVED
-) -> list[str]:
-    """The command line of one of Kafka's programs, quiet but for warnings."""
-    return [java_program(), *jvm, *QUIET, *options, "-cp", classpath, main, *arguments]
+def java(classpath: str, main: str, *arguments: str, options: Sequence[str] = (), jvm: Sequence[str] = ()) -> list[str]:
+    """The command line of one of Kafka's programs, quiet but for warnings. `jvm`: instead of what programs get that live for a test."""
+    chosen = jvm or (*SHORT_LIVED, *archived(classpath))
+    return [java_program(), *chosen, *QUIET, *options, "-cp", classpath, main, *arguments]
+
+
+def archived(classpath: str) -> tuple[str, ...]:
+    """The option with which a JVM finds the classes of these jars ready; none while nobody has laid them out (`tests/class_archives.py`)."""
+    path = class_archive(classpath)
+    return (f"-XX:SharedArchiveFile={path}",) if path.exists() else ()
+
+
+def class_archive(classpath: str) -> Path:
+    """Where it lies: beside the jars, and for the Java that we have, because no other one reads it."""
+    program = Path(java_program()).resolve()
+    mark = crc32(f"{program} {program.stat().st_mtime_ns}".encode())
+    folder = Path(classpath).parent
+    return folder.with_name(f"{folder.name}-{mark:08x}.jsa")
 
 
 def java_program() -> str:
@@ -95,13 +109,6 @@ def java_program() -> str:
     if found is None:
         raise JarsMissing("no `java` on PATH and no JAVA_HOME: Kafka's own programs need a Java 17 runtime")
     return found
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fetcher() -> Callable[[Sequence[str], Path, Path], None]:

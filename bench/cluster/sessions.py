@@ -47,7 +47,7 @@ QUICK = Amounts(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
 
 
 def new_cluster(kind: str) -> NewCluster:
-    return partial(cluster_of, kind, 3, test_settings=False, heap=KAFKAS_HEAP)
+    return partial(cluster_of, kind, 3, test_settings=False, jvm=KAFKAS_HEAP)
 
 
 def load(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:

@@ -317,6 +317,8 @@ class Broker:
     def _follow(self, changes: Changes) -> None:
         if changes.brokers:
             self.pulses.follow()
+        if changes.controller and hasattr(self, "lifecycle"):
+            self.lifecycle.beat_now()
         if self._hosts:  # a start that is under way looks at everything when it comes there
             self._follow_closely(changes)
         if self.mirror_office is not None:
@@ -334,6 +336,7 @@ class Broker:
 
     def _follow_everything(self) -> None:
         """What a restart finds in the image is treated as if it had just been said."""
+        self._configure_broker()
         self._hosting.follow(
             Changes(
                 created=list(self.image.topics),

@@ -18,9 +18,6 @@ from ottla_spark.trouble import Trouble
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-LETTER = ("key", "value", "reason", "topic", "partition", "offset")
-"""Columns of a dead letter: BINARY, BINARY, STRING, STRING, INT, BIGINT."""
-
 
 def undecoded(rows: DataFrame) -> DataFrame:
     """The letters of decoded rows that have a fault."""

@@ -105,15 +105,18 @@ def _run(
     try:
         with Cluster(spark, place.client) as cluster:
             kept = checkpoint.Checkpoint(spark, place.checkpoint)
-            topics = {made.topic for made in pipeline.spec.sources.values()}
-            facts = checkpoint.settle(
-                kept.read(), pipeline, cluster.topic_ids(topics), conf, spark.sparkContext.defaultParallelism
-            )
+            topics = cluster.topic_ids(topics_of(pipeline))
+            facts = checkpoint.settle(kept.read(), pipeline, topics, conf, spark.sparkContext.defaultParallelism)
             spark.conf.set(session.SHUFFLE_PARTITIONS, str(facts.shuffle_partitions))
             kept.write(facts)
             Running(spark, pipeline, place, cluster, kept, facts, report, asked_to_stop).to_the_end()
     finally:
         spark.stop()
+
+
+def topics_of(pipeline: Pipeline) -> set[str]:
+    """That it reads now. A checkpoint knows those that it has read before, too, which may be gone."""
+    return {made.topic for made in pipeline.spec.sources.values()}
 
 
 class Running:
@@ -269,7 +272,7 @@ class Running:
         if time.monotonic() - self._identified_at < _IDENTITY_S:
             return
         self._identified_at = time.monotonic()
-        checkpoint.check_topics(self._facts.topics, self._cluster.topic_ids(self._facts.topics))
+        checkpoint.check_topics(self._facts.topics, self._cluster.topic_ids(topics_of(self._pipeline)))
 
     # -- ending
 

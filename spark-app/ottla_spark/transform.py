@@ -157,10 +157,15 @@ def _deduped(rows: DataFrame, pipeline: Pipeline, name: str) -> DataFrame:
 
 
 def _step(spark: SparkSession, step: Transform, tables: Mapping[str, DataFrame], folder: Path) -> DataFrame:
-    if step.sql is not None:
-        return spark.sql(step.sql)
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
 
+    if step.sql is not None:
+        try:
+            return spark.sql(step.sql)
+        except AnalysisException as error:
+            if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+                raise Trouble(f"{in_words(error)}; there are {', '.join(tables)}") from error
+            raise
     function = _function(step.python or "", folder)
     try:
         made = function(dict(tables))

@@ -21,6 +21,12 @@ _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception
 _CALL: Final = re.compile(r"^An error occurred while calling \S+ : ")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
+_WHERE_IN_SQL: Final = re.compile(r"[.;\s]*; (?P<at>line \d+),? (?P<pos>pos \d+)$")
+_NO_COLUMN: Final = re.compile(
+    r"A column, variable, or function parameter with name (?P<name>\S+) cannot be resolved\.?"
+    r"(?: Did you mean one of the following\? \[(?P<near>[^\]]*)\])?"
+)
+_NO_TABLE: Final = re.compile(r"The table or view (?P<name>\S+) cannot be found\.?")
 _LONGEST: Final = 1000
 
 # What the Java side says, and what it means to the person who runs a pipeline. The first that is found wins.
@@ -97,4 +103,17 @@ def _plain(text: str) -> str:
         sentence = sentence[java_class.end() :]
     if found := _SPARK_CLASS.match(sentence):
         sentence = sentence[found.end() :]
-    return sentence[:_LONGEST].strip()
+    return _of_sql(sentence)[:_LONGEST].strip()
+
+
+def _of_sql(sentence: str) -> str:
+    """What the analyzer says of a statement: what it does not know, where that stands, and what there is."""
+    where = ""
+    if found := _WHERE_IN_SQL.search(sentence):
+        sentence, where = sentence[: found.start()], f" ({found['at']}, {found['pos']})"
+    if column := _NO_COLUMN.match(sentence):
+        near = f"; the nearest are {column['near']}" if column["near"] else ""
+        return f"there is no column {column['name']}{where}{near}"
+    if table := _NO_TABLE.match(sentence):
+        return f"there is no source or step {table['name']}{where}"
+    return sentence + where

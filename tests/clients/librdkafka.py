@@ -84,7 +84,9 @@ def consume(
     **settings: Any,
 ) -> list[ck.Message]:
     """`count` records of one partition from `offset`; without a count, up to the end."""
-    with consumer(bootstrap, enable_partition_eof=True, **settings) as reader:
+    quick = {"fetch_wait_max_ms": 10}  # the end is told when nothing came for so long
+    with consumer(bootstrap, enable_partition_eof=True, **quick | settings) as reader:
+        reader.list_topics(topic, timeout=WITHIN_S)  # who has not heard of a leader looks again in half a second
         reader.assign([ck.TopicPartition(topic, partition, offset)])
         return list(_until_end(reader, count))
 

@@ -16,6 +16,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import COMPRESSIONS, Message, messages
 from tests.clients.test_restart import topic_id
+from tests.e2e.test_kafka_reads_our_files import dump, files, no_fault_in
 from tests.jars import java
 from tests.waiting import eventually
 
@@ -92,8 +93,8 @@ def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath:
             assert rd.produce(ottla.bootstrap, PLAIN, messages())[0] == 50 * len(COMPRESSIONS)
 
 
-def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: str) -> None:
-    """Kafka's compaction leaves gaps between segments, which in a log of ours would be a loss."""
+def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: str, classpath: str) -> None:
+    """Kafka's compaction leaves gaps between segments, which in a log of ours would be a loss; with its checkpoints and without."""
     if against == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
     with apache_kafka(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as kafka:
@@ -114,6 +115,19 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: st
             ottla.kill()
             ottla.start()
             assert offsets(ottla) == before
+            assert sorted(keys_by_java(ottla, classpath)) == [b"new", b"old", b"ours"]
+            ottla.kill()
+            (ottla.log_dir / "recovery-point-offset-checkpoint").unlink()
+            ottla.start()
+            assert offsets(ottla) == before
+            no_fault_in(dump("--deep-iteration", "--files", files(ottla.log_dir / folder.name, ".log")))
+
+
+def keys_by_java(broker: Broker, classpath: str) -> set[bytes]:
+    command = java(classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap)
+    command += ["--topic", PLAIN, "--from-beginning", "--timeout-ms", "3000", "--property", "print.key=true"]
+    done = subprocess.run([*command, "--property", "print.value=false"], capture_output=True, timeout=60, check=False)
+    return set(done.stdout.splitlines())
 
 
 def offsets(broker: Broker) -> list[int]:

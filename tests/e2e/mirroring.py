@@ -109,6 +109,9 @@ def seen(bootstrap: str, topic: str, partition: int, *, isolation: str = "read_u
     )
     records: list[Seen] = []
     try:
+        consumer.list_topics(
+            topic, timeout=READS_WITHIN_S
+        )  # who has not heard of a leader looks again in half a second
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         while True:
             message = consumer.poll(READS_WITHIN_S)

@@ -22,8 +22,9 @@ from ottla_broker.log.recovery import Known
 from ottla_broker.runtime import Runtime, uuid_from_text
 from ottla_broker.wire.batch import Compression, batches
 from ottla_broker.wire.records import decode_all
-from tests.brokers import CLUSTER_ID, Broker, apache_kafka
+from tests.brokers import Broker, apache_kafka
 from tests.jars import java, kafka_classpath
+from tests.kafka_folders import CLUSTER_ID
 from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
 
 SMALL = LogConfig(segment_bytes=16_000, index_interval_bytes=500, message_timestamp_after_max_ms=2**62)

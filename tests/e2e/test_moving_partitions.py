@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.clusters import Cluster
+from tests.clusters import Cluster, is_in_sync
 from tests.e2e.upping import COMMAND, environment
 from tests.waiting import eventually
 
@@ -61,6 +61,8 @@ class Person:
             )
             return found if good else []
 
+        # A command is a process: it is asked when a look without one says that it is worth it.
+        eventually(lambda: is_in_sync(self.cluster.bootstrap, topic, replicas, preferred=preferred), within_s=60)
         return eventually(settled, within_s=60, what=f"{topic} with {replicas} replicas in sync")
 
     def writes(self, topic: str, records: int, size: int = 1000) -> None:

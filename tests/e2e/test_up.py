@@ -1,5 +1,6 @@
 """`ottla up`, as a person meets it: from YAML to records, edits, crashes, and what it says when something is in the way."""
 
+import copy
 import os
 import signal
 import socket
@@ -343,9 +344,17 @@ def test_a_pipeline_from_its_topic_to_another(home: House) -> None:
         trigger={"interval": "200ms"},
         spark={"conf": {"spark.sql.shuffle.partitions": "1"}},
     )
-    home.write(cluster(home), topic(), topic("shouts"), pipeline)
+    wrong = copy.deepcopy(pipeline)
+    wrong["spec"]["transforms"][0]["sql"] = "SELECT upper(wrd) AS word FROM greetings"
+    home.write(cluster(home), topic(), topic("shouts"), wrong)
     home.up()
+    said = home.says("there is no column `wrd` (line 1, pos 13); the nearest are `word`", within_s=150)
+    line = next(
+        n for n, it in enumerate((home.folder / "resources/all.yaml").read_text().splitlines(), 1) if "name: loud" in it
+    )
+    assert f"resources/all.yaml:{line}: pipeline shout: spec.transforms[0] (loud): " in said
     home.says("topic shouts made")
+    home.write(cluster(home), topic(), topic("shouts"), pipeline)
     write(home, "greetings", '{"word": "hello"}')
     home.says("first pipeline row after", within_s=150)
     assert read(home, "shouts", 1) == ['{"word":"HELLO"}']

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tests import brokers
 from tests.ports import free_ports
 from tests.waiting import eventually
 
@@ -22,7 +23,7 @@ WITHIN_S = 60.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
+    return {**brokers.environment(), "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
 
 
 @dataclass

@@ -133,7 +133,9 @@ def test_what_watches_is_behind_switches() -> None:
     assert '"title": "Ottla"' in dashboard["data"]["ottla.json"]
 
 
-@pytest.mark.parametrize("value", ["replicas=0", "namespaces={Events}", "image.tagg=1", "logLevel=loud", "nameOverride=other"])
+@pytest.mark.parametrize(
+    "value", ["replicas=0", "namespaces={Events}", "image.tagg=1", "logLevel=loud", "nameOverride=other"]
+)
 def test_values_that_are_wrong_are_refused(value: str) -> None:
     done = helm.run("template", "demo", helm.CHART, "--set", value)
     assert done.returncode != 0 and value.partition("=")[0].split(".")[0] in done.stderr

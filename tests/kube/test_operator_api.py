@@ -157,7 +157,7 @@ def test_what_was_deleted_while_nobody_watched_is_forgotten(
     operator.daemon.go_on()
     resources.make("Cluster", "other", SPEC)
     eventually(lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, what=operator.daemon.said())
-    eventually(lambda: (kept(operator, "Cluster"), kept(operator, "Topic")) == (1, 0), within_s=60)
+    eventually(lambda: (kept(operator, "Cluster"), kept(operator, "Topic")) == (1, 0), within_s=90)
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
     resources.api.ask("DELETE", f"{budget}/demo")
     resources.api.ask("DELETE", f"{budget}/other")

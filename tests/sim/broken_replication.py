@@ -21,6 +21,7 @@ from ottla_broker.metadata.quorum_rules import Position
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication import following
 from ottla_broker.replication.fetchers import Fetchers
+from ottla_broker.replication.membership import Membership
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.peers import BrokersAround
 from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_committed
@@ -36,20 +37,12 @@ def acks_before_the_high_watermark() -> Iterator[None]:
 @contextmanager
 def high_watermark_over_the_committed_isr() -> Iterator[None]:
     """Who is about to join the ISR does not count before the metadata say so (rule 3)."""
-    properly = Partition._members_changed
-
-    def members_changed(partition: Partition) -> None:
-        pending, partition.pending = partition.pending, None
-        try:
-            properly(partition)
-        finally:
-            partition.pending = pending
 
     def not_held(_: Partition, watermark: int) -> int:
         return watermark
 
     with (
-        patch.object(Partition, "_members_changed", members_changed),
+        patch.object(Membership, "maximal", lambda _, isr: isr),
         patch.object(Partition, "_held_by_joiners", not_held),  # which would hide it
     ):
         yield

@@ -359,10 +359,6 @@ class SimulatedDisk:
     def sync_directory(self, path: str) -> None:
         self.sync(self._directory(path))
 
-    def free_bytes(self, path: str) -> tuple[int, int]:
-        self._directory(path)
-        return 0 if self.full else self.capacity_bytes, self.capacity_bytes
-
     def lock(self, path: str) -> SimulatedLock:
         if path in self.locks:
             raise LockHeld(path, 0)

@@ -204,15 +204,14 @@ class MirrorSimulation:
         plan, random = self._stage.plan, self.random
         until_s = self._stage.loop.time() + plan.faults_for_s
         hosts = [*self._hosts, *(one.host for one in self._stage.target)]
-        # A wipe may take the files of what is cut off; or it leaves a topic that was made just then, of which nobody else had a replica yet, to nobody.
-        at_source, at_target = (("wiped disk",) if spared else () for spared in (plan.comes_home, plan.passing))
+        at_source = ("wiped disk",) if plan.comes_home else ()  # it may take the files of what is cut off
         link = LinkFaults(self._stage.source, self._stage.target, Random(random.getrandbits(64)))
         forgets: list[tuple[int, str, Fault]] = (
             [(15, "forgets unseen", lambda _: self._forget(link))] if plan.forgets else []
         )
         nemeses = [
             Nemesis(self._stage.source, hosts, Random(random.getrandbits(64)), plan.source, at_source, forgets),
-            Nemesis(self._stage.target, self._hosts, Random(random.getrandbits(64)), plan.target, at_target),
+            Nemesis(self._stage.target, self._hosts, Random(random.getrandbits(64)), plan.target),
         ]
         strikes = [
             Strikes(cluster, Random(random.getrandbits(64))) for cluster in (self._stage.source, self._stage.target)

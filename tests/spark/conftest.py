@@ -72,6 +72,7 @@ class Topics:
                 "group.id": "reader",
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
+                "fetch.wait.max.ms": 10,  # the end is told when nothing came for so long
             }
         )
         partitions = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)

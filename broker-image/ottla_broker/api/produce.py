@@ -26,7 +26,7 @@ from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import refusal
 from ottla_broker.replication.successors import JUST_S, PAUSE_S
 from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.wire.batch import COMPRESSION_MASK, TRANSACTIONAL, Compression
+from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, Compression
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import WITH_LEADERS, Produced, ProduceRequest, write_produce
@@ -65,7 +65,7 @@ def produce(context: Context, frame: bytearray, header: RequestHeader, room: int
         return settle(context, header, topics, waiting, request.timeout_ms)
     reply = [answer(context, header, topics)]
     successor = only_successor(context, topics)
-    return reply if successor is None else pass_on(context, successor, bytes(frame), reply, request.timeout_ms)
+    return reply if successor is None else pass_on(context, successor, request, bytes(frame), reply)
 
 
 def wrong(request: ProduceRequest, version: int) -> KafkaError | None:
@@ -106,30 +106,53 @@ def only_successor(context: Context, topics: Topics) -> int | None:
         for produced in partitions:
             if produced.error is not ErrorCode.not_leader_or_follower:
                 return None
-            name = topic if isinstance(topic, str) else context.broker.partitions.name_of(topic)
-            partition = context.broker.partitions.get(name, produced.partition)
+            partition = replica(context, topic, produced.partition)
             if partition is None or not partition.just_stepped_down:
                 return None
             leaders.add(partition.state.leader)
     return leaders.pop() if len(leaders) == 1 else None
 
 
-def pass_on(context: Context, successor: int, frame: bytes, refused: Buffers, timeout_ms: int) -> Reply:
+def replica(context: Context, topic: str | UUID, index: int) -> "Partition | None":
+    partitions = context.broker.partitions
+    return partitions.get(topic if isinstance(topic, str) else partitions.name_of(topic), index)
+
+
+def pass_on(context: Context, successor: int, request: ProduceRequest, frame: bytes, refused: Buffers) -> Reply:
     """Refuses, or brings the request to where it belongs: `replication.successors` says when and why."""
     loop, successors = asyncio.get_running_loop(), context.broker.successors
-    if not PAUSE_S <= loop.time() - context.peer.refused_s < JUST_S:
-        context.peer.refused_s = loop.time()
-        successors.told(successor)
-        return refused
+    asked = [
+        (partition, bytes((records or b"")[:HEADER_SIZE]))
+        for topic, parts in request.topics
+        for index, records in parts
+        if (partition := replica(context, topic, index)) is not None
+    ]
 
     async def passed() -> Buffers:
         try:
-            answer = await successors.pass_on(successor, frame, timeout_ms)
+            answer = await successors.pass_on(successor, frame, request.timeout_ms)
         except OSError as reason:
             raise HangUp(f"broker {successor} was asked in its place, and its answer is lost: {reason}") from reason
-        return refused if answer is None else [answer]
+        if answer is None:
+            send_away(asked)
+            return refused
+        return [answer]
 
-    return loop.create_task(passed())
+    if not PAUSE_S <= loop.time() - context.peer.refused_s < JUST_S:
+        context.peer.refused_s = loop.time()
+        successors.told(successor)
+        send_away(asked)
+        return refused
+    fitting = [(partition, first) for partition, first in asked if partition.may_pass_on(first)]
+    if len(fitting) == len(asked):
+        return loop.create_task(passed())
+    send_away(fitting)
+    return refused
+
+
+def send_away(batches: "list[tuple[Partition, bytes]]") -> None:
+    for partition, header in batches:
+        partition.send_away(header)
 
 
 def check_attributes(attributes: int, version: int) -> None:

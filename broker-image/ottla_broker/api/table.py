@@ -72,6 +72,7 @@ DECLARED: Final = (
     Served(63, "broker_heartbeat", 0, 2),
     Served(64, "unregister_broker", 0, 0),
     Served(67, "allocate_producer_ids", 0, 0),
+    Served(68, "consumer_group_heartbeat", 0, 1),
     Served(74, "list_config_resources", 0, 1),
     Served(75, "describe_topic_partitions", 0, 0),
 )

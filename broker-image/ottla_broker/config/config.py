@@ -41,7 +41,6 @@ class Config:
         self._now: dict[Setting[object], object] = {s: s.default for s in BROKER_SETTINGS.values()} | static.values
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._subscribers: dict[Setting[object], list[Callable[[object], None]]] = {}
-        self._log_default_subscribers: list[Callable[[], None]] = []
         self.notes: tuple[str, ...] = tuple(static.notes)
         self.listeners: tuple[Listener, ...] = tuple(
             listener for listener in self(network.LISTENERS) if listener.name not in static.controller_listeners
@@ -155,8 +154,6 @@ class Config:
                 different.append(setting)
         if _BEHIND_TOPICS.intersection(different):
             self._log_configs.clear()
-            for tell in tuple(self._log_default_subscribers):
-                tell()
         for setting in different:
             for told in tuple(self._subscribers.get(setting, ())):
                 told(self._now[setting])
@@ -167,11 +164,6 @@ class Config:
         wanted = cast(Callable[[object], None], callback)
         callbacks.append(wanted)
         return lambda: callbacks.remove(wanted)
-
-    def subscribe_log_defaults(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when a broker setting that stands behind topic settings changed: `log_config` answers differently now."""
-        self._log_default_subscribers.append(callback)
-        return lambda: self._log_default_subscribers.remove(callback)
 
     def _current(self, setting: Setting[T]) -> T:
         for layer in (self._broker, self._cluster):

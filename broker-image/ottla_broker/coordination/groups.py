@@ -8,6 +8,7 @@ there yet.
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
@@ -195,10 +196,12 @@ class GroupCoordinator:
         return codes
 
     async def topics_deleted(self, topics: Mapping[str, UUID | None]) -> None:
-        """Their offsets go with them, in every group that is ours. name → id of the topic that was deleted."""
+        """Their offsets go with them, in every group that is ours; what cannot be written now is left to expire, for nobody is told it any more. name → id
+        of the topic that was deleted."""
         for shard in self._serving_shards():
             for topic, topic_id in topics.items():
-                await shard.topic_deleted(topic, topic_id)
+                with suppress(KafkaError):  # the journal has said why
+                    await shard.topic_deleted(topic, topic_id)
 
     # -- administration ----------------------------------------------------------------------------
 

@@ -212,8 +212,7 @@ def tick(group: ClassicGroup, settings: GroupSettings, now: Now) -> list[Effect]
     for member_id, due_ms in list(group.pending_joins.items()):
         if due_ms <= now.ms:
             group.remove(member_id)
-            if group.state is GroupState.preparing and group.all_joined:
-                complete_join(group, now)
+            complete_if_all_joined(group, now)
     for member in list(group.members.values()):
         if member.due_ms is not None and member.due_ms <= now.ms and member.id in group.members:
             member.due_ms = None  # one that waits is expected again when it is answered
@@ -234,10 +233,7 @@ def _expire(group: ClassicGroup, settings: GroupSettings, member: Member, now: N
     group.answer_join(member, JoinResult("", ErrorCode.unknown_member_id))
     group.answer_sync(member, SyncResult(ErrorCode.unknown_member_id))
     group.remove(member.id)
-    if group.state in (GroupState.stable, GroupState.completing):
-        prepare_or_complete(group, settings, now, f"member {member.id} did not send heartbeats")
-    elif group.state is GroupState.preparing and group.all_joined:
-        complete_join(group, now)
+    prepare_or_complete(group, settings, now, f"member {member.id} did not send heartbeats")
 
 
 def _joins_are_due(group: ClassicGroup, settings: GroupSettings, now: Now) -> None:

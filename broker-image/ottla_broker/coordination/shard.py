@@ -69,14 +69,11 @@ class Shard:
         began = self._loop.time()
         replay = Replay()
         try:
-            await self._take_turns(step for chunk in self._journal.read() for step in replay.steps(chunk))
+            await self._take_turns(self._steps(replay))
         except (KafkaError, OSError) as reason:
             self.phase = Phase.failed
             log.error("__consumer_offsets-%d could not be loaded: %s", self.partition, reason)
             return
-        await self._take_turns(replay.finish())
-        self.groups, self.offsets = replay.groups, replay.offsets
-        await self._take_turns(self._begin_sessions())
         if self._is_closed():
             return
         self.phase = Phase.serving
@@ -92,6 +89,13 @@ class Shard:
 
     def _is_closed(self) -> bool:
         return self.phase is Phase.closed
+
+    def _steps(self, replay: Replay) -> Iterator[None]:
+        for chunk in self._journal.read():
+            yield from replay.steps(chunk)
+        yield from replay.finish()
+        self.groups, self.offsets = replay.groups, replay.offsets
+        yield from self._begin_sessions()
 
     async def _take_turns(self, steps: Iterable[None]) -> None:
         """Goes through the steps, with a pause for everybody else every few milliseconds; ends early when the shard is

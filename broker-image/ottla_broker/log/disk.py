@@ -75,10 +75,6 @@ class Disk(Protocol):
 
     def remove_tree(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
-    def free_bytes(self, path: str) -> tuple[int, int]:
-        """(usable, total) bytes of the volume that holds the path."""
-        ...
-
     def lock(self, path: str) -> Lock:
         """Takes the lock file; made when it is not there. Raises LockHeld."""
         ...
@@ -223,10 +219,6 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-    def free_bytes(self, path: str) -> tuple[int, int]:
-        usage = os.statvfs(path)
-        return usage.f_bavail * usage.f_frsize, usage.f_blocks * usage.f_frsize
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)

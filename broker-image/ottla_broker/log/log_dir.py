@@ -22,10 +22,10 @@ from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld
 from ottla_broker.log.maintenance import Intervals, Maintenance
-from ottla_broker.log.markers import abort_marker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import Known, create_log, open_log, write_plainly
 from ottla_broker.log.storage import Storage, is_full
+from ottla_broker.log.taking_over import take_over
 from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -82,6 +82,7 @@ class LogDir:
         self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
         self.condemned: list[str] = []  # folders on their way out
         self.cleaner = Cleaner(storage, path, self.logs)
+        self.producer_expiration_ms = 86_400_000  # producer.id.expiration.ms, which may change at any time
         storage.write_recovery_points = lambda: self._write_now(names.RECOVERY_POINTS)
         self._gone: set[tuple[str, int]] = set()  # deleted partitions that the checkpoints still name
         self._lock = lock
@@ -253,22 +254,12 @@ class LogDir:
             tasks.create_task(self.cleaner.run())
 
     async def take_over(self) -> None:
-        """Makes what was loaded this cluster's own, where somebody else wrote it. Transactions that are open there are aborted: nobody could end them, and
-        read_committed readers would wait for ever. And all is brought to the device and written down so, that no later recovery looks below:
-        gaps there are no loss (`load`, `gapless`). KafkaError: KAFKA_STORAGE_ERROR."""
+        """Makes what was loaded this cluster's own, where somebody else wrote it (`taking_over`), brings it to the device and writes that down. KafkaError:
+        KAFKA_STORAGE_ERROR."""
         now_ms = self.storage.runtime.now_ms()
         for one in self.logs.values():
-            if one.failed is not None:
-                continue
-            if unfinished := [producer for producer in one.producers if producer.transaction_start >= 0]:
-                log.warning(
-                    "%s-%d: %d transactions that were open are aborted", one.topic, one.partition, len(unfinished)
-                )
-            for producer in unfinished:
-                marker, epoch = abort_marker(producer, now_ms), max(one.epochs.latest(), 0)
-                one.append_as_leader(marker, leader_epoch=epoch, now_ms=now_ms, from_client=False)
-            if not one.flush.clean:
-                await one.flush.checkpoint()
+            if one.failed is None:
+                await take_over(one, now_ms)
         await self.write_checkpoints(recovery_points=True)
 
     async def write_checkpoints(self, *, recovery_points: bool) -> None:

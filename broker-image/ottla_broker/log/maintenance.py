@@ -31,7 +31,6 @@ class Intervals:
     retention_check_ms: int = 300_000  # log.retention.check.interval.ms
     flush_checkpoint_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
     watermark_checkpoint_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
-    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
 
 
@@ -124,7 +123,7 @@ class Maintenance:
     async def expire_producers(self) -> None:
         now_ms = self._runtime.now_ms()
         for one in self._working():
-            one.producers.expire(now_ms, self.intervals.producer_expiration_ms)
+            one.producers.expire(now_ms, self.directory.producer_expiration_ms)
 
     async def _tried(self, one: PartitionLog, action: Awaitable[None]) -> None:
         try:

@@ -18,7 +18,6 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 
 DELETE_FOLDER: Final = "-delete"
-FUTURE_FOLDER: Final = "-future"
 STRAY_FOLDER: Final = "-stray"
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"

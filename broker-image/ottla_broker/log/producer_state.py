@@ -96,11 +96,6 @@ class ProducerStates:
         return [p for p in self._producers.values() if p.batches or p.transaction_start >= 0]
 
     @property
-    def first_open(self) -> int | None:
-        """First offset of the oldest open transaction."""
-        return next(iter(self._open), None)
-
-    @property
     def first_unstable(self) -> int | None:
         """First offset of the oldest transaction that is open or whose marker is not replicated; None without any."""
         if not self._open and not self._ended:

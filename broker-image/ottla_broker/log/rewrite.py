@@ -11,7 +11,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, Buffer, Compression, pack_batch
 from ottla_broker.wire.compression import compress
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import headers_of, payload_of, spans
+from ottla_broker.wire.records import payload_of, spans
 
 # `compression.type`, other than `producer`, as a codec.
 _CODECS: Final = {
@@ -94,24 +94,3 @@ def check_keys(data: Buffer, header: BatchHeader, *, at: int = 0) -> None:
                 ErrorCode.invalid_record,
                 f"record {delta} of the batch has no key; a compacted topic needs one for each record",
             )
-
-
-def check_records(data: Buffer, header: BatchHeader, *, at: int = 0) -> None:
-    """Looks into every record of a batch that a client sends: INVALID_RECORD unless they are numbered 0, 1, 2… up to
-    the header's count and last offset, and none is later than the header's largest timestamp; CORRUPT_MESSAGE when they
-    do not parse."""
-    payload = payload_of(data, header, at)
-    if header.last_offset_delta != header.count - 1:
-        raise KafkaError(
-            ErrorCode.invalid_record,
-            f"last offset delta {header.last_offset_delta} does not fit {header.count} records",
-        )
-    latest = header.max_timestamp - header.base_timestamp
-    for expected, (_, end, later, delta, _, _, headers_at) in enumerate(spans(payload, header.count)):
-        if delta != expected:
-            raise KafkaError(ErrorCode.invalid_record, f"record {expected} of the batch says that it is number {delta}")
-        if later > latest:
-            said = f"the batch's largest timestamp {header.max_timestamp}"
-            raise KafkaError(ErrorCode.invalid_record, f"record {expected} is later than {said}")
-        if headers_at:
-            headers_of(payload, headers_at, end)

@@ -28,7 +28,6 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 MAGIC: Final = 2
 _SMALLEST_LENGTH: Final = HEADER_SIZE - LENGTH_END
 _LAST_CODEC: Final = max(Compression)
-MAX_TIMESTAMP: Final = 2**63 - 1
 
 Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """A batch header as `wire.batch.HEADER` unpacks it; the hot path makes no object of it."""

@@ -3,6 +3,8 @@
 - A broker registers fenced, and is unfenced by its first heartbeat that shows that it knows the metadata up to its own registration; one that was fenced
   later, up to that: or it would believe that it still leads what others lead by now, and that the controller hears it (rule 6).
 - It is fenced when it wants to be, when it is silent for a session, or when its port refuses connections (`pulses`).
+- A new controller has heard nobody. Who is not fenced in its image may be the life of a broker before its disk was wiped, and a partition that is given
+  to that life alone is nobody's when the wiped one comes (rule 4): so before new partitions are placed, everybody is heard, or fenced.
 - It may stop when what it led is led by others and every other live broker knows that; the answer that says so fences it.
 """
 
@@ -14,6 +16,7 @@ from uuid import UUID
 
 from ottla_broker.metadata import broker_plans
 from ottla_broker.metadata.image import BrokerImage
+from ottla_broker.metadata.image_watch import ImageWatch
 from ottla_broker.metadata.records import MetadataRecord, RegisterBroker
 from ottla_broker.metadata.sessions import Sessions
 from ottla_broker.metadata.turn import Turn
@@ -58,6 +61,7 @@ class BrokerControl:
         self._must_know: dict[
             int, int
         ] = {}  # fenced brokers → the metadata record that they have to know before they are not
+        self._heard = ImageWatch()
         self._left_by: dict[int, int] = {}  # brokers about to stop → the metadata record that others must know before
 
     async def register(self, coming: RegisterBroker, previous_epoch: int) -> int:
@@ -75,6 +79,7 @@ class BrokerControl:
             self.sessions.forget(coming.broker, epoch)
             self._left_by.pop(coming.broker, None)
             self._must_know[coming.broker] = epoch
+            self._heard.changed()
             logger.info("broker %d is registered with epoch %d", coming.broker, epoch)
         return epoch
 
@@ -86,6 +91,7 @@ class BrokerControl:
             )
         known = self.registered(beat.broker, beat.epoch)
         self.sessions.heard(beat.broker, beat.epoch, beat.offset, self._now())
+        self._heard.changed()
         if beat.want_shut_down:
             return await self._shut_down(known, beat)
         caught_up = beat.offset >= self._lowest_known(known)
@@ -100,6 +106,14 @@ class BrokerControl:
         now = self.registered(beat.broker, beat.epoch)
         return Standing(caught_up, now.fenced)
 
+    async def all_heard(self) -> None:
+        """Returns when this controller has heard every broker that is not fenced; in any case when who was silent is fenced."""
+
+        def heard() -> bool:
+            return all(self.sessions.offset(one.id) >= 0 for one in self._image.alive_brokers())
+
+        await self._heard.until(heard, within_s=self.sessions.timeout_s + 2 * self.sessions.turn_s)
+
     async def fence(self, broker: int, epoch: int, why: str, *, level: int = logging.WARNING) -> None:
         """Nothing when it is fenced, or registered anew."""
 
@@ -109,6 +123,7 @@ class BrokerControl:
         if await self._turn.carry_out(plan):
             logger.log(level, "broker %d is fenced: %s", broker, why)
         self.sessions.forget(broker, epoch)
+        self._heard.changed()
 
     async def fence_the_silent(self) -> None:
         """Called every `sessions.turn_s`."""
@@ -122,6 +137,7 @@ class BrokerControl:
                 logger.warning("broker %d is fenced: it was silent for %g s", broker, self.sessions.timeout_s)
             if not self.sessions.lives(broker, epoch, self._now()):
                 self.sessions.forget(broker, epoch)
+                self._heard.changed()
 
     async def unregister(self, broker: int) -> None:
         """BROKER_ID_NOT_REGISTERED."""

@@ -51,7 +51,7 @@ class Controller:
         self._turn = Turn(image, log, config)
         self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000)
         self.replicas = ReplicaControl(self._turn)
-        self.mirrors = MirrorControl(self._turn, runtime)
+        self.mirrors = MirrorControl(self._turn, runtime, self.brokers.all_heard)
         self._pulses = pulses or Pulses(me, image, config.inter_broker_listener)
         self._gone: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
@@ -110,6 +110,7 @@ class Controller:
                     answers.append(reason)
             return [] if validate_only else records, answers
 
+        await self.brokers.all_heard()
         return await self._turn.take(plan)
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> UUID:
@@ -135,6 +136,7 @@ class Controller:
             rules = self._turn.rules_with(self._image.topic_config(name))
             return _begun(growth(self._image, name, count, assignment), rules)
 
+        await self.brokers.all_heard()
         await self._commit(plan, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:

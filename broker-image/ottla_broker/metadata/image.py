@@ -68,6 +68,7 @@ class Changes:
     configs: set[tuple[int, str]] = field(default_factory=set)
     brokers: set[int] = field(default_factory=set)
     mirrored: set[str] = field(default_factory=set)  # topics of which something is said as copies of another cluster's
+    controller: bool = False
 
 
 @dataclass(slots=True)
@@ -201,6 +202,7 @@ class Image:
                 changes.brokers.add(record.broker)
             case ControllerChange():
                 self.previous_controller_id, self.controller_id = self.controller_id, record.broker
+                changes.controller = True
             case UnregisterBroker():
                 self.brokers.pop(record.broker, None)
                 changes.brokers.add(record.broker)

@@ -151,6 +151,10 @@ class Lifecycle:
         """Returns when this broker may lead, and its own image says so."""
         await self._unfenced.wait()
 
+    def beat_now(self) -> None:
+        """A new controller has heard nobody yet, and waits for that before it places anything."""
+        self._wake.set()
+
     async def leave(self) -> None:
         """Before a stop, while everything is still served: returns when others lead what this broker led, or after a while in any case."""
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.epoch == NOT_REGISTERED:

@@ -1,6 +1,6 @@
 """The controller's part that deals with copies of other clusters' topics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from ottla_broker.log.producer_state import LASTING
@@ -17,10 +17,11 @@ from ottla_broker.wire.errors import KafkaError
 
 
 class MirrorControl:
-    """Commands raise KafkaError, or answer one for each of several wishes, with the plans' codes."""
+    """Commands raise KafkaError, or answer one for each of several wishes, with the plans' codes. `may_place`: waits until new partitions may be placed."""
 
-    def __init__(self, turn: Turn, runtime: Runtime) -> None:
+    def __init__(self, turn: Turn, runtime: Runtime, may_place: Callable[[], Awaitable[None]]) -> None:
         self._turn = turn
+        self._may_place = may_place
         self._runtime = runtime
 
     async def create(self, wishes: Sequence[NewMirror]) -> list[UUID | KafkaError]:
@@ -38,10 +39,12 @@ class MirrorControl:
                     answers.append(reason)
             return records, answers
 
+        await self._may_place()
         return await self._turn.take(plan)
 
     async def recreate(self, wish: NewMirror, old_id: UUID) -> None:
         topic_id = self._runtime.new_uuid()
+        await self._may_place()
         await self._carry_out(wish.mirror, lambda image: mirror_plans.recreation(image, wish, topic_id, old_id))
 
     async def trace(self, topic_id: UUID, origins: tuple[str, ...], sources: tuple[Carried, ...]) -> None:
@@ -71,6 +74,7 @@ class MirrorControl:
         topic_id = self._runtime.new_uuid()
         # A random one: a log that was copied from another cluster, and is written to here, may hold marks of that cluster's sources.
         producer_id = LASTING + self._runtime.random.getrandbits(61)
+        await self._may_place()
         await self._carry_out(wish.mirror, lambda image: appended_plans.joining(image, wish, topic_id, producer_id))
 
     async def resume(self, topic_id: UUID, source_id: UUID) -> None:

@@ -68,13 +68,24 @@ class GroupOffsets:
         self._source = source
         self._own = own
         self._settled: dict[str, Mapping[Place, Committed]] = {}  # what the source's groups had when all of it was here
+        self._unfinished: set[str] = set()
 
     async def copy(self, topics: Mapping[str, str]) -> None:
-        """Once for all groups. `topics`: the copies, their names there → here. OSError, TimeoutError, KafkaError."""
-        for group in await self._groups():
-            there = named_here(await committed(self._source, group), topics)
-            if there and there != self._settled.get(group):
-                await self._copy(group, there)
+        """Once for all groups. `topics`: the copies, their names there → here. OSError, TimeoutError; KafkaError, of the first group that is refused, when
+        all others have been copied. Who could not be copied comes last the next time: nobody waits for ever behind a coordinator that does not answer."""
+        refused: KafkaError | None = None
+        for group in sorted(await self._groups(), key=self._unfinished.__contains__):
+            self._unfinished.add(group)
+            try:
+                there = named_here(await committed(self._source, group), topics)
+                if there and there != self._settled.get(group):
+                    await self._copy(group, there)
+            except KafkaError as reason:
+                refused = refused or reason
+            else:
+                self._unfinished.remove(group)
+        if refused is not None:
+            raise refused
 
     async def _copy(self, group: str, there: Mapping[Place, Committed]) -> None:
         here, ends = await committed(self._own, group), await self._ends(there)

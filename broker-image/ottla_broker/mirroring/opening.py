@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from ottla_broker.log.markers import abort_marker
+from ottla_broker.log.markers import abort_markers
 from ottla_broker.metadata.mirror_plans import Report
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -65,9 +65,9 @@ def is_held(partition: Partition) -> bool:
 
 def abort_open(partition: Partition, end: int, now_ms: int) -> int:
     """Ends what the source's producers have begun below `end` and nobody has ended; how many."""
-    unfinished = [producer for producer in partition.log.producers if 0 <= producer.transaction_start < end]
-    for producer in unfinished:
-        partition.append(abort_marker(producer, now_ms), acks=LEADER_ONLY, from_client=False)
-    if unfinished:
-        logger.warning("%r: %d transactions that were open at the failover are aborted", partition, len(unfinished))
-    return len(unfinished)
+    markers = abort_markers(partition.log.producers, now_ms, below=end)
+    for marker in markers:
+        partition.append(marker, acks=LEADER_ONLY, from_client=False)
+    if markers:
+        logger.warning("%r: %d transactions that were open at the failover are aborted", partition, len(markers))
+    return len(markers)

@@ -54,7 +54,8 @@ class Tracing:
             told = await _told(self._client, names[first : first + ASKED_AT_ONCE])
             self._keeps_none = told is None
             for name, (origins, sources) in (told or {}).items():
-                found[name] = replace(found[name], origins=origins, sources=sources)
+                if name in found:
+                    found[name] = replace(found[name], origins=origins, sources=sources)
         return replace(view, topics=found)
 
 
@@ -76,11 +77,17 @@ async def _told(client: Client, names: Iterable[str]) -> dict[str, tuple[frozens
         told = {one.name: one.value or "" for one in result.configs}
         origins, sources = told.get(ORIGINS, ""), told.get(SOURCES, "") or "[]"
         if origins or told.get(SOURCES):
-            found[result.resource_name] = (
-                frozenset(origins.split(",")) - {""},
-                msgspec.json.decode(sources, type=tuple[Carried, ...]),
-            )
+            found[result.resource_name] = frozenset(origins.split(",")) - {""}, _carried(result.resource_name, sources)
     return found
+
+
+def _carried(topic: str, said: str) -> tuple[Carried, ...]:
+    try:
+        return msgspec.json.decode(said, type=tuple[Carried, ...])
+    except msgspec.MsgspecError as reason:  # without them, copying might begin where it has been before
+        raise KafkaError(
+            ErrorCode.unknown_server_error, f"sources of {topic!r} are not understood: {reason}"
+        ) from reason
 
 
 def origins_of(image: Image, topic: str) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """What a source says of its topics as copies of ours (DescribeConfigs of resource type 102), when it is an Ottla cluster that was our mirror."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -57,9 +58,10 @@ async def copies_at(source: Client, names: Iterable[str]) -> dict[str, SourceCop
         for result in answer.results:
             values = {entry.name: entry.value or "" for entry in result.configs}
             if result.error_code is ErrorCode.none and values.keys() >= set(keys):
-                found[result.resource_name] = SourceCopy(
-                    values[MIRROR], uuid_from_text(values[SOURCE_ID]), values[FAILED_OVER] == "true"
-                )
+                with suppress(ValueError):  # an id that is none
+                    found[result.resource_name] = SourceCopy(
+                        values[MIRROR], uuid_from_text(values[SOURCE_ID]), values[FAILED_OVER] == "true"
+                    )
     return found
 
 

@@ -18,12 +18,14 @@ from ottla_broker.log.cleaner import CleanerSettings
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.maintenance import Intervals
 
-CLEANER = (
+FOLLOWED = (
     LOG_CLEANER_ENABLE,
     LOG_CLEANER_BACKOFF_MS,
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    PRODUCER_ID_EXPIRATION_MS,
 )
+"""Settings that may change while the directories are looked after."""
 
 
 class LogCare:
@@ -32,10 +34,9 @@ class LogCare:
     def __init__(self, directories: Sequence[LogDir], config: Config) -> None:
         self._directories = directories
         self._config = config
-        self._cleaners = [one.cleaner for one in directories]
-        self._set_up_cleaners()
-        for setting in CLEANER:
-            config.subscribe(setting, lambda _: self._set_up_cleaners())
+        self._set_up()
+        for setting in FOLLOWED:
+            config.subscribe(setting, lambda _: self._set_up())
 
     async def run(self) -> None:
         await asyncio.gather(*(directory.maintain(self._intervals()) for directory in self._directories))
@@ -45,15 +46,15 @@ class LogCare:
             retention_check_ms=self._config(LOG_RETENTION_CHECK_INTERVAL_MS),
             flush_checkpoint_ms=self._config(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
             watermark_checkpoint_ms=self._config(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
-            producer_expiration_ms=self._config(PRODUCER_ID_EXPIRATION_MS),
         )
 
-    def _set_up_cleaners(self) -> None:
-        settings = CleanerSettings(
+    def _set_up(self) -> None:
+        cleaner = CleanerSettings(
             enabled=self._config(LOG_CLEANER_ENABLE),
             backoff_ms=self._config(LOG_CLEANER_BACKOFF_MS),
             dedupe_buffer_bytes=self._config(LOG_CLEANER_DEDUPE_BUFFER_SIZE),
             io_max_bytes_per_second=self._config(LOG_CLEANER_IO_MAX_BYTES_PER_SECOND),
         )
-        for cleaner in self._cleaners:
-            cleaner.settings = settings
+        for directory in self._directories:
+            directory.cleaner.settings = cleaner
+            directory.producer_expiration_ms = self._config(PRODUCER_ID_EXPIRATION_MS)

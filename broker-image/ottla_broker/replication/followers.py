@@ -8,7 +8,7 @@
 - It may join when its log reaches the high watermark and the start of the leader's epoch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -100,3 +100,16 @@ class Followers:
             if follower.end < own:
                 own = follower.end
         return own
+
+    def held(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
+        """The high watermark as far as those let it rise who are about to join, and until when the first of them holds it: for those who have not come
+        so far, and may (broker, its epoch)."""
+        until_s = inf
+        for follower in self.outside:
+            if (
+                follower.end < watermark
+                and now_s < follower.holds_until_s
+                and may_join(follower.broker, follower.broker_epoch)
+            ):
+                watermark, until_s = follower.end, min(until_s, follower.holds_until_s)
+        return watermark, until_s

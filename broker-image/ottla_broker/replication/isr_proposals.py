@@ -20,7 +20,8 @@ from kio.schema.alter_partition.v3.response import PartitionData as Answer
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.replication.partition import Partition, Proposal
+from ottla_broker.replication.membership import Proposal
+from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

@@ -4,14 +4,13 @@ Invariants as a leader:
 - The high watermark is the smallest log end over the maximal ISR, never falls, and does not move while the committed ISR is smaller than
   `min.insync.replicas` (rule 3). What counts as this broker's own log end is what is durable by the topic's own wish: everything in the page
   cache, or with `flush.messages=1` everything that is fsynced.
-- An ISR that was proposed counts until the metadata have moved on: a proposal names the partition epoch that it replaces, so when a newer one
-  is there, it has happened or never will (rule 1).
+- Who is proposed for the ISR, and counts until that is decided, is `Membership`'s to say (rules 1 and 4).
 - Until the high watermark has reached the start of its epoch a leader is *unsettled*: it may know an older one than its predecessor told.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
 from math import inf
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import Traffic
 from ottla_broker.replication.acks import Acks, Told
 from ottla_broker.replication.followers import Follower, Followers
+from ottla_broker.replication.membership import Membership, Proposal
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.replication.refusals import Refusals
 from ottla_broker.replication.successors import JUST_S
@@ -34,16 +34,6 @@ NO_EPOCH = -1
 UNTOLD = -1  # a high watermark that is not known well enough to tell a client
 
 Watcher = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """An ISR on its way to the controller. Epochs: those it was made in; the partition epoch is the one that it would replace."""
-
-    isr: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-    still: tuple[int, ...] = ()  # of an earlier proposal for the same partition epoch that may still come to be
 
 
 class Partition:
@@ -68,14 +58,13 @@ class Partition:
         self.traffic = Traffic()
         self.followers = Followers()
         self._refusals = Refusals()
-        self.pending: Proposal | None = None
+        self._membership = Membership()
         self.epoch_start = 0  # our log's end when we began to lead
         self._too_few = False  # in sync: fewer than `min_isr`, as of the last change of the metadata or the settings
         self._me = me
         self._now_ms = now_ms
         self._peers = peers or Alone()
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
-        self._turned_away = False  # somebody who had caught up while a proposal was on its way
         self._stepped_down_s = -inf
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
@@ -113,6 +102,11 @@ class Partition:
         return self.log.high_watermark >= self.epoch_start
 
     @property
+    def pending(self) -> Proposal | None:
+        """The ISR that is on its way to the controller."""
+        return self._membership.pending
+
+    @property
     def min_isr(self) -> int:
         """How many must be in sync for acks=all, and for the high watermark to move. While the controller has others eligible to lead who are not
         in sync (or were until they lost power), more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
@@ -130,10 +124,10 @@ class Partition:
         before = len(self.state.isr)
         if self.state.leader == self._me != state.leader:
             self._stepped_down_s = self._peers.now_s()
+            self._refusals = Refusals()
         self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
-        if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
-            self.pending = None
+        self._membership.moved_on(state)
         if self.leads:
             if state.leader_epoch != self._led_epoch:
                 self._begin_to_lead()
@@ -150,7 +144,7 @@ class Partition:
         """The leader epoch starts at the log's end. Nothing is known of the followers in this epoch."""
         self._led_epoch = self.state.leader_epoch
         self._refusals = Refusals()
-        self.pending = None
+        self._membership.forget()
         self.followers.clear()
         self.log.epochs.assign(self._led_epoch, self.log.end)
         self.epoch_start = self.log.end
@@ -158,7 +152,7 @@ class Partition:
             self._sync()
 
     def _begin_to_follow(self) -> None:
-        self.pending = None
+        self._membership.forget()
         self.followers.clear()
         self.epoch_start = 0
         self.log.epochs.truncate_from_end(self.log.end)  # an epoch of ours in which nothing was written is nobody's
@@ -224,6 +218,21 @@ class Partition:
             self._refusals.check(records)
         self._refusals.note(records, reason)
         return reason
+
+    def send_away(self, records: Buffer) -> None:
+        """Having just stepped down: the producer is to bring them to the successor, and what it has sent right behind them as well. `records`:
+        the header of their first batch is enough."""
+        with suppress(KafkaError):  # what a batch before them was refused with: they are behind that
+            self.refuse(records, KafkaError(ErrorCode.not_leader_or_follower))
+
+    def may_pass_on(self, records: Buffer) -> bool:
+        """Whether nothing before them was sent away that has not come again: without it there would be a gap at the successor."""
+        try:
+            self._refusals.check(records)
+        except KafkaError:
+            return False
+        self._refusals.accepted(records)
+        return True
 
     def append_copied(self, records: Buffer) -> Appended:
         """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
@@ -296,56 +305,43 @@ class Partition:
             self._consider_joining(self.followers.outside)
 
     def _consider_the_quiet(self) -> None:
-        """A proposal is decided: those who had to wait for that, or have caught up while they were being taken out. Where nothing happens nobody
-        fetches again, and they would be out for ever. Who still has something to fetch shows by fetching that it lives."""
         if self.pending is None and self.followers.outside:
-            everybody, self._turned_away = self._turned_away, False
-            end = self.log.end
-            self._consider_joining([one for one in self.followers.outside if everybody or one.end >= end])
+            self._consider_joining(self._membership.waiting(self.followers.outside, self.log.end))
 
     def _consider_joining(self, candidates: Iterable[Follower]) -> None:
-        """Proposes those that have caught up for the ISR (rule 4), unless a proposal is on its way."""
-        if self.pending is not None:
-            self._turned_away = True
-            return
-        watermark = self.log.high_watermark
-        joining = [
-            follower.broker
-            for follower in candidates
-            if follower.could_join(watermark, self.epoch_start)
-            and self._peers.may_join(follower.broker, follower.broker_epoch)
-        ]
-        if joining:
-            self._propose((*self.state.isr, *joining))
+        """Those of them that have caught up are to be in the ISR (rule 4)."""
+        watermark, epoch_start, may_join = self.log.high_watermark, self.epoch_start, self._peers.may_join
+
+        def may(one: Follower) -> bool:
+            return one.could_join(watermark, epoch_start) and may_join(one.broker, one.broker_epoch)
+
+        if self._membership.join(self.state, candidates, may):
+            self._propose()
 
     def consider_shrinking(self, lag_max_s: float) -> None:
-        """Called now and then: proposes that those who have been behind for `lag_max_s` leave the ISR."""
+        """Called now and then: those who have been behind for `lag_max_s` are to leave the ISR."""
         end = self.log.end
         if not self.leads or not [one for one in self.followers.counted if one.is_behind(end)]:
             return
         now_s = self._peers.now_s()
         late = {one.broker for one in self.followers.counted if one.is_late(end, now_s, lag_max_s)}
-        if self.pending is None and late.intersection(self.state.isr):
-            self._propose(tuple(broker for broker in self.state.isr if broker not in late))
+        if self._membership.leave(self.state, late):
+            self._propose()
 
-    def _propose(self, isr: tuple[int, ...]) -> None:
-        self.pending = Proposal(isr, self.state.leader_epoch, self.state.partition_epoch)
+    def _propose(self) -> None:
         self._members_changed()
         self._peers.propose(self)
 
     def refused(self, proposal: Proposal) -> None:
         """The controller will not have it, now or later. What had to wait for that is looked at now."""
-        if self.pending is proposal:
-            self.pending = None
+        if self._membership.refused(proposal):
             self._members_changed()
-            if self._turned_away:
+            if self._membership.somebody_waits:
                 self._consider_the_quiet()
 
     def withdraw(self, proposal: Proposal) -> None:
-        """The controller will not have it now, but may find a copy of it later: the ISR as it is, proposed anew, ends that."""
-        if self.pending is proposal:
-            still = (*proposal.isr, *proposal.still)
-            self.pending = Proposal(self.state.isr, proposal.leader_epoch, proposal.partition_epoch, still)
+        """The controller will not have it now, but may find a copy of it later."""
+        if self._membership.withdraw(self.state, proposal):
             self._peers.propose(self)
 
     def superseded(self, proposal: Proposal) -> None:
@@ -356,10 +352,8 @@ class Partition:
             self._wake()
 
     def _members_changed(self) -> None:
-        isr: Iterable[int] = self.state.isr
-        if self.pending is not None:
-            isr = (*isr, *self.pending.isr, *self.pending.still)
-        self.followers.be((broker for broker in self.state.replicas if broker != self._me), isr)
+        others = (broker for broker in self.state.replicas if broker != self._me)
+        self.followers.be(others, self._membership.maximal(self.state.isr))
         self._too_few = len(self.state.isr) < self.min_isr
         if self._too_few:
             self._acks.fail(
@@ -389,17 +383,10 @@ class Partition:
     def _held_by_joiners(self, watermark: int) -> int:
         """Lower, where a follower that is about to join has not come so far; looked at again when its time is over."""
         now_s = self._peers.now_s()
-        for follower in self.followers.outside:
-            if (
-                follower.end < watermark
-                and now_s < follower.holds_until_s
-                and self._peers.may_join(follower.broker, follower.broker_epoch)
-            ):
-                watermark = follower.end
-                if self._holding is None:
-                    delay_s = follower.holds_until_s - now_s
-                    self._holding = asyncio.get_running_loop().call_later(delay_s, self._held_long_enough)
-        return watermark
+        held, until_s = self.followers.held(watermark, now_s, self._peers.may_join)
+        if held < watermark and self._holding is None:
+            self._holding = asyncio.get_running_loop().call_later(until_s - now_s, self._held_long_enough)
+        return held
 
     def _held_long_enough(self) -> None:
         self._holding = None

@@ -1,6 +1,6 @@
 """What idempotent producers were refused for a while, so that the batches right behind are refused in the same words.
 
-A producer sends up to five batches of a partition before it hears of the first. When that one is refused because the disk is full or the ISR too small,
+A producer sends up to five batches of a partition before it hears of the first. When that one is refused because the disk is full, the ISR too small or another broker the leader now,
 those behind it no longer fit: the first of them would be out of order, and a client that hears so has to begin a new epoch, in which a batch that it does
 not know to be written cannot be told from a new one. Nothing is out of order, though: the gap closes when the refused batch is sent again.
 """
@@ -12,7 +12,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 BEHIND: Final = 4  # a producer has at most five batches on their way
 MOST_PRODUCERS: Final = 1000  # that are remembered; the one that was refused first makes room
-PASSING: Final = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas})
+PASSING: Final = frozenset(
+    {ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas, ErrorCode.not_leader_or_follower}
+)
 HALF_OF_SEQUENCES: Final = 1 << 30
 
 

@@ -5,12 +5,13 @@ A client that hears NOT_LEADER_OR_FOLLOWER sends again after a tenth of a second
 same is passed on for a while, as it is.
 
 - What a client had under way when it was told is refused like the first of it, so its records keep their order: only what comes after a pause is
-  passed on.
+  passed on; of an idempotent producer, who may be slow to hear, only once the first that was refused has come again.
 - A broker that is about to stop stays until those that it told have had the time to ask.
 - Where a successor was asked and does not answer, nobody knows whether the records were appended: the client's connection is closed.
 """
 
 import asyncio
+from collections import defaultdict
 from contextlib import suppress
 from typing import Final
 
@@ -34,6 +35,7 @@ class Successors:
         self._listener = listener
         self._client_id = client_id
         self._channels: dict[int, asyncio.Task[Channel]] = {}
+        self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asking: asyncio.TimerHandle | None = None
         self._have_asked = asyncio.Event()
         self._have_asked.set()
@@ -52,12 +54,14 @@ class Successors:
         opening = self._channel_to(leader)
         if opening is None:
             return None
-        try:
-            channel = await asyncio.shield(opening)
-        except OSError:  # TimeoutError too
-            return None
+        async with self._turns[leader]:  # who comes when there is a connection does not overtake who has waited for it
+            try:
+                channel = await asyncio.shield(opening)
+            except OSError:  # TimeoutError too
+                return None
+            asked = asyncio.get_running_loop().create_task(channel.pass_on(frame))
         async with asyncio.timeout(max(timeout_ms, 0) / 1000 + GRACE_S):
-            answer = await channel.pass_on(frame)
+            answer = await asked
         return len(answer).to_bytes(4) + frame[4:8] + bytes(answer[4:])
 
     async def stay(self) -> None:

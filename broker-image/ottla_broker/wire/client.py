@@ -4,7 +4,8 @@
         answer = await client.ask_controller(CreateTopicsRequest(...))     # kio's classes, of any version
         await client.produce("events", 0, encode_batch([Record(now_ms, None, b"hello")]))
 
-Requests are sent once: what happened to one whose connection broke is not known, and only the caller knows whether it may be repeated.
+What changes something is sent once: what happened to a request whose connection broke is not known, and only the caller knows whether it may be repeated.
+A question that another broker can answer as well is asked of that one: a broker that is restarted breaks its connections.
 A connection whose answer did not come in time is closed: answers come in order, so that all later ones would wait behind it.
 Looking for brokers, leaders and coordinators is repeated, with pauses, until the time is over.
 """
@@ -18,9 +19,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -50,6 +57,20 @@ RETRY = frozenset(
         ErrorCode.unknown_leader_epoch,
     }
 )
+QUESTIONS = frozenset(
+    it.__api_key__
+    for it in (
+        DescribeClusterRequest,
+        DescribeConfigsRequest,
+        DescribeQuorumRequest,
+        DescribeTopicPartitionsRequest,
+        FindCoordinatorRequest,
+        ListConfigResourcesRequest,
+        ListPartitionReassignmentsRequest,
+        MetadataRequest,
+    )
+)
+"""Requests that change nothing, and that every broker, or whoever is the controller, answers alike."""
 
 
 class NoBroker(ConnectionError):
@@ -94,7 +115,7 @@ class Client:
         """`bootstrap`: host:port pairs separated by commas. `timeout_s`: for every single call. NoBroker when none answers."""
         client = cls(parse_bootstrap(bootstrap), client_id=client_id, timeout_s=timeout_s)
         try:
-            await client._within(client.metadata(()))
+            await client.metadata(())
             yield client
         finally:
             await client.close()
@@ -118,7 +139,7 @@ class Client:
         return await self._within(self._ask(request, broker))
 
     async def ask_controller(self, request: Any) -> Any:
-        return await self._within(self._ask_controller(request))
+        return await self._within(self._unbroken(request, lambda: self._ask_controller(request)))
 
     async def ask_coordinator(self, group: str, request: Any) -> Any:
         """Asks the broker that coordinates a consumer group."""
@@ -140,15 +161,30 @@ class Client:
 
     async def _ask(self, request: Any, broker: int | None) -> Any:
         if broker is None:
-            return await (await self._any()).ask(request)
+            return await self._unbroken(request, lambda: self._ask_any(request))
         if broker not in self._addresses:
-            await self.metadata(())
+            await self._metadata(())
         if broker not in self._addresses:
             raise KafkaError(ErrorCode.broker_not_available, f"the cluster has no broker {broker}")
         return await (await self._channel(self._addresses[broker])).ask(request)
 
+    async def _ask_any(self, request: Any) -> Any:
+        return await (await self._any()).ask(request)
+
+    async def _unbroken(self, request: Any, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Again when the connection broke under way, if the request is a question; `_within` ends it when the time is over."""
+        while True:
+            try:
+                return await attempt()
+            except NoBroker:
+                raise
+            except ConnectionError:
+                if request.__api_key__ not in QUESTIONS:
+                    raise
+            await asyncio.sleep(PAUSE_S)
+
     async def _ask_controller(self, request: Any) -> Any:
-        await self.metadata(())
+        await self._metadata(())
         if (address := self._addresses.get(self._controller)) is not None:
             try:
                 channel = await self._channel(address)
@@ -173,7 +209,7 @@ class Client:
         return await self._ask(request, self._leaders[topic, partition])
 
     async def _find_leader(self, topic: str, partition: int) -> None:
-        await self.metadata([topic])
+        await self._metadata([topic])
         if self._leaders.get((topic, partition), -1) < 0:
             raise KafkaError(ErrorCode.leader_not_available, f"nobody leads {topic}-{partition}")
 
@@ -191,6 +227,9 @@ class Client:
 
     async def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
         """Brokers and controller, and these topics (None: all; none is created by asking). KafkaError when a topic named is not there."""
+        return await self._within(self._metadata(topics))
+
+    async def _metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         named = (
             None if topics is None else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(t)) for t in topics)
         )

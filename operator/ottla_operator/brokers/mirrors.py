@@ -18,7 +18,7 @@ from kio.static.primitive import i8
 from ottla_operator.brokers import cluster, topics
 from ottla_operator.brokers.link import Link, Unreachable, checked
 from ottla_operator.brokers.topics import DELETE, SET
-from ottla_operator.plan.mirror import UNKNOWN, MirrorSeen, PartitionSeen
+from ottla_operator.plan.mirror import UNKNOWN, UNTOLD, MirrorSeen, PartitionSeen
 
 MIRROR: Final = 101
 MIRRORED_TOPIC: Final = 102
@@ -57,28 +57,50 @@ async def configure(link: Link, name: str, changes: Mapping[str, str | None]) ->
 
 
 async def copies(link: Link, name: str) -> list[PartitionSeen]:
-    """Every partition of the mirror's copies, as its leader tells; those whose leader does not answer are left out."""
-    found = [it.name for it in await topics.all_topics(link) if not it.internal]
+    """Every partition of the mirror's copies, as its leader tells; `UNTOLD` are those of identical copies that nobody tells of, because they have no leader, or
+    that does not answer: every broker knows which topics are copies."""
+    every = [it for it in await topics.all_topics(link) if not it.internal]
     brokers = [it.id for it in (await cluster.describe(link)).brokers]
-    told = await asyncio.gather(*(_told_by(link, broker, found, name) for broker in brokers))
-    return sorted((it for some in told for it in some), key=lambda it: (it.topic, it.partition))
+    told = await asyncio.gather(*(_told_by(link, broker, [it.name for it in every], name) for broker in brokers))
+    seen = [it for some, _ in told for it in some]
+    copied = frozenset[str]().union(*(names for _, names in told))
+    places = {(it.topic, it.partition) for it in seen}
+    seen += [
+        PartitionSeen(topic.name, it.index, UNTOLD, UNKNOWN, why=_why_untold(it.leader))
+        for topic in every
+        if topic.name in copied
+        for it in topic.partitions
+        if (topic.name, it.index) not in places
+    ]
+    return sorted(seen, key=lambda it: (it.topic, it.partition))
 
 
-async def _told_by(link: Link, broker: int, found: Iterable[str], mirror: str) -> list[PartitionSeen]:
+def _why_untold(leader: int) -> str:
+    return "it has no leader" if leader < 0 else f"its leader, broker {leader}, does not tell"
+
+
+async def _told_by(
+    link: Link, broker: int, found: Iterable[str], mirror: str
+) -> tuple[list[PartitionSeen], frozenset[str]]:
+    """The partitions that it leads; and the names of all identical copies."""
     try:
         results = await _described(link, broker, MIRRORED_TOPIC, found)
     except Unreachable:
-        return []
+        return [], frozenset()
     seen: list[PartitionSeen] = []
+    copies: set[str] = set()
     for result in results:
         values = {str(it.name): it.value or "" for it in result.configs}
-        copied = values if values.get("mirror") == mirror else {}
+        copied: Mapping[str, str] = {}
+        if values.get("mirror") == mirror:
+            copied = values
+            copies.add(result.resource_name)
         appended = {
             key.removeprefix(f"{mirror}/"): value for key, value in values.items() if key.startswith(f"{mirror}/")
         }
         for found in (copied, appended):
             seen += [_seen(result.resource_name, key, value) for key, value in found.items() if key.isdigit()]
-    return seen
+    return seen, frozenset(copies)
 
 
 def _seen(topic: str, partition: str, value: str) -> PartitionSeen:

@@ -80,7 +80,8 @@ def consume(
             starts, ends = await _bounds(link, names, set(partition or ()))
             positions = await _start(link, wanted, group, starts, ends)
             consumer = Consumer(link, positions, committed_only=not uncommitted)
-            printing = asyncio.create_task(_print(consumer, ends if until_end else None, count, text, group))
+            upto = ends if until_end else None
+            printing = asyncio.create_task(_print(consumer, upto, count, text, group))
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, printing.cancel)
             try:
@@ -89,7 +90,7 @@ def consume(
                 pass
             finally:
                 if group:
-                    await groups.commit(link, group, consumer.positions)
+                    await groups.commit(link, group, printed_to(consumer, upto))
 
     run(work())
 
@@ -106,20 +107,28 @@ async def _print(
     if ends is not None and _at_end(consumer, ends):
         return
     async for place, records in consumer.records():
-        for record in records:
-            if ends is not None and record.offset >= ends[place]:
-                break
-            print(text(place, record))
-            printed += 1
-            if printed == count:
-                consumer.positions[place] = record.offset + 1
-                return
-        sys.stdout.flush()
-        if ends is not None and _at_end(consumer, ends):
+        wanted = [it for it in records if ends is None or it.offset < ends[place]]
+        if count is not None and len(wanted) >= count - printed:
+            wanted = wanted[: count - printed]
+            consumer.positions[place] = wanted[-1].offset + 1
+        try:
+            for record in wanted:
+                print(text(place, record))
+            sys.stdout.flush()
+        except OSError:  # nobody reads on, and perhaps nobody has read any of these
+            consumer.positions[place] = records[0].offset
+            raise
+        printed += len(wanted)
+        if printed == count or (ends is not None and _at_end(consumer, ends)):
             return
         if group and loop.time() - committed_at > COMMIT_EVERY_S:
-            await groups.commit(consumer.link, group, consumer.positions)
+            await groups.commit(consumer.link, group, printed_to(consumer, ends))
             committed_at = loop.time()
+
+
+def printed_to(consumer: Consumer, ends: dict[Place, int] | None) -> dict[Place, int]:
+    """Up to where everything was printed; beyond the end, records were read and left out."""
+    return {place: at if ends is None else min(at, ends[place]) for place, at in consumer.positions.items()}
 
 
 def _at_end(consumer: Consumer, ends: dict[Place, int]) -> bool:

@@ -117,7 +117,7 @@ def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:
         "topic": seen.topic,
         "partition": seen.partition,
         "state": seen.state,
-        "end": seen.end,
+        "end": known(seen.end),
         "sourceEnd": known(seen.source_end),
         "lag": known(seen.lag),
         "lagSeconds": known(seen.lag_seconds),

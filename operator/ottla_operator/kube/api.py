@@ -23,7 +23,7 @@ NOT_FOUND, CONFLICT = 404, 409
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
-METADATA_ALONE: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 Login = Callable[[], kopf.ConnectionInfo]
 
@@ -76,9 +76,9 @@ class Api:
         return sorted(every, key=lambda it: str(it["metadata"]["name"]))
 
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
-        """Of all that there are."""
-        answer = await self._ask("GET", kind.path(namespace), accept=METADATA_ALONE)
-        return {str(it["metadata"]["uid"]) for it in answer["items"] or ()}
+        """Of all that there are now."""
+        answer = await self._ask("GET", kind.path(namespace), accept=METADATA)
+        return {it["metadata"]["uid"] for it in answer["items"] or ()}  # of none, null
 
     async def apply(self, wanted: Json) -> Json:
         """Server-side apply; fields that others have set otherwise become ours. The object as it is then."""
@@ -134,9 +134,7 @@ class Api:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=CONNECTIONS), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)
             )
-        headers = info.as_http_headers() | {"Accept": accept}
-        if body is not None:
-            headers["Content-Type"] = content
+        headers = info.as_http_headers() | {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         data = json.dumps(body).encode() if body is not None else None
         try:
             async with self._session.request(

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla_operator.resources.model import Json
+
+K = TypeVar("K")
 
 
 class Key(NamedTuple):
@@ -25,49 +27,39 @@ class Known:
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
 
-    def every(self, kind: str) -> list[Json]:
-        """All of a kind, by its name."""
-        of_kind = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}
-        if kind == "Topic":
-            return [it for of_cluster in self.topics.values() for it in of_cluster.values()]
-        return list(of_kind[kind].values())
+    def every(self) -> list[Json]:
+        by_key = (self.clusters, self.pipelines, self.mirrors)
+        topics = [it for of_cluster in self.topics.values() for it in of_cluster.values()]
+        return [*(it for bodies in by_key for it in bodies.values()), *topics]
 
-    def see_cluster(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
+    def see(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         """Whose loop has to look, if any."""
-        return _see(self.clusters, body, gone)
-
-    def see_pipeline(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
-        return _see(self.pipelines, body, gone)
-
-    def see_mirror(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
-        return _see(self.mirrors, body, gone)
-
-    def see_topic(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
         it = slim(body)
-        key = Key(it["metadata"]["namespace"], str(((it["spec"] or {}).get("clusterRef") or {}).get("name")))
-        of_cluster = self.topics.setdefault(key, {})
         name = it["metadata"]["name"]
-        if gone:
-            of_cluster.pop(name, None)
-        elif of_cluster.get(name) == it:
-            return None
-        else:
-            of_cluster[name] = it
+        if it["kind"] == "Topic":
+            cluster = ((it["spec"] or {}).get("clusterRef") or {}).get("name")
+            return self._see_topic(Key(it["metadata"]["namespace"], str(cluster)), name, it, gone)
+        known = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[it["kind"]]
+        key = Key(it["metadata"]["namespace"], name)
+        return key if _change(known, key, it, gone) else None
+
+    def _see_topic(self, key: Key, name: str, it: Json, gone: bool) -> Key | None:
+        of_cluster = self.topics.setdefault(key, {})
+        changed = _change(of_cluster, name, it, gone)
         if not of_cluster:
             del self.topics[key]
-        return key
+        return key if changed else None
 
 
-def _see(known: dict[Key, Json], body: Mapping[str, Json], gone: bool) -> Key | None:
-    it = slim(body)
-    key = Key(it["metadata"]["namespace"], it["metadata"]["name"])
+def _change(known: dict[K, Json], key: K, it: Json, gone: bool) -> bool:
+    """Whether somebody has to look."""
     if gone:
         known.pop(key, None)
     elif known.get(key) == it:
-        return None
+        return False
     else:
         known[key] = it
-    return key
+    return True
 
 
 def slim(body: Mapping[str, Json]) -> Json:

@@ -42,7 +42,8 @@ from ottla_operator.resources.model import Json  # noqa: E402
 LoginError = kopf.LoginError
 LEASE: Final = "ottla-operator"
 CRDS_AGAIN_S: Final = 2.0
-GONE_WITHIN_S: Final = 30.0
+GONE_AGAIN_S: Final = 60.0
+RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR)
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
 log = logging.getLogger("ottla.operator")
 
@@ -107,18 +108,17 @@ class Operator:
         served = await figures.serve(self.metrics, *self.options.http) if self.options.http else None
         watching = asyncio.create_task(self._watch(stop))
         acting = asyncio.create_task(self._act())
-        missing = asyncio.create_task(self._find_gone())
         stopped = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait((watching, acting, missing, stopped), return_when=asyncio.FIRST_COMPLETED)
-            for it in (watching, acting, missing):
+            await asyncio.wait((watching, acting, stopped), return_when=asyncio.FIRST_COMPLETED)
+            for it in (watching, acting):
                 if it.done():
                     it.result()
         finally:
             stop.set()
-            for task in (acting, missing, stopped):
-                task.cancel()
-            await asyncio.gather(acting, missing, watching, stopped, return_exceptions=True)
+            acting.cancel()
+            stopped.cancel()
+            await asyncio.gather(acting, watching, stopped, return_exceptions=True)
             if served is not None:
                 await served.cleanup()
             await self.api.close()
@@ -131,6 +131,7 @@ class Operator:
                 loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops, self._mirror_loops)
                 for it in loops:
                     it.start()
+                forgetting = asyncio.create_task(self._forget_now_and_then())
                 try:
                     for key in {*self.known.clusters, *self.known.topics}:
                         self.wake(key)
@@ -141,8 +142,32 @@ class Operator:
                     await lost.wait()
                 finally:
                     self.metrics.active = False
+                    forgetting.cancel()
                     for it in loops:
                         await it.stop()
+
+    async def _forget_now_and_then(self) -> None:
+        while True:
+            try:
+                await self.forget_the_gone()
+            except (ApiError, LoginError) as error:
+                log.warning("cannot look whether what is known is still there: %s", error)
+            await asyncio.sleep(GONE_AGAIN_S)
+
+    async def forget_the_gone(self) -> None:
+        """A watch that was cut off for long begins anew with what there is then: that something went meanwhile, kopf tells nobody, and what is kept as
+        wished would be made again and again. ApiError."""
+        before = {it["metadata"]["uid"] for it in self.known.every()}
+        found = [self.api.uids(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
+        there = set[str]().union(*await asyncio.gather(*found))
+        for it in self.known.every():
+            if it["metadata"]["uid"] in before - there:
+                self._see(it, gone=True)
+
+    def _see(self, body: Mapping[str, Json], *, gone: bool) -> None:
+        if (key := self.known.see(body, gone=gone)) is not None:
+            wakes = {"Topic": self.wake_own_topics, "Pipeline": self.wake_pipeline, "Mirror": self.wake_mirror}
+            wakes.get(body["kind"], self.wake)(key)
 
     def wake(self, key: Key) -> None:
         self.metrics.resources |= {
@@ -208,39 +233,11 @@ class Operator:
             identity=cast(Any, self._who),  # kopf would ask for the user's name, and a container's user has none
         )
 
-    async def _find_gone(self) -> None:
-        """A watch that begins anew, as after the API server was away, tells what there is, and nothing of what was deleted meanwhile."""
-        while True:
-            await asyncio.sleep(GONE_WITHIN_S)
-            for it in self._kept():
-                before = self.known.every(it.kind.name)
-                try:
-                    there = (
-                        [await self.api.uids(it.kind, at) for at in self.options.namespaces or (None,)]
-                        if before
-                        else []
-                    )
-                except ApiError as error:
-                    log.debug("%s cannot be listed: %s", it.kind.plural, error)
-                    continue
-                for body in before:
-                    now = any(body is known for known in self.known.every(it.kind.name))
-                    if now and not any(body["metadata"]["uid"] in uids for uids in there):
-                        await it.event(body, "DELETED")
-
-    def _kept(self) -> "tuple[_Kept, ...]":
-        return (
-            _Kept(CLUSTER, self.known.see_cluster, self.wake),
-            _Kept(TOPIC, self.known.see_topic, self.wake_own_topics),
-            _Kept(PIPELINE, self.known.see_pipeline, self.wake_pipeline),
-            _Kept(MIRROR, self.known.see_mirror, self.wake_mirror),
-        )
-
     async def _crds_are_there(self) -> None:
         """kopf never looks again for a kind that was not there when it began."""
         while True:
             try:
-                lacking = [it.plural for it in (CLUSTER, TOPIC, PIPELINE, MIRROR) if not await self.api.serves(it)]
+                lacking = [it.plural for it in RESOURCES if not await self.api.serves(it)]
                 why = f"the API server does not know {' and '.join(lacking)} yet: their CRDs are to be installed"
             except ApiError as error:
                 lacking, why = ["?"], str(error)
@@ -258,8 +255,11 @@ class Operator:
             group, _, version = kind.api.rpartition("/")
             return kopf.on.event(group, version, kind.plural, registry=registry, id=kind.plural)
 
-        for it in self._kept():
-            on(it.kind)(it.event)
+        async def resource(body: kopf.Body, type: str | None, **_: object) -> None:
+            self._see(body, gone=type == "DELETED")
+
+        for kind in RESOURCES:
+            on(kind)(resource)
 
         async def part(labels: kopf.Labels, namespace: str | None, **_: object) -> None:
             key = Key(namespace or "", labels.get(INSTANCE, ""))
@@ -271,20 +271,6 @@ class Operator:
 
         for kind in (POD, SERVICE, STATEFUL_SET):
             on(kind)(part)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A kind that is kept as wished: how what a watch shows of it is remembered, and who is to look then."""
-
-    kind: Kind
-    see: Callable[..., Key | None]
-    wake: Callable[[Key], None]
-
-    async def event(self, body: Mapping[str, Json], type: str | None, **_: object) -> None:
-        """As kopf tells it."""
-        if (key := self.see(body, gone=type == "DELETED")) is not None:
-            self.wake(key)
 
 
 def _resource(kind: Kind) -> Any:

@@ -83,7 +83,6 @@ class ClusterRun:
     async def change(self, wish: Wish) -> None:
         """Brings the running cluster to another wish."""
         async with self._changing:
-            gone = [it for it in self.wish.topics if it.name not in {new.name for new in wish.topics}]
             self.wish = wish
             self._brokers.document = wish.document
             self._start_brokers()
@@ -91,9 +90,7 @@ class ClusterRun:
             self._tending.want(wish.cluster)
             if self._link is not None:
                 await self._rolled()
-                await self._topics.remove(self._link, gone)
-            self._topics.wanted, self._topics.documents = wish.topics, wish.topic_documents
-            self._topics.changed.set()
+            self._topics.want(wish.topics, wish.topic_documents)
             self._mirrors.wanted = wish.mirrors
             self._mirrors.changed.set()
             if self._topics.settled.is_set():
@@ -176,4 +173,4 @@ class ClusterRun:
 
     def _pipeline(self, resource: Pipeline, document: Document) -> PipelineRun:
         folder = self.home.pipeline(self.name, resource.name)
-        return PipelineRun(resource, document.data, document.file.resolve(), folder, self.bootstrap, self.board)
+        return PipelineRun(resource, document, folder, self.bootstrap, self.board)

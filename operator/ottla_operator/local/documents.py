@@ -4,6 +4,7 @@ YAML as Kubernetes reads it: dates stay text, a key that comes twice is an error
 documents are passed over.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -53,6 +55,13 @@ class Document:
         """The field of the first setting of `spec.config` that a sentence of the brokers names."""
         config = self.data["spec"].get("config", {})
         return next((("spec", "config", key) for key in config if key in note), None)
+
+    def field_named(self, note: str) -> check.Path | None:
+        """The field with which a sentence begins: `spec.transforms[0].sql: …`."""
+        found = _FIELD.match(note)
+        if found is None:
+            return None
+        return tuple(int(it) if it.isdigit() else it for it in re.findall(r"\w+", found[0]))
 
     def says(self, problem: check.Problem) -> str:
         return f"{self.where(problem.path)}: {problem}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla_operator.local import processes
 from ottla_operator.local.board import State
 from ottla_operator.local.processes import Process
-from ottla_operator.plan.restart import Failures
+from ottla_operator.plan.restart import BROKERS, Failures, Pace
 
 READY_POLL_S = 0.02
 AGAIN = "; again in "  # stands between why a run ended and when the next one begins
@@ -18,7 +18,8 @@ AGAIN = "; again in "  # stands between why a run ended and when the next one be
 class Keeper:
     """`tell(state, note, pid)` is called at every change. `is_ready`: whether a run serves, from what it has printed. `in_the_way`: why it cannot be
     started now, None when nothing is. `hopeless`: exit codes that the same command would end with again. `done`: those that mean it is finished.
-    `hash`: names the command; a process left behind with another is stopped, unless this is None. `prepare`: called just before a start."""
+    `hash`: names the command; a process left behind with another is stopped, unless this is None. `prepare`: called just before a start. `pace`: of starts
+    after falls."""
 
     folder: Path
     command: Sequence[str]
@@ -31,6 +32,7 @@ class Keeper:
     hopeless: Collection[int] = (2,)
     done: Collection[int] = ()
     grace_s: float = 30.0
+    pace: Pace = BROKERS
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it will not run again: finished, hopeless or stopped."""
@@ -39,7 +41,7 @@ class Keeper:
 
     async def run(self) -> None:
         """Until it is stopped, finished or hopeless."""
-        failures = Failures()
+        failures = Failures(self.pace)
         try:
             while not self._stopping.is_set():
                 began = asyncio.get_running_loop().time()

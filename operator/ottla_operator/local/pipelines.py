@@ -16,7 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ottla_operator.local.board import Board, PipelineRow, State
+from ottla_operator.local.documents import Document
 from ottla_operator.local.keeper import AGAIN, Keeper
+from ottla_operator.plan.restart import PIPELINES
 from ottla_operator.resources.common import duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -50,11 +52,10 @@ def java() -> str | None:
 
 @dataclass(slots=True)
 class PipelineRun:
-    """`file`: where the resource is written; the pipeline's relative paths start from its folder. `data`: the resource as written."""
+    """`document`: the resource as it is written; the pipeline's relative paths start from its folder."""
 
     resource: Pipeline
-    data: dict[str, Json]
-    file: Path
+    document: Document
     folder: Path
     bootstrap: str
     board: Board
@@ -78,12 +79,17 @@ class PipelineRun:
             hopeless=(BAD_PIPELINE, NOT_INSTALLED),
             done=(0,),
             grace_s=self._grace_s(),
+            pace=PIPELINES,
         )
 
     @property
     def row(self) -> PipelineRow:
         key = (self.resource.spec.cluster_ref.name, self.resource.name)
         return self.board.pipelines.setdefault(key, PipelineRow(*key))
+
+    @property
+    def file(self) -> Path:
+        return self.document.file.resolve()
 
     @property
     def progress(self) -> Path:
@@ -110,7 +116,7 @@ class PipelineRun:
         return await self.keeper.stop()
 
     def _hash(self) -> str:
-        told = json.dumps([self.data["spec"], str(self.file), self.bootstrap.split(",")[0]], sort_keys=True)
+        told = json.dumps([self.document.data["spec"], str(self.file), self.bootstrap.split(",")[0]], sort_keys=True)
         made = hashlib.sha256(told.encode())
         for step in self.resource.spec.transforms or ():
             if step.python:
@@ -155,9 +161,16 @@ class PipelineRun:
             note = why + again + when
             if why != self._said:
                 self._said = why
-                self.board.say(f"pipeline {self.resource.name}: {note} (see {self.folder / 'output.log'})", "bad")
+                self.board.say(
+                    f"{self._where(why)}pipeline {self.resource.name}: {note} (see {self.folder / 'output.log'})", "bad"
+                )
             row.rows_per_second = None
         row.state, row.note = state, note
+
+    def _where(self, why: str) -> str:
+        """Where the field stands that a sentence begins with."""
+        field_named = self.document.field_named(why)
+        return "" if field_named is None else f"{self.document.where(field_named)}: "
 
     def _has_started(self) -> bool:
         self._take_in()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 POLL_S = 0.05
+LAST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,12 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
 
     def output(self) -> str:
-        """What this run has printed so far."""
+        """What this run has printed so far; the first MiB of it."""
         return output_since(self.folder, self.output_from)
 
     def last_words(self) -> str:
         """The last line it printed, shortened; what a program says last is mostly why it ended."""
-        return last_line(self.output())
+        return last_line(output_since(self.folder, self.output_from, last=LAST_BYTES))
 
 
 async def start(
@@ -136,10 +137,11 @@ def start_mark(pid: int) -> str | None:
     return fields[19] if fields[0] not in ("Z", "X") else None
 
 
-def output_since(folder: Path, begin: int) -> str:
+def output_since(folder: Path, begin: int, last: int | None = None) -> str:
+    """`last`: only so many bytes of it, the last ones."""
     try:
         with (folder / "output.log").open("rb") as log:
-            log.seek(begin)
+            log.seek(begin if last is None else max(begin, log.seek(0, os.SEEK_END) - last))
             return log.read(1 << 20).decode(errors="replace")
     except FileNotFoundError:
         return ""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ PASSING = frozenset(
 
 @dataclass(slots=True)
 class Topics:
-    """`wanted` may be replaced at any time; then set `changed`. `documents`: topic → where it is written, for errors to name lines."""
+    """`wanted` is replaced by `want`. `documents`: topic → where it is written, for errors to name lines."""
 
     name: str
     board: Board
@@ -51,6 +51,8 @@ class Topics:
     counted: asyncio.Event = field(default_factory=asyncio.Event)
     ids: dict[str, str] = field(default_factory=dict)
     _said: dict[str, str] = field(default_factory=dict)
+    _leaving: list[Topic] = field(default_factory=list)
+    """Taken out of the files, and what becomes of them is not done yet."""
 
     async def keep(self, link: Link) -> None:
         """For ever: whenever a wish changes, and now and then because somebody else may have changed a topic."""
@@ -66,22 +68,38 @@ class Topics:
             except TimeoutError:
                 pass
 
-    async def remove(self, link: Link, gone: Iterable[Topic]) -> None:
-        """What becomes of topics whose resources were taken out of the files."""
-        for topic in gone:
-            seen = (await reconcile.observe(link, [topic])).get(topic.topic_name)
-            done = after_removal(topic, seen)
-            for change in done:
-                await reconcile.apply(link, change)
-                self.board.say(reconcile.spoken(change), "warn")
-            if seen and not done:
-                self.board.say(
-                    f"topic {topic.topic_name} is no longer described; it stays, with its records (deletionPolicy Retain)",
-                    "info",
-                )
-            row = self.board.topics.get((self.name, topic.topic_name))
-            if row is not None:
-                del self.board.topics[self.name, topic.topic_name]
+    def want(self, wanted: tuple[Topic, ...], documents: Mapping[str, Document]) -> None:
+        """Another wish, to be looked at at once."""
+        named = {it.topic_name for it in wanted}
+        self._leaving = [it for it in (*self._leaving, *self.wanted) if it.topic_name not in named]
+        self.wanted, self.documents = wanted, documents
+        self.changed.set()
+
+    async def _remove(self, link: Link) -> bool:
+        """What becomes of topics whose resources were taken out of the files; whether that is done."""
+        for topic in tuple(self._leaving):
+            try:
+                seen = (await reconcile.observe(link, [topic])).get(topic.topic_name)
+                done = after_removal(topic, seen)
+                for change in done:
+                    await reconcile.apply(link, change)
+                    self.board.say(reconcile.spoken(change), "warn")
+            except Unreachable:
+                return False
+            except KafkaError as error:
+                if error.code in PASSING:
+                    return False
+                self.board.say(f"topic {topic.topic_name} stays: {error}", "bad")
+            else:
+                if seen and not done:
+                    self.board.say(
+                        f"topic {topic.topic_name} is no longer described; it stays, with its records (deletionPolicy Retain)",
+                        "info",
+                    )
+            if topic in self._leaving:  # or it is wished for again
+                self._leaving.remove(topic)
+                self.board.topics.pop((self.name, topic.topic_name), None)
+        return True
 
     async def count(self, link: Link) -> None:
         """For ever: records, bytes and lag of every topic, onto the board. What is there at the first look is no first message."""
@@ -116,7 +134,8 @@ class Topics:
 
     async def _reconcile(self, link: Link) -> bool:
         """Whether all is as wished, or cannot be."""
-        wanted, good = self.wanted, True
+        good = await self._remove(link)
+        wanted = self.wanted
         try:
             seen = await reconcile.observe(link, wanted)
         except (KafkaError, Unreachable):

@@ -22,6 +22,9 @@ DIVERGED: Final = "Diverged"
 FAILING_OVER: Final = "FailingOver"
 UNREACHABLE: Final = "Unreachable"
 REFUSED: Final = "Refused"
+UNTOLD: Final = "Untold"
+"""Of a partition of which nobody tells now. Nothing follows from it but that it is not known how far it is."""
+
 UNKNOWN: Final = -1
 ROLE: Final = "role"
 TAKEN_OFF: Final = (
@@ -135,6 +138,7 @@ def unasked_failover(wanted: Mapping[str, str], set_: Mapping[str, str], before:
 
 def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], itself: MirrorSeen) -> Verdict:
     """Of a mirror whose settings are as wished."""
+    seen = [it for it in seen if it.state != UNTOLD]
     stopped = [it for it in seen if it.state == "Stopped"]
     if stopped:
         first = stopped[0]
@@ -206,7 +210,8 @@ def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen], itself: Mir
     """The Mirror's status, but for its conditions. What is not known of a topic is left out of it."""
     by_topic: dict[str, list[PartitionSeen]] = {}
     for it in seen:
-        by_topic.setdefault(it.topic, []).append(it)
+        if it.state != UNTOLD:
+            by_topic.setdefault(it.topic, []).append(it)
     found = {name: _topic(name, parts) for name, parts in by_topic.items()}
     for name, why in itself.refused.items():
         found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = why

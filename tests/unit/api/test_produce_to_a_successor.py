@@ -1,5 +1,6 @@
 """Produce at a leader that has just stepped down, with a successor that is another server."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -70,8 +71,9 @@ class Scene:
         partition.become(led_by_another)
         return scene
 
-    def send(self, value: bytes, correlation_id: int) -> None:
-        self.wire.send(0, 9, correlation_id, produce_request({("a", 0): batch(value)}))
+    def send(self, value: bytes, correlation_id: int, **how: int) -> None:
+        """`how`: of the batch, as `encode_batch` takes it."""
+        self.wire.send(0, 9, correlation_id, produce_request({("a", 0): batch(value, **how)}))
 
     async def told(self, correlation_id: int) -> tuple[ErrorCode, int]:
         """(error, base offset)"""
@@ -105,6 +107,69 @@ async def test_who_was_told_and_sends_again_is_answered_by_the_successor(
     assert await scene.told(4) == (ErrorCode.none, 1)
     assert successor.partitions.leader("a", 0).log.end == 2
     await scene.close()
+
+
+@on_a_loop
+async def test_what_was_under_way_behind_a_refused_batch_is_refused_however_late_it_comes(
+    broker: SmallBroker, successor: SmallBroker
+) -> None:
+    """The successor would find a gap, and an idempotent producer that has been told of it must end."""
+    scene = await Scene.of(broker, successor)
+    who = {"producer_id": 7, "producer_epoch": 0}
+    scene.send(b"first", 1, **who, base_sequence=0)
+    assert await scene.told(1) == (ErrorCode.not_leader_or_follower, -1)
+    scene.client_pauses()  # or is slow: it has not heard yet
+    for sequence in (1, 2, 3, 4):
+        scene.send(b"behind", 1 + sequence, **who, base_sequence=sequence)
+        assert await scene.told(1 + sequence) == (ErrorCode.not_leader_or_follower, -1)
+    for sequence in range(6):
+        scene.send(b"again", 10 + sequence, **who, base_sequence=sequence)
+        assert await scene.told(10 + sequence) == (ErrorCode.none, sequence)
+    await scene.close()
+
+
+class Told:
+    """A connection to a successor that answers everything at once. `frames`: what it was asked, in its order."""
+
+    usable = True
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    async def pass_on(self, frame: bytes) -> bytes:
+        self.frames.append(frame)
+        return bytes(8)
+
+    def close(self) -> None:
+        pass
+
+
+@on_a_loop
+async def test_who_comes_when_the_connection_is_there_does_not_overtake_who_waited_for_it(broker: SmallBroker) -> None:
+    opened: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+    passing: list[asyncio.Task[bytes | None]] = []
+    successors = Successors(broker.image, "PLAINTEXT", "broker-1")
+
+    async def opening() -> Told:
+        return await opened
+
+    last_came = asyncio.Event()
+
+    def come(number: int) -> None:
+        passing.append(asyncio.ensure_future(successors.pass_on(SUCCESSOR, bytes([number]) * 8, 1000)))
+        if number == 3:
+            last_came.set()
+
+    successors._channels[SUCCESSOR] = cast(Any, asyncio.ensure_future(opening()))
+    successors._channels[SUCCESSOR].add_done_callback(lambda _: come(3))
+    come(1)
+    come(2)
+    await asyncio.sleep(0)  # both wait for the connection
+    opened.set_result(channel := Told())
+    await last_came.wait()
+    await asyncio.gather(*passing)
+    assert [frame[0] for frame in channel.frames] == [1, 2, 3]
+    successors.close()
 
 
 @on_a_loop

@@ -96,6 +96,18 @@ def test_offsets_of_a_deleted_topic_go_and_those_of_its_successor_stay() -> None
     scenario(test)
 
 
+def test_a_topic_can_be_deleted_while_its_offsets_cannot() -> None:
+    """They are left to expire: nobody is told them for another topic of that name."""
+
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits(1))
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        await broker.groups.topics_deleted({"t": TOPIC_ID})
+        assert broker.groups.offsets("g")["t"][0].offset == 1
+
+    scenario(test)
+
+
 def test_offsets_expire_after_the_last_member_left_and_not_before() -> None:
     """KIP-211."""
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ottla_broker.coordination import shard as loading
 from ottla_broker.coordination.classic_group import GroupState
 from ottla_broker.coordination.effects import JoinRequest, Leaving, SyncRequest
 from ottla_broker.coordination.groups import GroupCoordinator
@@ -161,6 +162,29 @@ def test_partitions_wait_for_their_turn_to_load_and_are_forgotten_if_they_move_a
         groups.close()
 
     run_virtual(main())
+
+
+def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of members that have gone elsewhere would end here one by one, each with a write."""
+
+    async def test(broker: Broker) -> None:
+        await member(broker.groups)
+        for n in range(200):
+            await broker.groups.commit(f"g{n}", "", None, -1, commits(n))
+        monkeypatch.setattr(loading, "SLICE_S", -1.0)  # every step is followed by a pause
+        load = asyncio.ensure_future(broker.groups.load(0, broker.journal))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is (
+            ErrorCode.coordinator_load_in_progress
+        )
+        broker.groups.unload(0)
+        await load
+        written = broker.journal.end
+        await asyncio.sleep(60)
+        assert broker.journal.end == written
+
+    scenario(test)
 
 
 def test_a_partition_that_moved_away_before_its_loading_began_is_in_nobodys_way() -> None:

@@ -126,8 +126,5 @@ class MemoryDisk:
             if found.rpartition("/")[0] == path:
                 held.named = True
 
-    def free_bytes(self, path: str) -> tuple[int, int]:
-        return 1 << 40, 1 << 40
-
     def lock(self, path: str) -> MemoryLock:
         return MemoryLock()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,8 +15,10 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir, LogDirError
 from ottla_broker.log.maintenance import Intervals, Maintenance
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.log.making import NOW, TOPIC_ID, Clock, FailingDisk, batch, lead, offsets, runtime
+from ottla_broker.wire.records import decode_all
+from tests.unit.log.making import NOW, TOPIC_ID, Clock, FailingDisk, batch, lead, offsets, runtime, spans
 
 
 def opened(
@@ -136,26 +139,85 @@ def test_a_clean_stop_and_start(tmp_path: Path) -> None:
     assert after.logs["my-topic", 1].high_watermark == 10  # as it was written down last
 
 
-def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path) -> None:
-    """Apache Kafka's cleaner leaves gaps between segments; in logs of ours one is what a loss of power took."""
-    small = LogConfig(segment_bytes=200)
-    directory = opened(tmp_path)
-    log = directory.create("topic", 0, TOPIC_ID, small)
+FOREIGN = LogConfig(segment_bytes=200)
+
+
+def with_gaps(path: Path, *without: int) -> list[int]:
+    """A log of nine segments of a record each, without some of them, as Apache Kafka's cleaner leaves it; the offsets that are left."""
+    directory = opened(path)
+    log = directory.create("topic", 0, TOPIC_ID, FOREIGN)
     for _ in range(9):
         lead(log, batch(1, size=90))
-    gone = log.segments[1].path
-    kept = [at for at in range(9) if log.segments.floor(at) != 1]
+    asyncio.run(directory.logs["topic", 0].flush.checkpoint())
+    assert len(log.segments) == 9
+    for at in without:
+        for file in log.segments[at].paths:
+            Path(file).unlink(missing_ok=True)
+    asyncio.run(directory.write_checkpoints(recovery_points=True))
     killed(directory)
-    Path(gone).unlink()
+    return [at for at in range(9) if at not in without]
 
-    first = LogDir.attach(str(tmp_path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
-    first.load(lambda _: small, gapless=False)
-    assert offsets(first.logs["topic", 0]) == kept
+
+def records(log: PartitionLog) -> list[int]:
+    """The offsets of what a consumer gets."""
+    found, at = list[int](), log.start
+    while at < log.end:
+        data = log.read(at, 1 << 20, up_to=log.end)
+        found += [record.offset for _, record in decode_all(data)]
+        at = spans(data)[-1][1] + 1
+    return found
+
+
+def attached(path: Path) -> LogDir:
+    """A first start over what somebody else wrote."""
+    first = LogDir.attach(str(path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
+    first.load(lambda _: FOREIGN, gapless=False)
+    return first
+
+
+@pytest.mark.parametrize("points_lost", [False, True])
+def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path, points_lost: bool) -> None:
+    """Apache Kafka's cleaner leaves gaps between segments; in logs of ours one is what a loss of power took."""
+    kept = with_gaps(tmp_path, 1, 4, 5)
+    first = attached(tmp_path)
+    assert records(first.logs["topic", 0]) == kept
     asyncio.run(first.take_over())
-    lead(first.logs["topic", 0], batch(1))
+    log = first.logs["topic", 0]
+    lead(log, batch(1))
+    assert records(log) == [*kept, 9]
+    assert [one.next_offset() for one in log.segments][:-1] == [one.base for one in log.segments][1:]
     killed(first)
+    if points_lost:
+        (tmp_path / "recovery-point-offset-checkpoint").unlink()
     again = opened(tmp_path).logs["topic", 0]
-    assert (offsets(again), again.failed) == ([*kept, 9], None)
+    assert (records(again), again.failed) == ([*kept, 9], None)
+
+
+def test_a_gap_that_a_loss_of_power_left_is_a_loss_in_what_was_taken_over_too(tmp_path: Path) -> None:
+    with_gaps(tmp_path, 1)
+    first = attached(tmp_path)
+    asyncio.run(first.take_over())
+    gone = first.logs["topic", 0].segments[3].path
+    killed(first)
+    Path(gone).unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    assert records(opened(tmp_path).logs["topic", 0]) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("left", [0, 1, 30, 60])
+def test_what_was_half_filled_in_is_filled_in_anew(tmp_path: Path, left: int) -> None:
+    """The machine lost power during a first start, after which there is another."""
+    kept = with_gaps(tmp_path, 4)
+    first = attached(tmp_path)
+    asyncio.run(first.take_over())
+    filled = first.logs["topic", 0].segments[3]
+    os.truncate(filled.path, filled.size - 61 + left)
+    killed(first)
+    again = attached(tmp_path)
+    asyncio.run(again.take_over())
+    log = again.logs["topic", 0]
+    assert (records(log), log.failed, log.segments[3].next_offset()) == (kept, None, 5)
+    assert log.segments[3].size == filled.size
 
 
 def test_transactions_that_a_first_start_found_open_are_aborted(tmp_path: Path) -> None:
@@ -309,6 +371,17 @@ class TestMaintenance:
         assert (little.recovery_point, much.recovery_point) == (0, 3)
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nlittle 0 0\nmuch 0 3\n"
 
+    def test_producers_are_forgotten_after_the_time_that_is_set_now(self, tmp_path: Path) -> None:
+        directory = opened(tmp_path, clock=Clock(NOW + 1000))
+        log = directory.create("t", 0, TOPIC_ID, LogConfig())
+        log.append_as_leader(batch(1, producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW)
+        care = Maintenance(directory, Intervals())
+        asyncio.run(care.expire_producers())
+        assert log.producers.get(7) is not None
+        directory.producer_expiration_ms = 999
+        asyncio.run(care.expire_producers())
+        assert log.producers.get(7) is None
+
     def test_the_loop_runs_and_ends_when_cancelled(self, tmp_path: Path) -> None:
         directory = opened(tmp_path, clock=Clock(NOW + 10**9))
         log = directory.create("t", 0, TOPIC_ID, LogConfig(retention_ms=1, file_delete_delay_ms=0))
@@ -319,7 +392,7 @@ class TestMaintenance:
             return list(tmp_path.glob("t-0/*.deleted"))
 
         async def run() -> None:
-            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1, 1)))
+            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1)))
             until = time.monotonic() + 20
             while log.start == 0 or leftovers():
                 await asyncio.sleep(0.01)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ottla_broker.metadata.broker_control import Heartbeat
+from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
 
@@ -63,6 +64,42 @@ async def test_another_process_under_a_living_id_is_refused_unless_it_holds_the_
     assert small.fenced() == [1]
     assert await code_of(small.beat(1, epoch=old)) is ErrorCode.stale_broker_epoch
     assert await code_of(small.register(2, directories=(6, 6))) is ErrorCode.invalid_registration
+
+
+@on_a_loop
+async def test_rule_4_a_new_controller_places_nothing_before_everybody_is_heard_or_fenced() -> None:
+    before = await SmallController().come(1, 2)
+    await before.topic("old", replicas=(1, 2))
+    # The disk of broker 1 was wiped, and both were started anew.
+    later = SmallController(before.image, broker_session_timeout_ms="500")
+    fencing = asyncio.create_task(later.controller.run())
+    await later.register(2, incarnation=22)
+    making = asyncio.create_task(later.controller.create_topic(NewTopic("new", 1, 1)))
+    growing = asyncio.create_task(later.controller.create_partitions("old", 2))
+    await later.beat(2)
+    assert not making.done() and not growing.done()
+    assert await code_of(later.register(1, incarnation=11, directories=(5,))) is ErrorCode.duplicate_broker_registration
+    while not making.done() or not growing.done():
+        await later.beat(2)
+        await asyncio.sleep(0.02)
+    assert later.fenced() == [1]
+    assert later.state(topic="new").leader == later.state(1, "old").leader == 2
+    await later.register(1, incarnation=11, directories=(5,))
+    assert later.state(topic="new").leader == later.state(1, "old").leader == 2
+    fencing.cancel()
+
+
+@on_a_loop
+async def test_a_new_controller_that_has_heard_everybody_waits_no_more() -> None:
+    before = await SmallController().come(1, 2)
+    later = SmallController(before.image)
+    making = asyncio.create_task(later.controller.create_topic(NewTopic("new", 2, 1)))
+    await later.beat(1)
+    await asyncio.sleep(0)
+    assert not making.done()
+    await later.beat(2)
+    await making
+    assert {it.leader for it in later.image.topics["new"].partitions.values()} == {1, 2}
 
 
 @on_a_loop

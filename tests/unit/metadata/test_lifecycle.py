@@ -59,7 +59,13 @@ class Broker:
     """Broker 7's life beside a controller that others ask, too. `cut`: nothing comes through."""
 
     def __init__(
-        self, small: SmallController, incarnation: int = 7, boot: str = "now", disk: Any = None, image: Any = None
+        self,
+        small: SmallController,
+        incarnation: int = 7,
+        boot: str = "now",
+        disk: Any = None,
+        image: Any = None,
+        interval_ms: int = 20,
     ) -> None:
         self.small = small
         self.cut = False
@@ -70,8 +76,8 @@ class Broker:
             {
                 "node.id": "7",
                 "log.dirs": "/nowhere",
-                "broker.heartbeat.interval.ms": "20",
-                "broker.session.timeout.ms": "200",
+                "broker.heartbeat.interval.ms": str(interval_ms),
+                "broker.session.timeout.ms": str(max(200, interval_ms)),
                 "initial.broker.registration.timeout.ms": "400",
             }
         )
@@ -125,6 +131,16 @@ async def test_rule_6_who_is_not_heard_for_a_session_is_in_none() -> None:
     await until(lambda: broker.life.in_session)
     broker.majority = False  # it is the controller itself, and hears nobody
     assert not broker.life.in_session
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_a_new_controller_hears_it_at_once() -> None:
+    small = SmallController()
+    broker = await Broker(small, interval_ms=60_000).come()
+    small.brokers.sessions.forget(7, broker.life.epoch)
+    broker.life.beat_now()
+    await until(lambda: small.brokers.sessions.offset(7) >= 0)
     broker.running.cancel()
 
 

@@ -12,6 +12,7 @@ from ottla_operator.plan.conditions import Current, Stuck, Verdict, Working
 from ottla_operator.plan.mirror import (
     FAILED_OVER,
     UNKNOWN,
+    UNTOLD,
     MirrorSeen,
     PartitionSeen,
     aspects,
@@ -221,3 +222,13 @@ def test_what_has_failed_over_is_no_copy_whatever_the_role_is() -> None:
     assert verdict(wanted, parts, trouble="away") == Working("SourceUnreachable", "away")
     in_sync, safe = aspects(parts)
     assert (in_sync.holds, in_sync.reason, safe.holds) == (False, FAILED_OVER, True)
+
+
+def test_what_nobody_tells_of_is_not_safe_and_changes_nothing_else() -> None:
+    wanted = settings(mirror(), "w:9092")
+    told = [seen(0, lag=0)]
+    untold = [*told, seen(1, UNTOLD, UNKNOWN, why="its leader, broker 2, does not tell")]
+    assert [it.holds for it in aspects(told)] == [True, True]
+    assert [(it.holds, it.message) for it in aspects(untold)] == [(False, "1 partitions were not compared yet")] * 2
+    assert verdict(wanted, untold) == verdict(wanted, told)
+    assert status(wanted, untold) == status(wanted, told)

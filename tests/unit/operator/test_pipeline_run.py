@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla_operator.local.board import Board, State
+from ottla_operator.local.documents import Document
 from ottla_operator.local.pipelines import PipelineRun
+from ottla_operator.plan.restart import PIPELINES
 from ottla_operator.resources.pipeline import Pipeline
 from tests.unit.operator import samples
 
@@ -13,9 +15,8 @@ from tests.unit.operator import samples
 def made(folder: Path, said: list[str], **spec: Any) -> PipelineRun:
     data = samples.pipeline(**spec)
     board = Board(say=lambda text, kind: said.append(text))
-    return PipelineRun(
-        Pipeline.model_validate(data), data, folder / "hourly.yaml", folder / "run", "127.0.0.1:9092", board
-    )
+    document = Document(folder / "hourly.yaml", data, {(): 1, ("spec",): 5, ("spec", "transforms", 1): 12})
+    return PipelineRun(Pipeline.model_validate(data), document, folder / "run", "127.0.0.1:9092", board)
 
 
 def tell(run: PipelineRun, *lines: object) -> None:
@@ -80,6 +81,25 @@ def test_what_went_wrong_is_told_in_the_runner_s_words_and_once(tmp_path: Path) 
     assert run.row.note == "column `carier` is not there; again in 2 s"
     assert len(said) == 1
     assert said[0].startswith("pipeline hourly: column `carier` is not there")
+
+
+def test_the_line_of_the_field_that_is_wrong_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    run = made(tmp_path, said)
+    for error in ("spec.transforms[1] (x): there is no column `carier`", "spec.sources.a.watermark: no", "nothing"):
+        run._tell(State.starting, "", None)
+        tell(run, {"state": "failed", "error": error})
+        run._tell(State.retrying, "exit code 1; again in 1 s", None)
+    file = tmp_path / "hourly.yaml"
+    assert said[0].startswith(
+        f"{file}:12: pipeline hourly: spec.transforms[1] (x): there is no column `carier`; again in 1 s"
+    )
+    assert said[1].startswith(f"{file}:5: pipeline hourly: spec.sources.a.watermark: no; again")
+    assert said[2].startswith("pipeline hourly: nothing; again")
+
+
+def test_a_pipeline_that_falls_waits_as_a_kubelet_would(tmp_path: Path) -> None:
+    assert made(tmp_path, []).keeper.pace == PIPELINES
 
 
 def test_what_makes_a_restart_necessary(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ottla_operator.local.board import State
 from ottla_operator.local.home import Busy, Home
 from ottla_operator.local.keeper import Keeper
 from ottla_operator.local.ports import in_use
+from ottla_operator.plan.restart import Pace
 from tests.unit.operator.loop import on_loop
 
 SERVE = (
@@ -87,6 +88,17 @@ async def test_one_that_falls_is_started_again_with_its_last_words_told(tmp_path
     assert (State.retrying, "no disk; again in 1 s") in told.states
     await kept.stop()
     await running
+
+
+@on_loop
+async def test_one_that_waits_for_its_next_start_need_not_be_waited_for(tmp_path: Path) -> None:
+    told = Told()
+    kept = keeper(tmp_path, "import sys; sys.exit('no disk')", told, pace=Pace(300.0, 300.0, 300.0, 600.0))
+    running = asyncio.create_task(kept.run())
+    await told.until(lambda: (State.retrying, "no disk; again in 300 s") in told.states)
+    async with asyncio.timeout(20):
+        assert await kept.stop()
+        await running
 
 
 @on_loop
@@ -181,6 +193,14 @@ async def test_only_the_run_at_hand_counts(tmp_path: Path) -> None:
     process = await processes.start(tmp_path, [sys.executable, "-S", "-c", "print('new')"], "h")
     assert await process.wait() == 0
     assert process.output() == "new\n"
+
+
+@on_loop
+async def test_last_words_are_the_last_however_much_was_said_before(tmp_path: Path) -> None:
+    script = "for n in range(200_000): print('line', n)\nprint('out of memory')"
+    process = await processes.start(tmp_path, [sys.executable, "-S", "-c", script], "h")
+    assert await process.wait() == 0
+    assert process.last_words() == "out of memory"
 
 
 @on_loop

@@ -18,25 +18,29 @@ from ottla_operator.brokers.reassignments import Ongoing
 from ottla_operator.brokers.topics import Partition, Topic
 from ottla_operator.cli.positions import Position, position
 from ottla_operator.local.loading import is_loaded
-from ottla_operator.plan.restart import EARNED_AFTER_S, Failures
+from ottla_operator.plan.restart import BROKERS, PIPELINES, Failures, Pace
 from ottla_operator.resources.common import duration_ms, quantity, setting_text
 
 
-def test_waits_double_up_to_half_a_minute() -> None:
-    failures, waits = Failures(), []
-    for _ in range(7):
-        failures = failures.after_run(0.1)
+@pytest.mark.parametrize(
+    ("pace", "expected"),
+    [(BROKERS, [1, 2, 4, 8, 16, 30, 30, 30]), (PIPELINES, [1, 10, 20, 40, 80, 160, 300, 300])],
+)
+def test_waits_double_up_to_a_longest_one(pace: Pace, expected: list[float]) -> None:
+    failures, waits = Failures(pace), []
+    for _ in expected:
+        failures = failures.after_run(20)
         waits.append(failures.wait_s)
-    assert waits == [1, 2, 4, 8, 16, 30, 30]
+    assert waits == expected
 
 
 def test_five_falls_in_a_row_are_a_loop_and_a_long_run_ends_it() -> None:
-    failures = Failures()
+    failures = Failures(BROKERS)
     for _ in range(4):
         failures = failures.after_run(1)
     assert not failures.loops
     assert (looping := failures.after_run(1)).loops
-    assert looping.after_run(EARNED_AFTER_S) == Failures(1)
+    assert looping.after_run(BROKERS.earned_after_s) == Failures(BROKERS, 1)
 
 
 NOW = 1_000_000_000

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.rewrite import check_keys, check_records, needs_rewriting, rewritten
+from ottla_broker.log.rewrite import check_keys, needs_rewriting, rewritten
 from ottla_broker.wire.batch import Compression, check_crc, parse_header
 from ottla_broker.wire.control import end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
-from tests.unit.records.some import codecs, record_lists, sparse, timestamps_ms
+from tests.unit.records.some import codecs, record_lists, timestamps_ms
 
 CompressionType = Literal["uncompressed", "gzip", "snappy", "lz4", "zstd"]
 types = st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"])
@@ -111,21 +111,3 @@ def test_compacted_topics_refuse_records_without_a_key(given_records: list[Recor
     with pytest.raises(KafkaError) as refusal:
         check_keys(b"x" + batch, parse_header(batch), at=1)
     assert refusal.value.code is ErrorCode.invalid_record
-
-
-def test_looking_into_every_record() -> None:
-    sound = encode_batch([some_record, Record(900, None, None, (("h", b"v"),))], compression=Compression.lz4)
-    check_records(sound, parse_header(sound))
-    gap = sparse([(0, some_record), (2, some_record)], count=3, base_offset=0)
-    lies = [
-        (gap, parse_header(gap)),
-        (gap, replace(parse_header(gap), last_offset_delta=1)),
-        (sound, replace(parse_header(sound), max_timestamp=999)),
-    ]
-    for batch, header in lies:
-        with pytest.raises(KafkaError) as refusal:
-            check_records(batch, header)
-        assert refusal.value.code is ErrorCode.invalid_record
-    with pytest.raises(KafkaError) as refusal:
-        check_records(sound, replace(parse_header(sound), count=3, last_offset_delta=2))
-    assert refusal.value.code is ErrorCode.corrupt_message

@@ -28,3 +28,13 @@ def test_a_maintenance_that_ends_turns_readiness_red_and_is_logged(
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
     assert "a mistake of ours" in caplog.text
+
+
+def test_what_may_change_while_it_runs_is_followed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            (directory,) = broker.directories
+            broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
+            assert (directory.producer_expiration_ms, directory.cleaner.settings.backoff_ms) == (7, 8)
+
+    asyncio.run(run())

@@ -3,15 +3,19 @@
 import asyncio
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from ottla_broker.broker import Broker
+from ottla_broker.config import MAX_CONNECTIONS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
+from ottla_broker.metadata.image import BROKER_RESOURCE
 from ottla_broker.metadata.quorum import Quorum
+from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -222,3 +226,23 @@ def wiped(register: str) -> str:
     value = json.loads(register)
     value["isr"][0]["directory"] = "00000000-0000-4000-8000-000000000000"
     return json.dumps(value)
+
+
+def test_settings_that_change_while_a_broker_starts_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read its logs, and waits to be registered: then nobody follows the metadata closely yet."""
+    enter = Broker._enter
+
+    async def entered(broker: Broker, endpoints: Mapping[str, Endpoint]) -> None:
+        await broker.active_controller().alter_configs(BROKER_RESOURCE, "", {"max.connections": "7"})
+        await enter(broker, endpoints)
+
+    async def run() -> None:
+        async with running(tmp_path):
+            pass
+        monkeypatch.setattr(Broker, "_enter", entered)
+        async with running(tmp_path) as broker:
+            assert broker.config(MAX_CONNECTIONS) == 7
+
+    asyncio.run(run())

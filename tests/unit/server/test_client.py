@@ -8,9 +8,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.list_offsets.v11.request import ListOffsetsRequest
+from kio.schema.metadata.v13.request import MetadataRequest
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 from kio.schema.types import BrokerId, GroupId
 from kio.static.primitive import i8, i32
@@ -18,6 +20,7 @@ from kio.static.primitive import i8, i32
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.wire import client as client_module
+from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.client import EARLIEST, LATEST, Client, NoBroker, parse_bootstrap, whole
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import decode_all
@@ -93,6 +96,35 @@ async def test_a_lost_connection_is_told_and_made_anew(broker: SmallBroker) -> N
             await client.ask(ask)
         assert (await client.ask(ask)).topics == ()
     await server.close()
+
+
+@on_a_loop
+async def test_a_question_is_asked_again_where_its_connection_broke_and_a_change_is_not(broker: SmallBroker) -> None:
+    stopping, staying = serve(broker), serve(broker)
+    ports = [await listening(stopping), await listening(staying)]
+    broker.register(ports[1])
+    question = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+    change = CreateTopicsRequest(topics=(), timeout=NO_THROTTLE)
+    async with Client.connect(",".join(f"127.0.0.1:{it}" for it in ports)) as client:
+        assert stopping.connections and not staying.connections
+        asked = asyncio.create_task(client.ask(question))
+        await stopping.close()
+        assert (await asked).controller_id == 1
+
+        ask, broken = Channel.ask, [type(question), type(change)]
+
+        async def breaking(channel: Channel, request: object) -> object:
+            if type(request) in broken:
+                broken.remove(type(request))
+                channel.close()
+            return await ask(channel, request)
+
+        with mock.patch.object(Channel, "ask", breaking):
+            assert (await client.ask_controller(question)).controller_id == 1
+            with pytest.raises(ConnectionError):
+                await client.ask_controller(change)
+            assert broken == []
+    await staying.close()
 
 
 @on_a_loop

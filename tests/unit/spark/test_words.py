@@ -25,7 +25,20 @@ def test_trouble_is_its_own_sentence() -> None:
         (
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `flihts` cannot be found. Verify the spelling. SQLSTATE: 42P01; line 1 pos 14;\n"
             "'Project [*]\n+- 'UnresolvedRelation [flihts], [], false\n",
-            "The table or view `flihts` cannot be found. Verify the spelling.; line 1 pos 14",
+            "there is no source or step `flihts` (line 1, pos 14)",
+        ),
+        (
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `f`.`delai` cannot be resolved. "
+            "Did you mean one of the following? [`delay`, `carrier`]. SQLSTATE: 42703; line 2 pos 7;\n'Project [carrier#1, 'delai]\n",
+            "there is no column `f`.`delai` (line 2, pos 7); the nearest are `delay`, `carrier`",
+        ),
+        (
+            "[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] A column, variable, or function parameter with name `a` cannot be resolved.  SQLSTATE: 42703; line 1 pos 7;\n'Project ['a]\n",
+            "there is no column `a` (line 1, pos 7)",
+        ),
+        (
+            '[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve "(a + b)" due to data type mismatch. SQLSTATE: 42K09; line 1 pos 7;\n\'Project\n',
+            'Cannot resolve "(a + b)" due to data type mismatch (line 1, pos 7)',
         ),
         (
             "org.apache.spark.SparkException: Job aborted\n\tat a.b.c(D.scala:1)\n"

@@ -1,0 +1,25 @@
+"""ConsumerGroupHeartbeat (68), versions 0–1: refused.
+
+- The newer group protocol (KIP-848) is not spoken. Apache Kafka answers UNSUPPORTED_VERSION where it is switched off (`group.coordinator.rebalance.protocols`
+  is `classic`): clients that were asked to use it say so and end, or go back to the classic one (franz-go). librdkafka looks for another coordinator for ever
+  where the API is not even offered.
+"""
+
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
+
+from ottla_broker.api.context import Context
+from ottla_broker.api.form import Form
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+async def consumer_group_heartbeat(
+    _: Context, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    raise KafkaError(
+        ErrorCode.unsupported_version,
+        f"group {request.group_id!r}: group.protocol=consumer is not spoken here; allowed: classic",
+    )
+
+
+FORMS = (Form(0, 1, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, consumer_group_heartbeat),)

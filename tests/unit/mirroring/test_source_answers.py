@@ -1,0 +1,55 @@
+"""What a source says of its topics that nobody here understands: another version of it, or somebody else."""
+
+import asyncio
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.mirroring.origins import ORIGINS, SOURCES, Tracing
+from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.mirroring.source_copies import SourceCopy, copies_at, described
+from ottla_broker.wire.client import Client
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+ID = UUID(int=7)
+VIEW = SourceView("there", {}, {"t": SourceTopic("t", ID, {0: 1})}, frozenset())
+
+
+@dataclass
+class Source:
+    says: dict[str, dict[str, str]]
+
+    async def ask(self, _: Any) -> SimpleNamespace:
+        results = [
+            SimpleNamespace(
+                resource_name=topic,
+                error_code=ErrorCode.none,
+                configs=[SimpleNamespace(name=name, value=value) for name, value in said.items()],
+            )
+            for topic, said in self.says.items()
+        ]
+        return SimpleNamespace(results=results)
+
+
+def source(says: dict[str, dict[str, str]]) -> Client:
+    return cast(Client, Source(says))
+
+
+@pytest.mark.parametrize("sources", ["{", '[{"of": "another version"}]'])
+def test_sources_that_are_not_understood_are_a_refusal_with_the_topics_name(sources: str) -> None:
+    with pytest.raises(KafkaError, match="sources of 't' are not understood"):
+        asyncio.run(Tracing(source({"t": {ORIGINS: "a", SOURCES: sources}})).traced(VIEW, ["t"]))
+
+
+def test_what_is_said_of_topics_that_nobody_asked_for_is_passed_over() -> None:
+    seen = asyncio.run(Tracing(source({"t": {ORIGINS: "a"}, "u": {ORIGINS: "b"}})).traced(VIEW, ["t"]))
+    assert {name: topic.origins for name, topic in seen.topics.items()} == {"t": {"a"}}
+
+
+def test_an_id_that_is_none_says_nothing() -> None:
+    good, bad = described("m", "t", ID, failed_over=True), described("m", "u", ID, failed_over=True)
+    says = {"t": good, "u": {**bad, "source.topic.id": "?"}}
+    assert asyncio.run(copies_at(source(says), ["t", "u"])) == {"t": SourceCopy("m", ID, True)}

@@ -1,0 +1,64 @@
+"""`ottla consume`: what is printed, and up to where that is committed for a group."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from ottla_broker.wire.records import Record
+from ottla_operator.brokers.consuming import Consumer
+from ottla_operator.brokers.offsets import Place
+from ottla_operator.cli import consume
+from ottla_operator.cli.consume import printed_to
+
+AT: Place = ("t", 0)
+
+
+def records(first: int, count: int) -> list[Record]:
+    return [Record(0, None, str(offset).encode(), offset=offset) for offset in range(first, first + count)]
+
+
+@dataclass
+class Batches:
+    """A consumer of one partition, which brings whole batches and moves on behind them, whatever becomes of their records."""
+
+    batches: Sequence[list[Record]]
+    positions: dict[Place, int] = field(default_factory=lambda: {AT: 0})
+
+    async def records(self) -> AsyncIterator[tuple[Place, list[Record]]]:
+        for batch in self.batches:
+            self.positions[AT] = batch[-1].offset + 1
+            yield AT, batch
+
+
+def printed(batches: Batches, *, end: int | None = None, count: int | None = None) -> dict[Place, int]:
+    """Up to where it would be committed."""
+    consumer, ends = cast(Consumer, batches), None if end is None else {AT: end}
+    asyncio.run(consume._print(consumer, ends, count, lambda place, record: (record.value or b"").decode(), None))
+    return printed_to(consumer, ends)
+
+
+def test_what_came_after_the_end_is_neither_printed_nor_committed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(Batches([records(0, 3), records(3, 4)]), end=5) == {AT: 5}
+    assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "4"]
+
+
+def test_so_many_are_printed_and_committed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(Batches([records(0, 3), records(3, 4)]), count=4) == {AT: 4}
+    assert printed(Batches([records(0, 3)]), count=3) == {AT: 3}
+    assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "0", "1", "2"]
+
+
+def test_what_nobody_reads_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    batches = Batches([records(0, 3), records(3, 4)])
+    monkeypatch.setattr("sys.stdout", Closed())
+    with pytest.raises(BrokenPipeError):
+        printed(batches)
+    assert printed_to(cast(Consumer, batches), None) == {AT: 0}

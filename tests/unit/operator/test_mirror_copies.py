@@ -1,0 +1,65 @@
+"""What brokers tell of a mirror's copies, put together."""
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+import pytest
+
+from ottla_operator.brokers import cluster, mirrors, topics
+from ottla_operator.brokers.link import Link, Unreachable
+from ottla_operator.brokers.topics import Partition, Topic
+from ottla_operator.plan.mirror import UNTOLD
+from tests.unit.operator.loop import on_loop
+
+LEADERS = {0: 1, 1: 2, 2: -1}  # of topic `copy`; that of `other` is broker 1
+
+
+class Brokers:
+    """1 and 2, of which the second does not answer when it is `silent`."""
+
+    def __init__(self) -> None:
+        self.silent = False
+
+    async def ask(self, request: Any, *, broker: int) -> SimpleNamespace:
+        if self.silent and broker == 2:
+            raise Unreachable("no answer")
+        return SimpleNamespace(results=[self._result(it.resource_name, broker) for it in request.resources])
+
+    def _result(self, topic: str, broker: int) -> SimpleNamespace:
+        told = {"mirror": "west", "source.topic": "t"} if topic == "copy" else {}
+        if topic == "copy":
+            state = json.dumps({"state": "Replicating", "end": 5, "lag": 0})
+            told |= {str(index): state for index, leader in LEADERS.items() if leader == broker}
+        configs = [SimpleNamespace(name=name, value=value) for name, value in told.items()]
+        return SimpleNamespace(resource_name=topic, error_code=0, error_message=None, configs=configs)
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    def topic(name: str, leaders: dict[int, int]) -> Topic:
+        parts = tuple(Partition(index, leader, 0, (1, 2), (1, 2), ()) for index, leader in leaders.items())
+        return Topic(name, None, False, parts)
+
+    async def all_topics(_: Link) -> list[Topic]:
+        return [topic("copy", LEADERS), topic("other", {0: 1})]
+
+    async def describe(_: Link) -> SimpleNamespace:
+        return SimpleNamespace(brokers=[SimpleNamespace(id=1), SimpleNamespace(id=2)])
+
+    with mock.patch.object(topics, "all_topics", all_topics), mock.patch.object(cluster, "describe", describe):
+        yield Brokers()
+
+
+async def states(brokers: Brokers) -> dict[tuple[str, int], str]:
+    return {(it.topic, it.partition): it.state for it in await mirrors.copies(cast(Link, brokers), "west")}
+
+
+@on_loop
+async def test_a_partition_of_a_copy_that_nobody_tells_of_is_not_left_out(brokers: Brokers) -> None:
+    copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNTOLD}
+    assert await states(brokers) == copied, "one has no leader"
+    brokers.silent = True
+    assert await states(brokers) == copied | {("copy", 1): UNTOLD}

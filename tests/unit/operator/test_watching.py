@@ -1,0 +1,123 @@
+"""What the operator knows of resources through kopf's watches, and what becomes of it when a watch breaks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from unittest import mock
+
+import kopf
+from aiohttp import web
+
+from ottla_operator.kube import operator as operators
+from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind
+from ottla_operator.kube.known import Key
+from ottla_operator.kube.operator import Operator, Options
+from ottla_operator.plan.objects.pods import Images
+from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.resources.model import Json
+from tests.unit.operator.loop import on_loop
+
+NAMESPACE = Kind("v1", "Namespace", "namespaces")  # kopf wants to know that there is such a kind
+KINDS = (CLUSTER, TOPIC, PIPELINE, MIRROR, POD, SERVICE, STATEFUL_SET, NAMESPACE)
+WITHIN_S = 20.0
+
+
+class ApiServer:
+    """As much of one as a watch needs. `cut`: ends all watches, and what has happened since they were begun is not known any more."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}  # by uid
+        self.lists = 0
+        self._cut = asyncio.Event()
+
+    def make(self, kind: Kind, name: str, uid: str, **spec: object) -> None:
+        metadata = {"name": name, "namespace": "events", "uid": uid, "generation": 1, "resourceVersion": "1"}
+        self.objects[uid] = {"apiVersion": kind.api, "kind": kind.name, "metadata": metadata, "spec": spec}
+
+    def cut(self) -> None:
+        self._cut.set()
+        self._cut = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path.strip("/")
+        if path == "api":
+            return web.json_response({"versions": ["v1"]})
+        if path == "apis":
+            return web.json_response(
+                {"groups": [_group(it) for it in sorted({it.api for it in KINDS if it.api != "v1"})]}
+            )
+        if found := [it for it in KINDS if path.split("/", 1)[1] == it.api]:
+            return web.json_response({"resources": [_served(it) for it in found]})
+        (kind,) = [it for it in KINDS if path == it.path(None).strip("/")]
+        if "watch" in request.query:
+            return await self._watch(request)
+        self.lists += kind is CLUSTER
+        items = [it for it in self.objects.values() if it["kind"] == kind.name]
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await self._cut.wait()
+        gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old resource version"}}
+        await response.write(json.dumps(gone).encode() + b"\n")
+        return response
+
+
+def _group(api: str) -> Json:
+    group, _, version = api.rpartition("/")
+    return {"name": group, "versions": [{"version": version}], "preferredVersion": {"version": version}}
+
+
+def _served(kind: Kind) -> Json:
+    verbs = ["list", "watch"]
+    return {"name": kind.plural, "singularName": "", "kind": kind.name, "namespaced": True, "verbs": verbs}
+
+
+@asynccontextmanager
+async def watching(server: ApiServer) -> AsyncIterator[Operator]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", server.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    (address,) = runner.addresses
+    info = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
+    with mock.patch.object(operators, "login", lambda: info):
+        operator = Operator(Options((), "default", Images("broker", "1"), Image("spark"), None))
+        task = asyncio.create_task(operator._watch(asyncio.Event()))
+        try:
+            yield operator
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            await operator.api.close()
+            await runner.cleanup()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not holds():  # noqa: ASYNC110  # nobody tells of it
+            await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_what_went_while_nobody_watched_is_forgotten() -> None:
+    """kopf begins a watch anew with what there is then, and tells no deletion that it has not seen."""
+    server = ApiServer()
+    server.make(CLUSTER, "demo", "1", replicas=1)
+    server.make(CLUSTER, "other", "2", replicas=1)
+    server.make(TOPIC, "flights", "3", clusterRef={"name": "other"})
+    async with watching(server) as operator:
+        known = operator.known
+        await until(lambda: len(known.clusters) == 2 and bool(known.topics))
+        del server.objects["1"], server.objects["3"]
+        server.make(CLUSTER, "new", "4", replicas=1)
+        before = server.lists
+        server.cut()
+        await until(lambda: Key("events", "new") in known.clusters and server.lists > before)
+        await operator.forget_the_gone()
+        assert known.clusters.keys() == {Key("events", "other"), Key("events", "new")}
+        assert known.topics == {}
