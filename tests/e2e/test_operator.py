@@ -120,6 +120,17 @@ def test_a_topic_gets_more_copies_and_fewer_and_others_are_left_alone(tmp_path: 
     run(tmp_path, 3, story)
 
 
+def test_a_new_topic_with_more_copies_than_its_cluster_shall_have_brokers_is_a_persons_matter(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.topic("flights", replicas=2)
+        await world.until(lambda: world.condition("Topic", "flights", "Stalled").get("status") == "True", within_s=10)
+        assert "replica" in world.condition("Topic", "flights", "Stalled")["message"]
+        world.edit("Cluster", "demo", replicas=2)
+        await world.current("Topic", "flights")
+
+    run(tmp_path, 1, story)
+
+
 def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         assert world.made == ["demo-1"]

@@ -4,7 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i16, i32
+
+from ottla_operator.brokers import topics
+from ottla_operator.kube.telling import now_text
 from tests.e2e.kubelet import World
+from tests.e2e.test_operator import brokers
 
 STORAGE = {"size": "1Gi"}
 
@@ -20,7 +27,7 @@ class Patient(World):
         wanted = {f"demo-{n}" for it in sets for n in range(1, 1 + it["spec"]["replicas"])}
         for name, pod in self.api.of("Pod").items():
             if name not in wanted and name in self._containers:
-                pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                pod["metadata"]["deletionTimestamp"] = now_text()
                 process = self._containers.pop(name).process
                 process.terminate()
                 self.stopping[name] = asyncio.create_task(process.wait())
@@ -44,5 +51,41 @@ def test_all_but_one_are_let_go_and_the_metadata_log_takes_records(tmp_path: Pat
             await world.current()
         finally:
             await world.stop()
+
+    asyncio.run(main())
+
+
+def test_what_a_broker_is_given_while_it_is_let_go_is_moved_off_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        world = Patient(tmp_path)
+        world.api.cluster({"replicas": 3, "storage": STORAGE})
+        try:
+            await world.current()
+            world.edit("Cluster", "demo", replicas=2)
+            await world.until(lambda: world.api.stateful_set["spec"]["replicas"] == 2)
+            await on_broker_three(world)  # it has not been stopped yet
+            async with brokers(world) as link:
+                assert (await topics.describe(link, ["late"]))["late"].partitions[0].replicas == (3, 1)
+            await world.until(lambda: "demo-3" not in world.api.of("Pod"))
+            await world.until(lambda: any("was given" in it for it in world.said))
+            await world.until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
+            await world.current()
+            async with brokers(world) as link:
+                late = (await topics.describe(link, ["late"]))["late"]
+            assert set(late.partitions[0].replicas) == set(late.partitions[0].isr) == {1, 2}
+        finally:
+            await world.stop()
+
+    async def on_broker_three(world: World) -> None:
+        placed = CreatableReplicaAssignment(partition_index=i32(0), broker_ids=(BrokerId(3), BrokerId(1)))
+        late = CreatableTopic(
+            name=TopicName("late"),
+            num_partitions=i32(-1),
+            replication_factor=i16(-1),
+            assignments=(placed,),
+            configs=(),
+        )
+        async with brokers(world) as link:
+            await link.ask_controller(CreateTopicsRequest(topics=(late,)))
 
     asyncio.run(main())

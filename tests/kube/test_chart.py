@@ -61,8 +61,14 @@ def test_rights_over_all_namespaces_or_over_a_list_of_them() -> None:
     (role,) = (it for it in of(everywhere, "ClusterRole") if it["metadata"]["name"] == "demo-ottla")
     some = helm.rendered("namespaces={a,b}")
     roles = of(some, "Role")
-    assert sorted(it["metadata"]["namespace"] for it in roles) == ["a", "b", "ottla"]
-    assert all(rights(it["rules"]) == rights(role["rules"]) for it in roles)
+    rights_in = {it["metadata"]["namespace"]: rights(it["rules"]) for it in roles}
+    assert rights_in.keys() == {"a", "b", "ottla"}
+    assert rights_in["a"] == rights_in["b"] == rights(role["rules"])
+    assert rights_in["ottla"] == {(LEASE.api.rpartition("/")[0], "leases", it) for it in ("get", "create", "patch")}, (
+        "its own Lease, and nothing of what others keep there"
+    )
+    for it in of(helm.rendered("namespaces={a,ottla}"), "Role"):
+        assert rights(it["rules"]) == rights(role["rules"])
     names = [it["metadata"]["name"] for it in of(some, "ClusterRole")]
     assert "demo-ottla" not in names and "demo-ottla-nodes" in names
     assert "demo-ottla-nodes" not in [
@@ -121,11 +127,15 @@ def test_what_watches_is_behind_switches() -> None:
     assert kinds <= {it["kind"] for it in switched}
     (rule,) = of(switched, "PrometheusRule")
     assert "{{ $value }}" in rule["spec"]["groups"][0]["rules"][0]["annotations"]["summary"]
+    (nobody,) = (it for it in rule["spec"]["groups"][0]["rules"] if it["alert"] == "OttlaNoActiveOperator")
+    assert nobody["expr"].startswith("absent("), "where there is no operator there are no figures to add up"
     (dashboard,) = (it for it in of(switched, "ConfigMap") if it["metadata"]["name"].endswith("-dashboard"))
     assert '"title": "Ottla"' in dashboard["data"]["ottla.json"]
 
 
-@pytest.mark.parametrize("value", ["replicas=0", "namespaces={Events}", "image.tagg=1", "logLevel=loud"])
+@pytest.mark.parametrize(
+    "value", ["replicas=0", "namespaces={Events}", "image.tagg=1", "logLevel=loud", "nameOverride=other"]
+)
 def test_values_that_are_wrong_are_refused(value: str) -> None:
     done = helm.run("template", "demo", helm.CHART, "--set", value)
     assert done.returncode != 0 and value.partition("=")[0].split(".")[0] in done.stderr

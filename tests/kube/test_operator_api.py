@@ -35,6 +35,11 @@ def versions(resources: Resources) -> dict[str, str]:
     }
 
 
+def kept(operator: OperatorProcess, kind: str) -> float:
+    """How many resources it knows of."""
+    return operator.metrics().get(f'ottla_operator_resources{{kind="{kind}"}}', 0)
+
+
 def test_a_resource_that_nobody_has_looked_at_is_not_done(resources: Resources) -> None:
     resources.make("Cluster", "demo", SPEC)
     assert resources.condition("Cluster", "demo")["status"] == "Unknown"
@@ -133,6 +138,31 @@ def test_another_operator_takes_over_in_seconds(
         eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=other.daemon.said())
     finally:
         other.daemon.stop()
+
+
+def test_what_was_deleted_while_nobody_watched_is_forgotten(
+    plane: ControlPlane, resources: Resources, operator: OperatorProcess
+) -> None:
+    resources.make("Cluster", "demo", SPEC)
+    resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=operator.daemon.said())
+    eventually(lambda: kept(operator, "Topic") == kept(operator, "Cluster") == 1)
+    plane.api_server.kill()
+    operator.daemon.hold()
+    plane.start_api_server()
+    resources.delete("Cluster", "demo")
+    resources.delete("Topic", "flights")
+    plane.api_server.kill()
+    plane.start_api_server()  # what had happened by then it does not tell
+    operator.daemon.go_on()
+    resources.make("Cluster", "other", SPEC)
+    eventually(lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, what=operator.daemon.said())
+    eventually(lambda: (kept(operator, "Cluster"), kept(operator, "Topic")) == (1, 0), within_s=90)
+    budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
+    resources.api.ask("DELETE", f"{budget}/demo")
+    resources.api.ask("DELETE", f"{budget}/other")
+    eventually(lambda: resources.api.get(f"{budget}/other"), within_s=30)
+    assert resources.api.get(f"{budget}/demo") is None, "made for a Cluster that is gone"
 
 
 def test_what_it_needs_of_memory_with_a_hundred_topics(resources: Resources, operator: OperatorProcess) -> None:

@@ -78,7 +78,7 @@ class Api:
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
         """Of all that there are now."""
         answer = await self._ask("GET", kind.path(namespace), accept=METADATA)
-        return {it["metadata"]["uid"] for it in answer["items"]}
+        return {it["metadata"]["uid"] for it in answer["items"] or ()}  # of none, null
 
     async def apply(self, wanted: Json) -> Json:
         """Server-side apply; fields that others have set otherwise become ours. The object as it is then."""

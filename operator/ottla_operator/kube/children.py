@@ -23,18 +23,20 @@ class Taken(Exception):
 
 @dataclass(slots=True)
 class Seen:
-    """`services`, `settings` (ConfigMaps): by name, ours alone."""
+    """`services`, `settings` (ConfigMaps): by name, ours alone. `headless`: the name of the Service of all brokers."""
 
     stateful_set: Json | None
     pods: dict[int, BrokerPod]
     services: dict[str, Json]
     settings: dict[str, Json]
+    headless: str
 
     @property
     def notes(self) -> dict[str, str]:
-        """What the operator has noted down on the StatefulSet."""
-        annotations = (self.stateful_set or {}).get("metadata", {}).get("annotations") or {}
-        return {key: annotations[key] for key in (names.SPREAD, names.OURS, names.THROTTLED) if key in annotations}
+        """What the operator has noted down on the StatefulSet; on the Service while that is made anew."""
+        noted_on = self.stateful_set or self.services.get(self.headless) or {}
+        annotations = noted_on.get("metadata", {}).get("annotations") or {}
+        return {key: annotations[key] for key in names.NOTES if key in annotations}
 
     def addresses(self) -> Addresses:
         return Addresses({name: _reached(it) for name, it in self.services.items()})
@@ -67,6 +69,7 @@ class Children:
             broker_pods(cluster, pods),
             {it["metadata"]["name"]: it for it in services},
             {it["metadata"]["name"]: it for it in settings},
+            names.headless(cluster),
         )
 
     async def ensure_all(self, wanted: Iterable[Json], seen: Seen) -> list[Json]:

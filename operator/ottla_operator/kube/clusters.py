@@ -196,12 +196,18 @@ class Clusters:
             scaled = await scaling.step(
                 link, cluster, seen_with_notes, look.brokers, wished.settings[names.FIRST_BROKER]
             )
+        if link:  # also while others are to be restarted: as long as it counts for the metadata log, fewer of them can be spared
+            gone = await scaling.forget_gone(link, seen, scaled.brokers)
+            for broker in gone.forgotten:
+                await self.telling.event(body, "BrokerForgotten", f"broker {broker} is stopped and forgotten")
+            for broker in gone.holding:
+                scaled.brokers = max(scaled.brokers, broker)
+                scaled.said.append(
+                    f"broker {broker} was given replicas while it was let go: it comes back until they are off it"
+                )
         for said in scaled.said:
             await self.telling.event(body, "Scaling", said)
         await self._note_down(cluster, look, scaled)
-        if link:  # also while others are to be restarted: as long as it counts for the metadata log, fewer of them can be spared
-            for broker in await scaling.forget_gone(link, seen, scaled.brokers):
-                await self.telling.event(body, "BrokerForgotten", f"broker {broker} is stopped and forgotten")
         await self._upkeep.take_away(cluster, seen, wanted)
         moving = await reassignments.ongoing(link) if link else None
         ailing = asking.ailments(await topics.all_topics(link), moving) if link else None
@@ -335,11 +341,7 @@ def _noted(stateful_set: Json | None, notes: Mapping[str, str]) -> Json | None:
     if stateful_set is None:
         return None
     metadata = stateful_set["metadata"]
-    kept = {
-        key: value
-        for key, value in (metadata.get("annotations") or {}).items()
-        if key not in (names.SPREAD, names.OURS, names.THROTTLED)
-    }
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in names.NOTES}
     return {**stateful_set, "metadata": {**metadata, "annotations": {**kept, **notes}}}
 
 

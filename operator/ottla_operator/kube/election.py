@@ -44,6 +44,7 @@ class Election:
         self._lost, self.active = asyncio.Event(), True
         log.info("%s is the active operator", self.who)
         renewing = asyncio.create_task(self._renew(version))
+        renewing.add_done_callback(self._renews_no_longer)
         try:
             yield self._lost
         finally:
@@ -108,9 +109,16 @@ class Election:
                 gone = isinstance(error, ApiError) and error.status in (CONFLICT, 404)
                 if gone or loop.time() >= renewed + LEASE_S - LOOK_S:
                     log.warning("%s is no longer the active operator: %s", self.who, error or "the lease ran out")
-                    self.active = False
-                    self._lost.set()
                     return
+
+    def _renews_no_longer(self, renewing: "asyncio.Task[None]") -> None:
+        """Whatever ended it: another takes over before long."""
+        if renewing.cancelled():
+            return
+        if (error := renewing.exception()) is not None:
+            log.error("%s is no longer the active operator", self.who, exc_info=error)
+        self.active = False
+        self._lost.set()
 
     async def _resign(self) -> None:
         """So that another takes over at once."""

@@ -77,6 +77,8 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
         case scale.IsSpread(spread):
             await _end(link, found, done)
             done.notes[names.SPREAD] = ",".join(map(str, sorted(spread)))
+            if spread_over(seen.notes) - spread:
+                done.doing = f"what suits {counted(len(spread), 'broker')} holds from here on"
         case scale.Refused(why):
             done.refused = f"the brokers stay as they are: {why}"
         case scale.Wait(why):
@@ -112,18 +114,27 @@ async def _end(link: Link, found: Placing, done: Scaled) -> None:
         await elections.prefer(link, others)
 
 
-async def forget_gone(link: Link, seen: Seen, brokers: int) -> list[int]:
-    """Unregisters brokers that were let go: they have no pod, are fenced, and will not come back."""
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Brokers that were let go: they have no pod and are fenced. `forgotten`: those that have been unregistered now. `holding`: those that hold replicas all
+    the same, of topics that were made while they were stopped."""
+
+    forgotten: tuple[int, ...] = ()
+    holding: tuple[int, ...] = ()
+
+
+async def forget_gone(link: Link, seen: Seen, brokers: int) -> Gone:
+    """Unregisters brokers that were let go and will not come back."""
     gone = [
         it.id
         for it in (await clusters.describe_all(link)).brokers
         if it.fenced and it.id > brokers and it.id not in seen.pods
     ]
     if not gone:
-        return []
+        return Gone()
     found = await placing.observe(link)
     held = {broker for it in found.partitions for broker in it.replicas}
-    forgotten = [it for it in gone if it not in held]
+    forgotten = tuple(it for it in gone if it not in held)
     for it in forgotten:
         await clusters.unregister(link, it)
-    return forgotten
+    return Gone(forgotten, tuple(it for it in gone if it in held))

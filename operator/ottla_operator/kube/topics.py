@@ -78,13 +78,14 @@ class Topics:
             if wish.topic is None or good.get(wish.topic.topic_name) is not wish:
                 return await self._tell(wish, None, verdict(wish, None, (), good))
             async with limit:
-                return await self._bring(link, wish, seen.get(wish.topic.topic_name))
+                return await self._bring(link, wish, seen.get(wish.topic.topic_name), cluster["spec"]["replicas"])
 
         told = await asyncio.gather(*(one(it) for it in wishes))
         await ledger.write({**unseen, **_to_delete(good)}, cluster)
         return AGAIN_S if any(isinstance(it, Working) for it in told) else RESYNC_S
 
-    async def _bring(self, link: Link, wish: Wish, seen: Seen | None) -> Verdict:
+    async def _bring(self, link: Link, wish: Wish, seen: Seen | None, brokers: int) -> Verdict:
+        """`brokers`: as many as the Cluster shall have."""
         assert wish.topic is not None
         todo = changes(wish.topic, seen)
         try:
@@ -93,7 +94,7 @@ class Topics:
                 if not isinstance(change, CannotBe):
                     await self.telling.event(wish.body, type(change).__name__, reconcile.spoken(change))
         except KafkaError as error:
-            return await self._tell(wish, seen, _refused(error))
+            return await self._tell(wish, seen, _refused(error, wish.topic, brokers))
         if any(not isinstance(it, CannotBe) for it in todo):
             after = (await reconcile.observe(link, [wish.topic])).get(wish.topic.topic_name)
             return await self._tell(wish, after, verdict(wish, after, changes(wish.topic, after), {}))
@@ -175,9 +176,10 @@ def _to_delete(good: Mapping[str, Wish]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _refused(error: KafkaError) -> Verdict:
+def _refused(error: KafkaError, wanted: Topic, brokers: int) -> Verdict:
     """What brokers refuse for good is a person's matter; what passes is tried again."""
-    passing = error.code in PASSING
+    too_many = error.code is ErrorCode.invalid_replication_factor and (wanted.spec.replicas or 0) > brokers
+    passing = error.code in PASSING and not too_many
     return Working("TryingAgain", str(error)) if passing else Stuck("Refused", str(error))
 
 

@@ -62,6 +62,9 @@ class Upkeep:
             if quantity(has) < quantity(storage.size):
                 change = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
                 await self.api.merge(CLAIM, cluster.metadata.namespace, it["metadata"]["name"], change)
+        if seen.headless in seen.services:  # whoever makes it anew has to know what was noted on it
+            noted = {"metadata": {"annotations": {it: seen.notes.get(it) for it in names.NOTES}}}
+            await self.api.merge(SERVICE, cluster.metadata.namespace, seen.headless, noted)
         await self.api.delete(STATEFUL_SET, live, orphan=True)
         async with asyncio.timeout(GONE_WITHIN_S):
             while await self.api.get(STATEFUL_SET, cluster.metadata.namespace, cluster.name) is not None:  # noqa: ASYNC110

@@ -177,6 +177,23 @@ def test_disks_grow_in_place(api: FakeApi, operator: Operator) -> None:
     assert "orphan StatefulSet demo" not in operator.look()
 
 
+def test_what_was_noted_down_is_known_to_the_operator_after_one_that_was_killed_while_disks_grew(
+    api: FakeApi, operator: Operator
+) -> None:
+    operator.look()
+    noted = {"ottla.dev/spread": "1,2,3", "ottla.dev/cluster-settings": '{"log.retention.ms": "5"}'}
+    api.stateful_set["metadata"]["annotations"].update(noted)
+    api.run_pods()
+    operator.edit(storage={"size": "20Gi"})
+    api.refuse = lambda write: ApiError(0, "killed") if write == "apply StatefulSet demo" else None
+    with pytest.raises(ApiError, match="killed"):
+        operator.look()
+    assert not api.of("StatefulSet")
+    api.refuse = lambda write: None
+    Operator(api).look()
+    assert noted.items() <= api.stateful_set["metadata"]["annotations"].items()
+
+
 def test_a_storage_class_that_does_not_grow_is_a_persons_matter(api: FakeApi, operator: Operator) -> None:
     operator.look()
     labels = api.stateful_set["spec"]["selector"]["matchLabels"]

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import cast
 
+from kopf import LoginError
+
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.election import LEASE_S, Election
 from tests.sim.virtual_loop import run_virtual
@@ -103,5 +105,27 @@ def test_one_that_is_cut_off_stops_acting_before_another_begins() -> None:
         assert other.active and not one.active
         for task in tasks:
             task.cancel()
+
+    run_virtual(main())
+
+
+def test_one_that_cannot_renew_for_whatever_reason_stops_acting() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        broken = of_the_same_server(api)
+        one, other = Contender(broken, "one"), Contender(api, "other")
+        first, second = one.start(), other.start()
+        await asyncio.sleep(10)
+        assert one.active
+
+        def no_token(write: str) -> ApiError | None:
+            raise LoginError("the account's token is not there")
+
+        broken.refuse = no_token
+        await asyncio.sleep(20)
+        assert other.active and not one.active
+        first.cancel()
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
 
     run_virtual(main())

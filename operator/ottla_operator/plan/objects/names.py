@@ -29,6 +29,7 @@ OURS: Final = "ottla.dev/cluster-settings"
 """Annotation of the StatefulSet: settings that the operator has set on the running brokers, as JSON."""
 THROTTLED: Final = "ottla.dev/throttled"
 """Annotation of the StatefulSet: topics whose moves are throttled, as JSON."""
+NOTES: Final = (SPREAD, OURS, THROTTLED)
 
 # A listener of a Cluster cannot be called so: theirs have no '-'.
 BROKERS_PORT: Final = "inter-broker"
