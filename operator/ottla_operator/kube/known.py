@@ -24,6 +24,8 @@ class Known:
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     """By their Cluster's key and their own name."""
+    staying: dict[Key, set[str]] = field(default_factory=dict)
+    """Names of Topics that are gone and said last that their topics stay. The ledger may still say what they said before (`Topics`)."""
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
 
@@ -46,6 +48,10 @@ class Known:
     def _see_topic(self, key: Key, name: str, it: Json, gone: bool) -> Key | None:
         of_cluster = self.topics.setdefault(key, {})
         changed = _change(of_cluster, name, it, gone)
+        if gone and (it["spec"] or {}).get("deletionPolicy") != "Delete":
+            self.staying.setdefault(key, set()).add(name)
+        elif not gone and key in self.staying:
+            self.staying[key].discard(name)
         if not of_cluster:
             del self.topics[key]
         return key if changed else None

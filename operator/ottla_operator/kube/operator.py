@@ -79,7 +79,13 @@ class Operator:
         self.api = Api(login, self.metrics.wrote)
         telling = Telling(self.api, who)
         self.clusters = Clusters(self.api, telling, self.options.images, self.known.clusters.get, self.wake_topics)
-        self.topics = Topics(self.api, telling, lambda key: self.known.topics.get(key, {}), self.cluster)
+        self.topics = Topics(
+            self.api,
+            telling,
+            lambda key: self.known.topics.get(key, {}),
+            self.cluster,
+            lambda key: self.known.staying.get(key, set()),
+        )
         self.pipelines = Pipelines(
             self.api,
             telling,

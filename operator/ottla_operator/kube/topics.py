@@ -34,12 +34,14 @@ BROKERS_WITHIN_S: Final = 30.0
 
 @dataclass(slots=True)
 class Topics:
-    """`bodies`: the Topics of a Cluster by name, as last seen. `cluster`: its body, None when there is none."""
+    """`bodies`: the Topics of a Cluster by name, as last seen. `cluster`: its body, None when there is none. `staying`: names of those that are gone and whose
+    topics stay; what has been seen to is taken out."""
 
     api: Api
     telling: Telling
     bodies: Callable[[Key], Mapping[str, Json]]
     cluster: Callable[[Key], Awaitable[Json | None]]
+    staying: Callable[[Key], set[str]]
     _wishes: dict[tuple[str, int], Wish] = field(default_factory=dict)
     """By uid and generation: a spec is parsed once."""
 
@@ -47,10 +49,10 @@ class Topics:
         bodies = {name: it for name, it in self.bodies(key).items() if "deletionTimestamp" not in it["metadata"]}
         wishes = [self._wish(it) for it in bodies.values()]
         self._forget_old(wishes)
-        ledger = await Ledger.read(self.api, key)
+        body = await self.cluster(key)
+        ledger = await self._ledger(key, wishes, body)
         if not wishes and not ledger.by_resource:
             return None
-        body = await self.cluster(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             await self._tell_all(wishes, Working("NoCluster", f"there is no Cluster {key.name} in this namespace"))
             return None if not wishes else WAITING_S
@@ -64,6 +66,16 @@ class Topics:
         except Unreachable as error:
             await self._tell_all(wishes, Working("Unreachable", f"the brokers cannot be asked: {error}"))
             return WAITING_S
+
+    async def _ledger(self, key: Key, wishes: Sequence[Wish], cluster: Json | None) -> Ledger:
+        """Without those whose topics are to stay by now, whether or not brokers can be asked: who says so, and deletes the resource behind it, means it."""
+        gone = set(self.staying(key))
+        stay = gone | {it.topic.name for it in wishes if it.topic and it.topic.spec.deletion_policy != "Delete"}
+        ledger = await Ledger.read(self.api, key)
+        await ledger.write({name: it for name, it in ledger.by_resource.items() if name not in stay}, cluster)
+        if cluster is not None:
+            self.staying(key).difference_update(gone)
+        return ledger
 
     async def failed(self, key: Key, error: Exception) -> None:
         await self._tell_all([self._wish(it) for it in self.bodies(key).values()], Working("TryingAgain", str(error)))
