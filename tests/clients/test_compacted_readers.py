@@ -17,6 +17,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import Message
 from tests.jars import java, kafka_classpath
+from tests.segments import segment_sizes
 from tests.waiting import eventually
 
 SEGMENT = 1024 * 1024  # Kafka takes no smaller one
@@ -34,8 +35,7 @@ def compacted(new_broker: NewBroker) -> Iterator[Broker]:
         at = int(time.time() * 1000) - 1000
         rd.produce(broker.bootstrap, TOPIC, [Message(b"key", LARGE, at + n) for n in range(65)])
         rd.produce(broker.bootstrap, TOPIC, [Message(b"other", b"end", at + 100)])
-        folder = broker.log_dir / f"{TOPIC}-0"
-        eventually(lambda: sum(path.stat().st_size for path in folder.glob("*.log")) < SEGMENT * 1.1)
+        eventually(lambda: sum(segment_sizes(broker.log_dir / f"{TOPIC}-0")) < SEGMENT * 1.1)
         yield broker
 
 

@@ -109,9 +109,12 @@ def test_distributed_workers(connect_classpath: str, broker: Broker, name: str, 
         eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
         two = second.enter_context(worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings))
         created = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "2"}
-        for kind, config in (("source", source(name, read, **created)), ("sink", sink(name, written))):
-            wanted = {"name": f"{name}-{kind}", "config": config}
-            eventually(lambda: rest("POST", f"{one}/connectors", wanted))  # noqa: B023 (it is called here)
+        eventually(lambda: set_up(one, f"{name}-source", source(name, read, **created)))
+        admin = rd.admin(broker.bootstrap)
+        eventually(
+            lambda: name in admin.list_topics(timeout=20).topics, within_s=60
+        )  # or the sink's consumer makes it, as it likes
+        eventually(lambda: set_up(one, f"{name}-sink", sink(name, written)))
         eventually(lambda: sorted(lines(written)) == sorted(lines(read)), within_s=60)
         eventually(lambda: rest("GET", f"{two}/connectors"), within_s=STARTS_WITHIN_S)
         first.close()  # what the first worker did goes to the second
@@ -123,9 +126,13 @@ def test_distributed_workers(connect_classpath: str, broker: Broker, name: str, 
         eventually(lambda: not rest("GET", f"{two}/connectors/{name}-sink/status")["tasks"])
         eventually(lambda: rest("DELETE", f"{two}/connectors/{name}-sink/offsets"))
         assert consumed(two, f"{name}-sink") == 0
-    topics = rd.admin(broker.bootstrap).list_topics(timeout=20).topics
+    topics = admin.list_topics(timeout=20).topics
     assert len(topics[name].partitions) == 2
     assert len(topics[f"{name}-offset"].partitions) == 25
+
+
+def set_up(address: str, connector: str, config: dict[str, str]) -> object:
+    return rest("POST", f"{address}/connectors", {"name": connector, "config": config})
 
 
 def consumed(address: str, connector: str) -> int:

@@ -11,6 +11,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.brokers import Broker
 from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
+from tests.segments import segment_sizes
 from tests.waiting import eventually
 
 
@@ -132,7 +133,7 @@ def test_log_dirs_tell_sizes(broker: Broker, admin: KafkaAdminClient, name: str)
     assert folder["usable_bytes"] > 0
     (topic,) = [topic for topic in folder["topics"] if topic["name"] == name]
     (partition,) = topic["partitions"]
-    on_disk = sum(file.stat().st_size for file in (broker.log_dir / f"{name}-0").glob("*.log"))
+    on_disk = sum(segment_sizes(broker.log_dir / f"{name}-0"))
     assert partition["partition_size"] == on_disk > 0
     assert not partition["is_future_key"]
 

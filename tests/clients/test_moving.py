@@ -18,6 +18,7 @@ from tests.clients.sample import COMPRESSIONS, Message, messages
 from tests.clients.test_restart import topic_id
 from tests.e2e.test_kafka_reads_our_files import dump, files, no_fault_in
 from tests.jars import java
+from tests.segments import segment_sizes
 from tests.waiting import eventually
 
 TOPIC, PLAIN = "moved", "plain"
@@ -104,7 +105,7 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: st
         for key in (b"old", b"new"):
             rd.produce(kafka.bootstrap, PLAIN, [Message(key, b"%d" % n + LARGE, NOW_MS) for n in range(45)])
         folder = kafka.log_dir / f"{PLAIN}-0"
-        eventually(lambda: sum(not one.stat().st_size for one in folder.glob("*.log")) >= 2, what="emptied segments")
+        eventually(lambda: segment_sizes(folder).count(0) >= 2, what="emptied segments")
         kafka.kill()
         with ottla_broker(start=False) as ottla:
             shutil.copytree(folder, ottla.log_dir / folder.name)
