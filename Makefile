@@ -52,7 +52,7 @@ spark: $(VENV)/.installed-test
 NODES := tests/kube tests/e2e/test_operator.py
 
 # What waits for processes runs in so many streams beside each other, by files. What only computes (units, simulations) runs behind them, whenever they leave a processor free.
-STREAMS ?= 3
+STREAMS ?= 2
 COMPUTES := tests/unit tests/sim
 
 test: check kcat control-plane ## everything but `kube`
