@@ -6,7 +6,6 @@
 """
 
 import logging
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -65,34 +64,24 @@ def _end(foreign: "PartitionLog", segment: Segment) -> int:
 
 
 def _fill(foreign: "PartitionLog", segment: Segment, first: int, next_base: int) -> None:
-    batch = pack_batch(
-        replace(
-            EMPTY,
-            base_offset=first,
-            last_offset_delta=next_base - 1 - first,
-            leader_epoch=foreign.epochs.of_offset(first),
-        ),
-        b"",
+    empty = BatchHeader(
+        base_offset=first,
+        length=0,
+        leader_epoch=foreign.epochs.of_offset(first),
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=next_base - 1 - first,
+        base_timestamp=NO_TIME,
+        max_timestamp=NO_TIME,
+        producer_id=NO_PRODUCER,
+        producer_epoch=-1,
+        base_sequence=NO_SEQUENCE,
+        count=0,
     )
+    batch = pack_batch(empty, b"")
     segment.note_unindexed()
     segment.file.append((batch,))
     segment.added(segment.size, len(batch), next_base - 1, NO_TIME, foreign.config.index_interval_bytes)
     segment.save_indexes()
     segment.file.sync()
-
-
-EMPTY: Final = BatchHeader(
-    base_offset=0,
-    length=0,
-    leader_epoch=-1,
-    magic=2,
-    crc=0,
-    attributes=0,
-    last_offset_delta=0,
-    base_timestamp=NO_TIME,
-    max_timestamp=NO_TIME,
-    producer_id=NO_PRODUCER,
-    producer_epoch=-1,
-    base_sequence=NO_SEQUENCE,
-    count=0,
-)
