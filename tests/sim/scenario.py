@@ -13,7 +13,7 @@ from tests.sim.history import History, Place
 from tests.sim.member import Member
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
-from tests.sim.onlooker import Onlooker
+from tests.sim.onlooker import ONLOOKER, Onlooker
 from tests.sim.plan import Plan
 from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
@@ -117,7 +117,7 @@ class Simulation:
                 )
                 for number in range(random.randrange(1, 4))
             ]
-        made.append(self._client(Onlooker, "onlooker-1", groups=GROUPS, places=places))
+        made.append(self._client(Onlooker, f"{ONLOOKER}-1", groups=GROUPS, places=places))
         made.append(self._client(Admin, "admin-1", replicas=plan.replicas))
         wanderers = Manner(idempotent=bool(random.randrange(2)), in_flight=3, by_id=True)
         made.append(self._client(Wanderer, "wanderer-1", manner=wanderers, but=TOPIC))
