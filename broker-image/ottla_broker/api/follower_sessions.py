@@ -72,13 +72,13 @@ class Place:
         if self.partition is not partition:
             self.rest()
             self.partition = partition
-            partition.watch(self.tell)
-            partition.watch_end(self.stir)
+            partition.watchers.add(self.tell)
+            partition.end_watchers.add(self.stir)
 
     def rest(self) -> None:
         if self.partition is not None:
-            self.partition.unwatch(self.tell)
-            self.partition.unwatch(self.stir)
+            self.partition.watchers.remove(self.tell)
+            self.partition.end_watchers.remove(self.stir)
             self.partition = None
 
     def stir(self) -> None:

@@ -286,8 +286,8 @@ async def test_a_session_that_ends_leaves_nothing_behind(broker: SmallBroker) ->
     fetching = fetching_of(broker)
     for _ in range(10):  # a follower that lost its connections cannot name what it had
         heard(call(fetching, broker, want(partition, 0)))
-    assert len(partition._end_watchers) == 4
-    assert len(partition._watchers) == 4
+    assert len(partition.end_watchers.waiting) == 4
+    assert len(partition.watchers.waiting) == 4
     assert len(fetching.sessions) == 0
 
 
