@@ -136,6 +136,10 @@ class Followers:
                 own = follower.end
         return own
 
+    def least_start(self, own: int, lives: Callable[[int], bool]) -> int:
+        """The smallest log start of those that live, and of our own log, `own`: the low watermark. UNKNOWN while one was not heard in this epoch."""
+        return min([own, *(one.start for one in self._all.values() if lives(one.broker))])
+
     def held(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
         """The high watermark as far as those let it rise who are about to join, and until when the first of them holds it: for those who have not come
         so far, and may (broker, its epoch)."""

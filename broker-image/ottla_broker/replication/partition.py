@@ -67,6 +67,7 @@ class Partition:
         self._superseded = False  # the controller says that there is a newer leader than we know of
         self.watchers = Watchers()  # told when readable records may have come or leadership has changed
         self.end_watchers = Watchers()  # told when the log has grown or leadership has changed
+        self.start_watchers = Watchers()  # told when the low watermark may have risen or leadership has changed
         self._told_start = log.start
         self._acks = Acks()
         self._holding: asyncio.TimerHandle | None = None
@@ -252,6 +253,8 @@ class Partition:
         )
         if follower is None:
             return
+        if self.start_watchers.waiting:
+            self.start_watchers.tell()
         if follower in self.followers.outside:
             self._consider_joining((follower,))
         self._advance()
@@ -263,6 +266,7 @@ class Partition:
                 if follower.unheard is not None:
                     self.fetched_by(follower.broker, *follower.unheard)
             self.consider_growth()
+            self.start_watchers.tell()  # who lives no more is not waited for
 
     def consider_growth(self) -> None:
         """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
@@ -378,6 +382,11 @@ class Partition:
             return self.log.end
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
+    @property
+    def low_watermark(self) -> int:
+        """Below it no replica that lives has any record, as far as its leader knows; −1 while one of them has not been heard."""
+        return self.followers.least_start(self.log.start, self._peers.lives)
+
     def tell_start(self) -> None:
         """Where nothing else happens, those that fetch are told that the log's start has risen."""
         if self.log.start != self._told_start:
@@ -387,6 +396,7 @@ class Partition:
     def _wake(self) -> None:
         self.watchers.tell()
         self.end_watchers.tell()
+        self.start_watchers.tell()
 
     # --- durability
 

@@ -1,5 +1,6 @@
 """Who is told at once when something has happened to a partition. Fetches that wait, mostly: no task of theirs stands by meanwhile."""
 
+import asyncio
 from collections.abc import Callable
 
 Watcher = Callable[[], None]
@@ -19,6 +20,17 @@ class Watchers:
 
     def remove(self, watcher: Watcher) -> None:
         self.waiting.pop(watcher, None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Returns when it holds, and raises what it raises. It is looked at now, and after each time that the watchers are told."""
+        changed = asyncio.Event()
+        self.add(changed.set)
+        try:
+            while not holds():
+                await changed.wait()
+                changed.clear()
+        finally:
+            self.remove(changed.set)
 
     def tell(self) -> None:
         for watcher in tuple(self.waiting):

@@ -52,6 +52,9 @@ class Known:
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def lives(self, broker: int) -> bool:
+        return True
+
     def may_join(self, broker: int, epoch: int) -> bool:
         return False
 
