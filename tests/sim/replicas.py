@@ -16,7 +16,6 @@ from tests.sim.history import History
 from tests.sim.reader import below_high_watermark, latest_by_key
 from tests.sim.standing import metadata_log, newest_image, running
 from tests.sim.trace import Trace
-from tests.sim.trusted import Trusted
 
 LOOK_S = 0.1
 COMPACTED = "__consumer_offsets"
@@ -28,7 +27,7 @@ def _never(*_: object) -> None:
 
 class Watch:
     """Looks at every broker many times a second, and at every record that a leader appends. A high watermark never falls in one life of a replica,
-    nobody leads an epoch that somebody else leads, or led, and whoever is trusted has what is committed. (A client cannot tell: a leader that has just stepped down may bring
+    and nobody leads an epoch that somebody else leads, or led. (A client cannot tell: a leader that has just stepped down may bring
     what comes to its successor.) `may_fall_to`: as far as a high watermark may fall all the same, of what is cut on purpose."""
 
     def __init__(
@@ -39,7 +38,6 @@ class Watch:
         self._may_fall_to = may_fall_to
         self._high_watermarks: dict[tuple[Any, ...], tuple[int, PartitionLog]] = {}
         self._leaders: dict[tuple[Any, ...], int] = {}
-        self._trusted = Trusted(cluster, trace, lambda *replica: may_fall_to(*replica) is not None)
 
     async def run(self) -> None:
         while True:
@@ -57,7 +55,7 @@ class Watch:
             self._look_at_leader(which, partition._me)
             return appended
 
-        with patch.object(Partition, "append", append), self._trusted.advances():
+        with patch.object(Partition, "append", append):
             yield
 
     def look(self) -> None:
@@ -70,7 +68,6 @@ class Watch:
                     self._look_at_leader((*which, partition.leader_epoch), node.node_id)
             if (log := metadata_log(broker)) is not None:
                 self._look_at_high_watermark((node.node_id, node.lives, "metadata"), log)
-        self._trusted.look()
 
     def _look_at_high_watermark(self, which: tuple[Any, ...], log: PartitionLog, least: int | None = None) -> None:
         now = log.high_watermark

@@ -1,14 +1,14 @@
 """Whoever the metadata trust with a partition has everything that is committed there: what elections rest on (design rules 1, 3, 4 and 5).
 
-It is looked at when a leader's high watermark rises, and now and then: a broken rule shows when somebody is trusted who should not be, and not only in the
+Not where logs are cut on purpose, as mirrors' are. It is looked at when a leader's high watermark rises, and now and then: a broken rule shows when somebody is trusted who should not be, and not only in the
 rare run in which that one comes to lead.
 """
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from ottla_broker.broker import Broker
 from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.partition import Partition
@@ -17,14 +17,15 @@ from tests.sim.history import Place
 from tests.sim.standing import newest_image, partitions, running
 from tests.sim.trace import Trace
 
+LOOK_S = 0.1
+
 
 class Trusted:
-    """Of one cluster. `may_lack`: whether a replica may have given up what was committed, because it was cut on purpose."""
+    """Of one cluster."""
 
-    def __init__(self, cluster: Cluster, trace: Trace, may_lack: Callable[[Broker, Partition], bool]) -> None:
+    def __init__(self, cluster: Cluster, trace: Trace) -> None:
         self._cluster = cluster
         self._trace = trace
-        self._may_lack = may_lack
         self._told: set[tuple[Place, int]] = set()  # one sentence for each is enough
 
     @contextmanager
@@ -41,8 +42,12 @@ class Trusted:
         with patch.object(Partition, "_advance", advance):
             yield
 
-    def look(self) -> None:
-        """At everything."""
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._look_at_everything()
+
+    def _look_at_everything(self) -> None:
         image = newest_image(self._cluster)
         for place, state in () if image is None else partitions(image):
             assert image is not None
@@ -81,5 +86,4 @@ class Trusted:
             return None
         if registered.epoch != broker.directories[0].broker_epoch:
             return None  # what becomes of its replicas is decided when it registers
-        hosted = broker.partitions.get(*place)
-        return None if hosted is None or self._may_lack(broker, hosted) else hosted
+        return broker.partitions.get(*place)
