@@ -191,10 +191,10 @@ class Shard:
         self.run(group, rebalance.tick(group, self._settings, self.now()))
 
     def _drop_if_nothing(self, group: ClassicGroup) -> None:
-        """A group that was never written and has neither members nor offsets does not exist."""
+        """A group that was never written, has no members and never had offsets does not exist."""
         if (
             group.state is GroupState.empty
-            and not (group.is_written or group.pending_joins or group.id in self._committing)
+            and not (group.is_written or group.has_committed or group.pending_joins or group.id in self._committing)
             and not self.offsets.of(group.id)
             and self.groups.get(group.id) is group
         ):
@@ -208,7 +208,7 @@ class Shard:
         records = [Record(now_ms, offset_key(*key), offset_value(commit)) for key, commit in commits.items()]
 
         def apply() -> None:
-            self.group_or_new(group_id)
+            self.group_or_new(group_id).has_committed = True
             for key, commit in commits.items():
                 self.offsets.put(key, commit)
 

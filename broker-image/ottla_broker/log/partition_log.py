@@ -153,7 +153,10 @@ class PartitionLog:
         if from_client:
             check_from_client(fields, self.config, now_ms)
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
-            return Appended(sent.first_offset, sent.last_offset, NO_TIME, self.start, True, 1, sent.offset_delta + 1, 0)
+            # Beside a duplicate the batch's own time is told, as Kafka does whoever has set it.
+            return Appended(
+                sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, 1, sent.offset_delta + 1, 0
+            )
         append_time = NO_TIME
         if not self._plain:
             records, append_time = self._as_the_topic_wants(records, fields, now_ms)
