@@ -96,7 +96,7 @@ def append(
             raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
         if len(records) > ATTRIBUTES_AT:
             check_attributes(records[ATTRIBUTES_AT], context.version)
-        if acks not in (ALL_REPLICAS, NO_ANSWER, 1):
+        if acks not in (ALL_REPLICAS, NO_ANSWER, 1) and is_one_batch(records):
             raise KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {acks}")
         image = context.broker.image
         if image.mirrored and not image.is_open(partition.topic_id, index):
@@ -198,10 +198,14 @@ def denied(index: int, reason: KafkaError, log_start: int = NO_OFFSET) -> Produc
 def start_beside(reason: KafkaError, partition: "Partition", records: memoryview) -> int:
     """Where the log starts, which is told beside what the log has refused as Kafka's does: not where the bytes are no single batch of today's
     format, nor beside these errors."""
-    if reason.code in WITHOUT_START or len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
-        return NO_OFFSET
-    length = int.from_bytes(records[LENGTH_AT:LENGTH_END])
-    return partition.log.start if length + LENGTH_END == len(records) else NO_OFFSET
+    return partition.log.start if is_one_batch(records) and reason.code not in WITHOUT_START else NO_OFFSET
+
+
+def is_one_batch(records: memoryview) -> bool:
+    """Of today's format, as far as its header says; what it is instead the log will say."""
+    if len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+        return False
+    return int.from_bytes(records[LENGTH_AT:LENGTH_END]) + LENGTH_END == len(records)
 
 
 def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray:

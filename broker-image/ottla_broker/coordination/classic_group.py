@@ -106,9 +106,6 @@ class ClassicGroup:
     sync_due_ms: int | None = None
     wake_ms: int | None = None
     is_written: bool = False  # its metadata was written, so that its end needs a tombstone
-    has_committed: bool = (
-        False  # since this coordinator knows it; without offsets it is there until they are looked through for old ones
-    )
     effects: list[Effect] = field(default_factory=list)
 
     # -- questions ---------------------------------------------------------------------------------

@@ -61,10 +61,12 @@ class Draw:
     def __init__(self, seed: int, highest: dict[str, int]) -> None:
         self.chance = Random(seed)
         self._highest = highest
-        self.made: dict[str, int] = {}  # the topics that are there if all went well, with their partitions
+        # What is there if all went well: topics with their partitions, members by group.
+        self.made: dict[str, int] = {}
+        self.joined: dict[str, list[str]] = {}
 
-    def step(self, api: str, *, low: int = 0, learns: tuple[str, ...] = (), **fields: Any) -> Step:
-        high = self._highest[api]
+    def step(self, api: str, *, low: int = 0, high: int = 99, learns: tuple[str, ...] = (), **fields: Any) -> Step:
+        high = min(high, self._highest[api])
         versions = [version for version in _VERSIONS[api] if low <= version <= high]
         version = self.chance.choice(versions)
         return Step(api, version, spoken(request_class(KEYS[api], version), fields), learns)
@@ -83,6 +85,13 @@ class Draw:
 
     def topics(self) -> list[str]:
         return list(dict.fromkeys(self.topic() for _ in range(self.one(1, 1, 1, 2))))
+
+    def member(self) -> tuple[str, str]:
+        """(group, slot) of one that has joined, as a rule."""
+        group = self.group()
+        if (joined := self.joined.get(group)) and not self.rarely(0.08):
+            return group, self.chance.choice(joined)
+        return group, self.one(*SLOTS)
 
     def group(self) -> str:
         return self.chance.choices(GROUPS, (6, 3, 1))[0]

@@ -30,6 +30,7 @@ def generation(draw: Draw, group: str, slot: str) -> Any:
 
 def join_group(draw: Draw) -> Step:
     group, slot = draw.group(), draw.one(*SLOTS)
+    draw.joined.setdefault(group, []).append(slot)
     protocols = draw.chance.choices(
         ([RANGE, STICKY], [STICKY, RANGE], [RANGE], [OTHER, STICKY], [NEW], []), (10, 0.7, 2, 1, 0.5, 0.2)
     )[0]
@@ -46,8 +47,50 @@ def join_group(draw: Draw) -> Step:
     )
 
 
+def rally(draw: Draw) -> list[Step]:
+    """All of a group, and perhaps a newcomer, join in turn and are then assigned something: little happens to a group
+    that never becomes stable."""
+    group, newcomer = draw.member()
+    slots = list(dict.fromkeys([*draw.joined.get(group, ()), newcomer]))
+    draw.joined[group] = slots
+    again = [newcomer] if draw.rarely(0.7) else []  # with the id that it was given
+    return [
+        *(joining(draw, group, slot) for slot in [newcomer, *again, *slots]),
+        *(syncing(draw, group, slot) for slot in draw.chance.sample(slots, len(slots))),
+    ]
+
+
+def joining(draw: Draw, group: str, slot: str) -> Step:
+    """Nothing is wrong with it."""
+    return draw.step(
+        "join_group",
+        low=5 if slot in INSTANCES else 0,
+        learns=(group, slot),
+        group_id=Ref("name", (group,)),
+        session_timeout=LONG_MS,
+        rebalance_timeout=LONG_MS,
+        member_id=Ref("member", (group, slot)),
+        group_instance_id=INSTANCES.get(slot),
+        protocol_type="consumer",
+        protocols=[RANGE, STICKY],
+    )
+
+
+def syncing(draw: Draw, group: str, slot: str) -> Step:
+    return draw.step(
+        "sync_group",
+        group_id=Ref("name", (group,)),
+        generation_id=Ref("generation", (group, slot)),
+        member_id=Ref("member", (group, slot)),
+        group_instance_id=INSTANCES.get(slot),
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[{"member_id": Ref("member", (group, each)), "assignment": each.encode()} for each in SLOTS],
+    )
+
+
 def sync_group(draw: Draw) -> Step:
-    group, slot = draw.group(), draw.one(*SLOTS)
+    group, slot = draw.member()
     assigned = [
         {"member_id": Ref("member", (group, each)), "assignment": f"{each} {draw.one(1, 2)}".encode()}
         for each in SLOTS
@@ -66,7 +109,7 @@ def sync_group(draw: Draw) -> Step:
 
 
 def heartbeat(draw: Draw) -> Step:
-    group, slot = draw.group(), draw.one(*SLOTS)
+    group, slot = draw.member()
     return draw.step(
         "heartbeat",
         group_id=Ref("name", (group,)),
@@ -77,13 +120,13 @@ def heartbeat(draw: Draw) -> Step:
 
 
 def leave_group(draw: Draw) -> Step:
-    group = draw.group()
+    group, first = draw.member()
     leaving = [
         {
             "member_id": "" if slot in INSTANCES and draw.rarely(0.4) else member(draw, group, slot),
             "group_instance_id": instance(draw, slot),
         }
-        for slot in draw.chance.sample(SLOTS, draw.one(1, 1, 1, 2))
+        for slot in dict.fromkeys([first, *draw.chance.sample(SLOTS, draw.one(0, 0, 0, 1))])
     ]
     return draw.step("leave_group", group_id=Ref("name", (group,)), member_id=leaving[0]["member_id"], members=leaving)
 
@@ -104,7 +147,7 @@ def delete_groups(draw: Draw) -> Step:
 
 
 def offset_commit(draw: Draw) -> Step:
-    group, slot = draw.group(), draw.one(*SLOTS)
+    group, slot = draw.member()
     by_member = {
         "generation_id": (number := generation(draw, group, slot)),
         "generation_id_or_member_epoch": number,

@@ -38,8 +38,14 @@ KNOWN: Final = (
         asked="'timestamp': -3",
     ),
     Known(
+        "list_offsets",
+        r".*\.(timestamp|offset|leader_epoch) Kafka -1, we [0-9]",
+        "a time whose first segment has deleted records only: Kafka looks no further",
+        asked="'timestamp': 17",
+    ),
+    Known(
         "join_group",
-        r"\.(error_code Kafka 'unknown_server_error', we 'unknown_member_id'|member_id Kafka '', we '<)",
+        r"\.(error_code Kafka 'unknown_server_error', we '(unknown_member_id|fenced_instance_id)'|member_id Kafka '', we '<)",
         "an instance with an id that was given to no instance: Kafka fails with an exception of its own; we say what is wrong",
     ),
     Known(

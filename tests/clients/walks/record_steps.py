@@ -30,7 +30,7 @@ def batches(draw: Draw, topic: str, index: int) -> tuple[Batch, ...]:
 
 def a_batch(draw: Draw, topic: str, index: int) -> Batch:
     values = tuple(
-        draw.chance.choices((b"v", b"w", None, b"x" * 150), (6, 3, 1, 1))[0] for _ in range(draw.one(1, 1, 2, 3))
+        draw.chance.choices((b"v", b"w", None, b"x" * 150), (6, 3, 1, 2))[0] for _ in range(draw.one(1, 1, 2, 3))
     )
     batch: dict[str, Any] = {
         "values": values,
@@ -58,8 +58,9 @@ def fetch(draw: Draw) -> Step:
     alone = draw.rarely(0.4)
     name = draw.one(*SESSIONS)
     # Only newer versions can be told where logs part: a session that is asked in older ones, too, must not ask it.
-    low = 0 if alone else 12 if name == "b" else 7
-    topics = [wanted(draw, topic, parting=low != 7) for topic in draw.topics()]
+    # From 13 on ids name topics, and sessions keep to one way.
+    low, high = (0, 99) if alone else (12, 99) if name == "b" else (7, 99 if draw.rarely() else 12)
+    topics = [wanted(draw, topic, alone=alone, parting=low != 7) for topic in draw.topics()]
     common = {"replica_id": -1, "max_wait": 0, "min_bytes": draw.one(0, 1), "isolation_level": draw.one(0, 0, 1)}
     if alone:
         return draw.step("fetch", **common, topics=topics, session_id=0, session_epoch=-1)
@@ -81,6 +82,7 @@ def fetch(draw: Draw) -> Step:
     return draw.step(
         "fetch",
         low=low,
+        high=high,
         learns=(name,),
         **common,
         topics=topics,
@@ -90,12 +92,13 @@ def fetch(draw: Draw) -> Step:
     )
 
 
-def wanted(draw: Draw, topic: str, *, parting: bool) -> dict[str, Any]:
+def wanted(draw: Draw, topic: str, *, alone: bool, parting: bool) -> dict[str, Any]:
     partitions = [
         {
             "partition": index,
             "fetch_offset": draw.offset(topic, index),
-            "partition_max_bytes": 1 if draw.rarely() else PLENTY,
+            # In a session it is the broker's own affair who is served first when there is not enough for all.
+            "partition_max_bytes": 1 if alone and draw.rarely() else PLENTY,
             "current_leader_epoch": draw.chance.choices((-1, 0, 1), (8, 3, 1))[0],
             "last_fetched_epoch": draw.chance.choices((-1, 0, 1), (8, 2, 1))[0] if parting else -1,
         }

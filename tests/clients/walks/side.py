@@ -66,6 +66,8 @@ class Side:
             "incremental_alter_configs",
         ):
             await asyncio.sleep(self._pause_s)
+        if step.api == "delete_topics":
+            await self._commit()  # behind the tombstones of what was committed for them
 
     async def _as_told(self, memory: Memory) -> bool:
         names = [*memory.topics, *memory.gone]
@@ -96,7 +98,8 @@ class Side:
         )
 
     async def _commit(self) -> None:
-        """Kafka tells of a new group only when something has been written since, by whatever group of the same partition."""
+        """Kafka tells of a new group only when something has been written since, by whatever group of the same
+        partition (there is one partition only)."""
         partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
         topics = [{"name": OTHER, "partitions": partitions}]
         await self._do("offset_commit", group_id=OTHER, topics=topics, generation_id_or_member_epoch=-1, member_id="")

@@ -9,7 +9,7 @@ from tests.clients.walks import topic_steps as topics
 from tests.clients.walks.drawing import TOPICS, Draw
 from tests.clients.walks.steps import Step
 
-Kind = Callable[[Draw], Step]
+Kind = Callable[[Draw], Step | list[Step]]
 TOPIC_KINDS: Final[Mapping[Kind, float]] = {
     topics.create_topics: 3,
     topics.create_partitions: 1,
@@ -31,7 +31,8 @@ RECORD_KINDS: Final[Mapping[Kind, float]] = {
     records.init_producer_id: 0.3,
 }
 MEMBER_KINDS: Final[Mapping[Kind, float]] = {
-    groups.join_group: 14,
+    groups.rally: 3,
+    groups.join_group: 10,
     groups.sync_group: 9,
     groups.heartbeat: 5,
     groups.leave_group: 3,
@@ -57,10 +58,14 @@ THEMES: Final[Mapping[str, Mapping[Kind, float]]] = {
 
 
 def drawn(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
-    """A walk of this many steps, of a theme that the seed chooses; it begins with a topic or two."""
+    """A walk of about so many steps, of a theme that the seed chooses; it begins with a topic or two."""
     draw = Draw(seed, highest)
     chosen = theme or draw.one(*THEMES)
     kinds = THEMES[chosen]
     first = [topics.create_topics(draw, topic) for topic in TOPICS[: draw.one(1, 2, 3)]]
-    rest = draw.chance.choices(list(kinds), list(kinds.values()), k=count)
-    return [*first, *(kind(draw) for kind in rest)]
+    steps: list[Step] = [*first]
+    while len(steps) < count:
+        [kind] = draw.chance.choices(list(kinds), list(kinds.values()))
+        drawn_now = kind(draw)
+        steps += drawn_now if isinstance(drawn_now, list) else [drawn_now]
+    return steps

@@ -16,6 +16,7 @@ SETTINGS: Final = {
     "delete.retention.ms": ("0", "1000"),
     "no.such.thing": ("1",),
 }
+BAD: Final = ("shred", "many", "-2", "1")  # no topic is made with these
 OPERATIONS: Final = (0, 0, 0, 1, 1, 2, 3)  # set, delete, append, subtract
 
 
@@ -32,13 +33,9 @@ def create_topics(draw: Draw, topic: str | None = None) -> Step:
         for name in names
     ]
     for name, topic_wanted in zip(names, wanted, strict=True):
-        if (
-            not validate_only
-            and name not in draw.made
-            and topic_wanted["num_partitions"]
-            and topic_wanted["replication_factor"] != 2
-        ):
-            draw.made[name] = abs(topic_wanted["num_partitions"])
+        good = topic_wanted["num_partitions"] and topic_wanted["replication_factor"] != 2
+        if good and not any(config["value"] in BAD for config in topic_wanted["configs"]) and not validate_only:
+            draw.made.setdefault(name, abs(topic_wanted["num_partitions"]))
     return draw.step("create_topics", topics=wanted, timeout=10_000, validate_only=validate_only)
 
 
