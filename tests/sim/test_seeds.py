@@ -52,6 +52,8 @@ def test_a_fixed_set_of_seeds_keeps_every_promise() -> None:
         "dark while syncing",
         "dark while new",
         "struck while letting in",
+        "struck while let in",
+        "led by others meanwhile",
         "struck while followers lack",
         "heard after its session",
         "coordinator apart",

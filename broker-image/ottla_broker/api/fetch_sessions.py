@@ -63,11 +63,11 @@ class Remembered:
             return
         self.rest()
         self._partition = partition
-        partition.watch(self.stir)
+        partition.watchers.add(self.stir)
 
     def rest(self) -> None:
         if self._partition is not None:
-            self._partition.unwatch(self.stir)
+            self._partition.watchers.remove(self.stir)
             self._partition = None
 
     def stir(self) -> None:

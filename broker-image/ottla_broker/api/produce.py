@@ -100,7 +100,7 @@ def append(
             raise KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {acks}")
         image = context.broker.image
         if image.mirrored and not image.is_open(partition.topic_id, index):
-            raise partition.refuse(records, refusal(image, partition.topic_id, partition.topic))
+            raise partition.refusals.refuse(records, refusal(image, partition.topic_id, partition.topic))
     except KafkaError as reason:
         return denied(index, reason)
     try:
@@ -157,7 +157,7 @@ def pass_on(context: Context, successor: int, request: ProduceRequest, frame: by
         successors.told(successor)
         send_away(asked)
         return refused
-    fitting = [(partition, first) for partition, first in asked if partition.may_pass_on(first)]
+    fitting = [(partition, first) for partition, first in asked if partition.refusals.may_pass_on(first)]
     if len(fitting) == len(asked):
         return loop.create_task(passed())
     send_away(fitting)
@@ -166,7 +166,7 @@ def pass_on(context: Context, successor: int, request: ProduceRequest, frame: by
 
 def send_away(batches: "list[tuple[Partition, bytes]]") -> None:
     for partition, header in batches:
-        partition.send_away(header)
+        partition.refusals.send_away(header)
 
 
 def check_attributes(attributes: int, version: int) -> None:
