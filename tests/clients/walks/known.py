@@ -46,6 +46,11 @@ KNOWN: Final = (
         asked="'timestamp': (0|17)",
     ),
     Known(
+        "sync_group",
+        r" Kafka 'no answer', we \{'error_code': 'unknown_member_id'",
+        "who is made to leave while it waits for its assignment: Kafka never answers",
+    ),
+    Known(
         "join_group",
         r"\.(error_code Kafka 'unknown_server_error', we '(unknown_member_id|fenced_instance_id)'|member_id Kafka '', we '<)",
         "an instance with an id that was given to no instance: Kafka fails with an exception of its own; we say what is wrong",

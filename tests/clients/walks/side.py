@@ -67,6 +67,7 @@ class Side:
         ):
             await asyncio.sleep(self._pause_s)
         if step.api == "delete_topics":
+            await asyncio.sleep(self._pause_s * 2)  # the coordinator hears of it last
             await self._commit()  # behind the tombstones of what was committed for them
 
     async def _as_told(self, memory: Memory) -> bool:
