@@ -20,6 +20,7 @@ TIMEOUT_S: Final = 15.0
 CREDENTIALS_FOR_S: Final = 30.0  # a projected token is rotated in its file long before it ends
 CONNECTIONS: Final = 16
 NOT_FOUND, CONFLICT = 404, 409
+AWAY: Final = (0, 429, 502, 503, 504)
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
@@ -34,6 +35,11 @@ class ApiError(Exception):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
         self.status = status
+
+    @property
+    def away(self) -> bool:
+        """Whether that is the API server's trouble, whatever it was asked: it is not there, or has too much to do."""
+        return self.status in AWAY
 
 
 class Api:

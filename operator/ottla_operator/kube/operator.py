@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -84,7 +84,7 @@ class Operator:
             telling,
             lambda key: self.known.topics.get(key, {}),
             self.cluster,
-            lambda key: self.known.staying.get(key, set()),
+            lambda key: self.known.gone.setdefault(key, {}),
         )
         self.pipelines = Pipelines(
             self.api,
@@ -95,10 +95,16 @@ class Operator:
             lambda key: self.known.topics.get(key, {}).values(),
         )
         self.mirrors = Mirrors(self.api, telling, self.known.mirrors.get, self.cluster)
-        self._cluster_loops = Loops(self._timed("Cluster", self.clusters.look), FAILURES, self.clusters.failed)
-        self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, self.topics.failed)
-        self._pipeline_loops = Loops(self._timed("Pipeline", self.pipelines.look), FAILURES, self.pipelines.failed)
-        self._mirror_loops = Loops(self._timed("Mirror", self.mirrors.look), FAILURES, self.mirrors.failed)
+        self._cluster_loops = Loops(
+            self._timed("Cluster", self.clusters.look), FAILURES, _unless_away(self.clusters.failed)
+        )
+        self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, _unless_away(self.topics.failed))
+        self._pipeline_loops = Loops(
+            self._timed("Pipeline", self.pipelines.look), FAILURES, _unless_away(self.pipelines.failed)
+        )
+        self._mirror_loops = Loops(
+            self._timed("Mirror", self.mirrors.look), FAILURES, _unless_away(self.mirrors.failed)
+        )
         self._who = who
 
     _who: str = ""
@@ -168,12 +174,15 @@ class Operator:
         there = set[str]().union(*await asyncio.gather(*found))
         for it in self.known.every():
             if it["metadata"]["uid"] in before - there:
-                self._see(it, gone=True)
+                self._wake_for(it["kind"], self.known.forget(it))
 
     def _see(self, body: Mapping[str, Json], *, gone: bool) -> None:
         if (key := self.known.see(body, gone=gone)) is not None:
-            wakes = {"Topic": self.wake_own_topics, "Pipeline": self.wake_pipeline, "Mirror": self.wake_mirror}
-            wakes.get(body["kind"], self.wake)(key)
+            self._wake_for(body["kind"], key)
+
+    def _wake_for(self, kind: str, key: Key) -> None:
+        wakes = {"Topic": self.wake_own_topics, "Pipeline": self.wake_pipeline, "Mirror": self.wake_mirror}
+        wakes.get(kind, self.wake)(key)
 
     def wake(self, key: Key) -> None:
         self.metrics.resources |= {
@@ -277,6 +286,18 @@ class Operator:
 
         for kind in (POD, SERVICE, STATEFUL_SET):
             on(kind)(part)
+
+
+def _unless_away(failed: Callable[[Key, Exception], Awaitable[None]]) -> Callable[[Key, Exception], Awaitable[None]]:
+    """An API server that is away, or has too much to do, is no news of a resource, and cannot take any: what was told stays, with the generation it was told of."""
+
+    async def tell(key: Key, error: Exception) -> None:
+        if isinstance(error, ApiError) and error.away:
+            log.warning("%s is looked at again: %s", key, error)
+        else:
+            await failed(key, error)
+
+    return tell
 
 
 def _resource(kind: Kind) -> Any:
