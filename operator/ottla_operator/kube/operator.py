@@ -40,7 +40,6 @@ from ottla_operator.plan.pipeline.pods import Image  # noqa: E402
 from ottla_operator.resources.model import Json  # noqa: E402
 
 LoginError = kopf.LoginError
-LEASE: Final = "ottla-operator"
 CRDS_AGAIN_S: Final = 2.0
 GONE_AGAIN_S: Final = 60.0
 RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR)
@@ -50,10 +49,11 @@ log = logging.getLogger("ottla.operator")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`namespaces`: those that are watched; empty: all. `home`: the namespace of the operator's own Lease. `http`: where figures are served."""
+    """`namespaces`: those that are watched; empty: all. `home` and `lease`: namespace and name of the operator's own Lease. `http`: where figures are served."""
 
     namespaces: Sequence[str]
     home: str
+    lease: str
     images: Images
     spark: Image
     http: tuple[str, int] | None
@@ -136,7 +136,7 @@ class Operator:
             await self.api.close()
 
     async def _act(self) -> None:
-        election = Election(self.api, self.options.home, LEASE, self._who)
+        election = Election(self.api, self.options.home, self.options.lease, self._who)
         while True:
             async with election.elected() as lost:
                 self.metrics.active = True

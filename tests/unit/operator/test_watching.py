@@ -86,7 +86,7 @@ async def watching(server: ApiServer) -> AsyncIterator[Operator]:
     (address,) = runner.addresses
     info = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
     with mock.patch.object(operators, "login", lambda: info):
-        operator = Operator(Options((), "default", Images("broker", "1"), Image("spark"), None))
+        operator = Operator(Options((), "default", "ottla-operator", Images("broker", "1"), Image("spark"), None))
         task = asyncio.create_task(operator._watch(asyncio.Event()))
         try:
             yield operator
