@@ -1,0 +1,142 @@
+// A producer, a group's members and an administrator on franz-go, for tests/clients/test_go_clients.py, which says what they are asked.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	command, bootstrap, topic := os.Args[1], os.Args[2], os.Args[3]
+	switch command {
+	case "produce":
+		produce(ctx, bootstrap, topic, os.Args[4], number(os.Args[5]))
+	case "group":
+		group(ctx, bootstrap, topic, os.Args[4], number(os.Args[5]), number(os.Args[6]))
+	case "admin":
+		admin(ctx, bootstrap, topic)
+	default:
+		log.Fatalf("no such command: %s", command)
+	}
+}
+
+func produce(ctx context.Context, bootstrap, topic, codec string, count int) {
+	client := open(bootstrap, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codecs[codec]))
+	defer client.Close()
+	for i := range count {
+		record := &kgo.Record{Key: []byte(strconv.Itoa(i)), Value: fmt.Appendf(nil, "%s %d", codec, i)}
+		client.Produce(ctx, record, func(_ *kgo.Record, err error) { must(err) })
+	}
+	must(client.Flush(ctx))
+}
+
+func group(ctx context.Context, bootstrap, topic, name string, members, count int) {
+	var running sync.WaitGroup
+	var lock sync.Mutex
+	seen := map[string]bool{}
+	reading, finish := context.WithCancel(ctx)
+	for member := range members {
+		client := open(bootstrap, kgo.ConsumerGroup(name), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+			kgo.FetchMaxWait(100*time.Millisecond), kgo.DisableAutoCommit())
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for reading.Err() == nil {
+				client.PollFetches(reading).EachRecord(func(record *kgo.Record) {
+					lock.Lock()
+					defer lock.Unlock()
+					tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
+					if seen[fmt.Sprint(record.Partition, record.Offset)] = true; len(seen) >= count {
+						finish()
+					}
+				})
+			}
+			must(client.CommitUncommittedOffsets(ctx))
+			client.Close()
+		}()
+	}
+	running.Wait()
+	finish()
+	must(ctx.Err())
+}
+
+func admin(ctx context.Context, bootstrap, topic string) {
+	client := open(bootstrap)
+	defer client.Close()
+	asks := kadm.NewClient(client)
+	topics := []string{topic}
+	value := "86400000"
+	_, err := asks.CreateTopic(ctx, 3, 1, map[string]*string{"retention.ms": &value}, topic)
+	must(err)
+	must(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 0, Key: []byte("k"), Value: []byte("v")}).FirstErr())
+	grown, err := asks.CreatePartitions(ctx, 2, topic)
+	must(err)
+	must(grown.Error())
+	altered, err := asks.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "segment.ms", Value: &value}}, topic)
+	must(err)
+	must(altered[0].Err)
+	described, err := asks.DescribeTopicConfigs(ctx, topics...)
+	must(err)
+	settings := map[string]string{}
+	for _, each := range described[0].Configs {
+		settings[each.Key] = each.MaybeValue()
+	}
+	ends, err := asks.ListEndOffsets(ctx, topics...)
+	must(err)
+	written := int64(0)
+	before := kadm.Offsets{}
+	ends.Each(func(each kadm.ListedOffset) {
+		written += each.Offset
+		before.Add(kadm.Offset{Topic: topic, Partition: each.Partition, At: each.Offset})
+	})
+	deleted, err := asks.DeleteRecords(ctx, before)
+	must(err)
+	must(deleted.Error())
+	starts, err := asks.ListStartOffsets(ctx, topics...)
+	must(err)
+	left := written
+	starts.Each(func(each kadm.ListedOffset) { left -= each.Offset })
+	metadata, err := asks.Metadata(ctx, topics...)
+	must(err)
+	gone, err := asks.DeleteTopics(ctx, topics...)
+	must(err)
+	must(gone.Error())
+	tell(map[string]any{"partitions": len(metadata.Topics[topic].Partitions), "retention.ms": settings["retention.ms"],
+		"segment.ms": settings["segment.ms"], "written": written, "left": left, "brokers": len(metadata.Brokers)})
+}
+
+func open(bootstrap string, options ...kgo.Opt) *kgo.Client {
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	must(err)
+	return client
+}
+
+func number(text string) int {
+	value, err := strconv.Atoi(text)
+	must(err)
+	return value
+}
+
+func tell(what map[string]any) { must(json.NewEncoder(os.Stdout).Encode(what)) }
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

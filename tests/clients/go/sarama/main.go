@@ -1,0 +1,175 @@
+// A producer, a group's members and an administrator on Sarama, for tests/clients/test_go_clients.py, which says what they are asked.
+// SARAMA_VERSION is the release of Kafka that Sarama is told of, which decides the versions of requests that it sends; without it the newest.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+var codecs = map[string]sarama.CompressionCodec{
+	"none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
+	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
+}
+
+func main() {
+	command, bootstrap, topic := os.Args[1], []string{os.Args[2]}, os.Args[3]
+	settings := sarama.NewConfig()
+	settings.Version = sarama.MaxVersion
+	if told := os.Getenv("SARAMA_VERSION"); told != "" {
+		version, err := sarama.ParseKafkaVersion(told)
+		must(err)
+		settings.Version = version
+	}
+	settings.Producer.Return.Successes = true
+	settings.Producer.RequiredAcks = sarama.WaitForAll
+	settings.Producer.Idempotent = true
+	settings.Net.MaxOpenRequests = 1 // Sarama asks for it where producers are idempotent
+	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
+	settings.Consumer.MaxWaitTime = 100 * time.Millisecond
+	switch command {
+	case "produce":
+		settings.Producer.Compression = codecs[os.Args[4]]
+		produce(settings, bootstrap, topic, os.Args[4], number(os.Args[5]))
+	case "group":
+		group(settings, bootstrap, topic, os.Args[4], number(os.Args[5]), number(os.Args[6]))
+	case "admin":
+		admin(settings, bootstrap, topic)
+	default:
+		log.Fatalf("no such command: %s", command)
+	}
+}
+
+func produce(settings *sarama.Config, bootstrap []string, topic, codec string, count int) {
+	producer, err := sarama.NewSyncProducer(bootstrap, settings)
+	must(err)
+	var records []*sarama.ProducerMessage
+	for i := range count {
+		records = append(records, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(strconv.Itoa(i)), Value: sarama.StringEncoder(fmt.Sprintf("%s %d", codec, i))})
+	}
+	must(producer.SendMessages(records))
+	must(producer.Close())
+}
+
+// A group's member: it tells what it reads, and when that is enough ends all of them.
+type reader struct {
+	member int
+	read   func(member int, record *sarama.ConsumerMessage)
+}
+
+func (reader) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (reader) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (r reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for {
+		select {
+		case record, open := <-claim.Messages():
+			if !open {
+				return nil
+			}
+			session.MarkMessage(record, "")
+			r.read(r.member, record)
+		case <-session.Context().Done():
+			return nil
+		}
+	}
+}
+
+func group(settings *sarama.Config, bootstrap []string, topic, name string, members, count int) {
+	limit, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	reading, finish := context.WithCancel(limit)
+	var lock sync.Mutex
+	seen := map[string]bool{}
+	read := func(member int, record *sarama.ConsumerMessage) {
+		lock.Lock()
+		defer lock.Unlock()
+		tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
+		if seen[fmt.Sprint(record.Partition, record.Offset)] = true; len(seen) >= count {
+			finish()
+		}
+	}
+	var running sync.WaitGroup
+	for member := range members {
+		joined, err := sarama.NewConsumerGroup(bootstrap, name, settings)
+		must(err)
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for reading.Err() == nil {
+				must(joined.Consume(reading, []string{topic}, reader{member, read}))
+			}
+			must(joined.Close()) // commits what was marked
+		}()
+	}
+	running.Wait()
+	must(limit.Err())
+	finish()
+}
+
+func admin(settings *sarama.Config, bootstrap []string, topic string) {
+	client, err := sarama.NewClient(bootstrap, settings)
+	must(err)
+	asks, err := sarama.NewClusterAdminFromClient(client)
+	must(err)
+	value := "86400000"
+	must(asks.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &value}}, false))
+	produce(settings, bootstrap, topic, "none", 1)
+	must(asks.CreatePartitions(topic, 5, nil, false))
+	if settings.Version.IsAtLeast(sarama.V2_3_0_0) {
+		must(asks.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{
+			"segment.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}}, false))
+	} else { // what is not named goes back to its default
+		must(asks.AlterConfig(sarama.TopicResource, topic, map[string]*string{"segment.ms": &value, "retention.ms": &value}, false))
+	}
+	described, err := asks.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
+	must(err)
+	found := map[string]string{}
+	for _, each := range described {
+		found[each.Name] = each.Value
+	}
+	must(client.RefreshMetadata(topic))
+	partitions, err := client.Partitions(topic)
+	must(err)
+	written, left := int64(0), int64(0)
+	before := map[int32]int64{}
+	for _, partition := range partitions {
+		end, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+		must(err)
+		before[partition] = end
+		written += end
+	}
+	must(asks.DeleteRecords(topic, before))
+	for _, partition := range partitions {
+		start, err := client.GetOffset(topic, partition, sarama.OffsetOldest)
+		must(err)
+		left += before[partition] - start
+	}
+	brokers, _, err := asks.DescribeCluster()
+	must(err)
+	must(asks.DeleteTopic(topic))
+	must(asks.Close())
+	tell(map[string]any{"partitions": len(partitions), "retention.ms": found["retention.ms"], "segment.ms": found["segment.ms"],
+		"written": written, "left": left, "brokers": len(brokers)})
+}
+
+func number(text string) int {
+	value, err := strconv.Atoi(text)
+	must(err)
+	return value
+}
+
+func tell(what map[string]any) { must(json.NewEncoder(os.Stdout).Encode(what)) }
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

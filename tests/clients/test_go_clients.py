@@ -1,0 +1,91 @@
+"""franz-go and Sarama, the latter also speaking as it does by default: every codec, a group whose members join one after the other,
+and an administrator. The programs (`tests/clients/go`) do and tell; what must be so is asserted here."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.brokers import Broker
+from tests.clients import librdkafka as rd
+from tests.go_programs import ProgramMissing, built, home
+from tests.jars import unavailable
+
+SOURCE = Path(__file__).parent / "go"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 3
+COUNT = 200
+ENDS_WITHIN_S = 90
+DAY_MS = "86400000"
+
+
+class Client(NamedTuple):
+    name: str
+    version: str = ""
+    """Of Kafka, for a client that is told it."""
+
+    def run(self, command: str, *arguments: object) -> list[Any]:
+        """What the program tells, one line each."""
+        done = subprocess.run(
+            [self._program(), command, *map(str, arguments)],
+            env=os.environ | {"SARAMA_VERSION": self.version},
+            capture_output=True,
+            text=True,
+            timeout=ENDS_WITHIN_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def _program(self) -> Path:
+        try:
+            return built(SOURCE, home(SOURCE, "go-clients", "0"), self.name, "half a minute")
+        except ProgramMissing as reason:
+            unavailable(str(reason))
+
+
+CLIENTS = (Client("franz"), Client("sarama"), Client("sarama", "2.1.0"))
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda each: f"{each.name} {each.version}".strip())
+def client(request: pytest.FixtureRequest) -> Client:
+    assert isinstance(request.param, Client)
+    return request.param
+
+
+def test_every_codec_and_a_group(client: Client, broker: Broker, name: str) -> None:
+    rd.create(broker.bootstrap, name, partitions=PARTITIONS)
+    for codec in CODECS:
+        client.run("produce", broker.bootstrap, name, codec, COUNT)
+    written = sorted((f"{codec} {i}", str(i)) for codec in CODECS for i in range(COUNT))
+    by_us = [each for at in range(PARTITIONS) for each in rd.consume(broker.bootstrap, name, partition=at)]
+    assert sorted(((each.value() or b"").decode(), (each.key() or b"").decode()) for each in by_us) == written
+
+    alone, together = f"alone-{name}", f"together-{name}"
+    ends = read_by(client, broker, name, alone, members=1, written=written)
+    with rd.consumer(broker.bootstrap, alone) as reader:
+        committed = reader.committed([TopicPartition(name, at) for at in range(PARTITIONS)], timeout=10)
+    assert [each.offset for each in committed] == ends
+    read_by(client, broker, name, together, members=2, written=written)
+
+
+def read_by(
+    client: Client, broker: Broker, topic: str, group: str, *, members: int, written: list[tuple[str, str]]
+) -> list[int]:
+    """A group reads all of it; the end of each partition. Whoever joins is given again what another one had read and not
+    committed, so the programs count places."""
+    seen = client.run("group", broker.bootstrap, topic, group, members, len(written))
+    places = {(each["partition"], each["offset"]): (each["value"], each["key"]) for each in seen}
+    assert sorted(places.values()) == written
+    return [1 + max(offset for partition, offset in places if partition == at) for at in range(PARTITIONS)]
+
+
+def test_an_administrator(client: Client, broker: Broker, name: str) -> None:
+    assert client.run("admin", broker.bootstrap, name) == [
+        {"partitions": 5, "retention.ms": DAY_MS, "segment.ms": DAY_MS, "written": 1, "left": 0, "brokers": 1}
+    ]
+    assert name not in rd.admin(broker.bootstrap).list_topics(timeout=10).topics
