@@ -2,9 +2,8 @@
 
 from uuid import UUID
 
-from ottla_broker.metadata.topic_plans import NewTopic
-
 from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 

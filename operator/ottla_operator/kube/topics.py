@@ -19,6 +19,7 @@ from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.kinds import TOPIC
 from ottla_operator.kube.known import Key
 from ottla_operator.kube.ledger import Ledger
+from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
 from ottla_operator.plan.leaving import Note, heard, leaving, unsure
@@ -66,6 +67,7 @@ class Topics:
     gone: Callable[[Key], dict[str, bool]]
     _wishes: dict[tuple[str, int], Wish] = field(default_factory=dict)
     """By uid and generation: a spec is parsed once."""
+    _patiences: dict[Key, Patience] = field(default_factory=dict)
 
     async def look(self, key: Key) -> float | None:
         bodies = {name: it for name, it in self.bodies(key).items() if "deletionTimestamp" not in it["metadata"]}
@@ -177,7 +179,10 @@ class Topics:
             pauses.append(await self._tell(it.wish, it.seen, judged))
 
         await _each(later, tell)
-        return min([RESYNC_S, *pauses, *([WAITING_S] if why else [])])
+        waits = frozenset((it.wish.uid, it.verdict.message) for it in brought if isinstance(it.verdict, Working))
+        soon_s = min([RESYNC_S, *pauses, *([WAITING_S] if why else [])])
+        patience = self._patiences.setdefault(ledger.key, Patience())
+        return patience.pause(waits, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
     async def _bring(self, link: Link, wish: Wish, all_seen: Mapping[str, Seen] | None, brokers: int) -> _Brought:
         """`brokers`: as many as the Cluster shall have."""
