@@ -41,7 +41,7 @@ from ottla_operator.resources.model import Json  # noqa: E402
 
 LoginError = kopf.LoginError
 CRDS_AGAIN_S: Final = 2.0
-GONE_AGAIN_S: Final = 60.0
+COMPARED_AGAIN_S: Final = 60.0
 RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR)
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
 log = logging.getLogger("ottla.operator")
@@ -110,6 +110,8 @@ class Operator:
     _who: str = ""
     _served: set[Key] = field(default_factory=set)
     """Clusters whose topics have been woken since their brokers became reachable."""
+    _unshown: dict[str, str | None] = field(default_factory=dict)
+    """Uids of resources that watches had shown in another version, or in none, when it was last compared."""
 
     async def cluster(self, key: Key) -> Json | None:
         """As it was last seen. That there is none, the API server itself has to say: when we have just begun, watches have not shown everything yet."""
@@ -143,7 +145,7 @@ class Operator:
                 loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops, self._mirror_loops)
                 for it in loops:
                     it.start()
-                forgetting = asyncio.create_task(self._forget_now_and_then())
+                comparing = asyncio.create_task(self._compare_now_and_then())
                 try:
                     for key in {*self.known.clusters, *self.known.topics}:
                         self.wake(key)
@@ -154,27 +156,41 @@ class Operator:
                     await lost.wait()
                 finally:
                     self.metrics.active = False
-                    forgetting.cancel()
+                    comparing.cancel()
                     for it in loops:
                         await it.stop()
 
-    async def _forget_now_and_then(self) -> None:
+    async def _compare_now_and_then(self) -> None:
         while True:
             try:
-                await self.forget_the_gone()
+                await self.compare()
             except (ApiError, LoginError) as error:
-                log.warning("cannot look whether what is known is still there: %s", error)
-            await asyncio.sleep(GONE_AGAIN_S)
+                log.warning("cannot look whether what is known is as it is: %s", error)
+            except Exception:  # a mistake of ours is not to end this for ever
+                log.exception("looking whether what is known is as it is")
+            await asyncio.sleep(COMPARED_AGAIN_S)
 
-    async def forget_the_gone(self) -> None:
-        """A watch that was cut off for long begins anew with what there is then: that something went meanwhile, kopf tells nobody, and what is kept as
-        wished would be made again and again. ApiError."""
-        before = {it["metadata"]["uid"] for it in self.known.every()}
-        found = [self.api.uids(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
-        there = set[str]().union(*await asyncio.gather(*found))
-        for it in self.known.every():
-            if it["metadata"]["uid"] in before - there:
-                self._wake_for(it["kind"], self.known.forget(it))
+    async def compare(self) -> None:
+        """What watches have shown with what there is. ApiError.
+
+        A watch that was cut off for long begins anew with what there is then: that something went meanwhile, kopf tells nobody, and what is kept as
+        wished would be made again and again. Nor does anybody tell that something was not shown; that is asked for once it has not been for a whole turn.
+        """
+        known = {it["metadata"]["uid"]: it for it in self.known.every()}
+        versions = {uid: it["metadata"].get("resourceVersion") for uid, it in known.items()}
+        places = [(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
+        found = await asyncio.gather(*(self.api.list_metadata(*it) for it in places))
+        there = {it["uid"]: (kind, it) for (kind, _), every in zip(places, found, strict=True) for it in every}
+        for uid in known.keys() - there.keys():
+            self._wake_for(known[uid]["kind"], self.known.forget(known[uid]))
+        unshown = {
+            uid: versions.get(uid) for uid, (_, it) in there.items() if versions.get(uid) != it["resourceVersion"]
+        }
+        for uid in [uid for uid, version in unshown.items() if self._unshown.get(uid, "") == version]:
+            kind, it = there[uid]
+            if (body := await self.api.get(kind, it["namespace"], it["name"])) is not None:
+                self._see(body, gone=False)
+        self._unshown = unshown
 
     def _see(self, body: Mapping[str, Json], *, gone: bool) -> None:
         if (key := self.known.see(body, gone=gone)) is not None:
