@@ -64,23 +64,31 @@ def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
     run(tmp_path, 1, story)
 
 
-def test_a_topic_stays_or_goes_with_its_resource_as_that_says_also_while_no_operator_is_there(tmp_path: Path) -> None:
+def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.topic("kept")
         world.topic("gone", deletionPolicy="Delete")
-        await world.current("Topic", "gone")
-        await world.until(lambda: "demo-topics-to-delete" in world.api.of("ConfigMap"))
+        world.topic("unseen", deletionPolicy="Delete")
+        world.topic("again", deletionPolicy="Delete")
+        for name in ("gone", "unseen", "again"):
+            await world.current("Topic", name)
+        before = world.status("Topic", "again")["topicId"]
         early = World(world.folder, api=world.api)  # another operator, whose watches have shown nothing yet
         early.topics.bodies = lambda key: {}
         await early.topics.look(KEY)
-        assert {"kept", "gone"} <= await names(world), "what was not seen is not gone"
-        for name in ("kept", "gone"):
-            assert "finalizers" not in world.api.objects["Topic", "events", name]["metadata"]
-            del world.api.objects["Topic", "events", name]
-        after = World(world.folder, api=world.api)  # one that never saw the resources
-        await after.topics.look(KEY)
+        assert {"kept", "gone", "unseen", "again"} <= await names(world), "what was not seen is not gone"
+        for name in ("kept", "gone", "unseen", "again"):
+            it = world.api.objects.pop(("Topic", "events", name))
+            assert "finalizers" not in it["metadata"]
+            if name in ("gone", "again"):
+                world.gone[it["metadata"]["uid"]] = True
+        world.topic("again", deletionPolicy="Delete")
+        await world.topics.look(KEY)
         found = await names(world)
-        assert "kept" in found and "gone" not in found
+        assert {"kept", "unseen"} <= found and "gone" not in found
+        assert any(it.startswith("TopicKept: Topic unseen ") for it in world.said)
+        await world.current("Topic", "again")
+        assert world.status("Topic", "again")["topicId"] != before, "one that is made anew has no records of the other"
 
     run(tmp_path, 1, story)
 

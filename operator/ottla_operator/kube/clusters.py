@@ -3,6 +3,7 @@
 A look decides from what it sees and remembers nothing that matters, so that an operator that is killed anywhere is followed by one that goes on.
 """
 
+import asyncio
 import datetime
 import json
 import time
@@ -16,10 +17,11 @@ from ottla_operator.brokers.link import Link
 from ottla_operator.kube import rolling, scaling
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.checked import Checked
-from ottla_operator.kube.children import Children, Seen, Taken
+from ottla_operator.kube.children import Children, Leaving, Seen, Taken
 from ottla_operator.kube.cluster_brokers import addresses, brokers_at
 from ottla_operator.kube.cluster_status import Broker, Told, status_of
 from ottla_operator.kube.known import Key
+from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import Upkeep, refuses
@@ -50,6 +52,7 @@ class Memory:
 
     refused: dict[str, str] = field(default_factory=dict)
     verdict: str = ""
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(slots=True)
@@ -105,6 +108,9 @@ class Clusters:
         except Taken as error:
             await self._tell(body, memory, Stuck("NameTaken", str(error)))
             return RESYNC_S
+        except Leaving as error:
+            await self._tell(body, memory, Working("Waiting", str(error)))
+            return WAITING_S
         except ApiError as error:
             if not refuses(error):
                 raise
@@ -247,7 +253,8 @@ class Clusters:
             self.topics_may_go_on(key)
         if isinstance(judged, Current):
             return RESYNC_S
-        return SOON_S if rolled.restarted is not None or rolled.outdated or scaled.doing else WAITING_S
+        soon_s = SOON_S if rolled.restarted is not None or rolled.outdated or scaled.doing else WAITING_S
+        return memory.patience.pause(judged, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
     async def _note_down(self, cluster: Cluster, look: "_Look", scaled: scaling.Scaled) -> None:
         """Notes and the number of pods, where they are others now."""
