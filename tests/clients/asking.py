@@ -83,11 +83,12 @@ class Talk:
         else:
             self.answers[case] = "no answer"
 
-    async def do(self, api: str, *, on: str = "", **fields: Any) -> Any:
-        """What a case needs first: asked in the highest version, and not kept."""
+    async def do(self, api: str, *, on: str = "", version: int | None = None, **fields: Any) -> Any:
+        """What a case needs first: asked in the highest version unless that is given, and not kept."""
         channel = await self._channel(on)
         declared = next(each for each in DECLARED if each.name == api)
-        version = min(declared.high, channel.versions[declared.key][1])
+        if version is None:
+            version = min(declared.high, channel.versions[declared.key][1])
         return await self._exchange(declared.key, version, fields, on)
 
     async def topic(self, suffix: str, partitions: int = 1, batches: Sequence[bytes] = (), **configs: object) -> str:
@@ -203,7 +204,7 @@ def batch(*values: bytes | None, at_ms: int = START_MS, key: bytes | None = b"k"
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def hints_of(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -211,7 +212,7 @@ def build(cls: type, given: Mapping[str, Any]) -> Any:
     """kio's class out of plain values: mappings for structures, sequences for arrays, milliseconds for spans of time."""
     values = {}
     for field in dataclasses.fields(cls):
-        hint = _hints(cls)[field.name]
+        hint = hints_of(cls)[field.name]
         if field.name in given:
             values[field.name] = _as(hint, given[field.name])
         elif field.default is dataclasses.MISSING:

@@ -40,6 +40,8 @@ async def produce(talk: Talk) -> None:
     await ask("two partitions", there, (0, good), (1, good))
     await ask("acks=2", there, (0, good), acks=2)
     await ask("acks=-2", there, (0, good), acks=-2)
+    await ask("acks=2 of two batches", there, (0, good + good), acks=2)
+    await ask("acks=2 to an unknown topic", talk.name("unknown"), (0, good), acks=2)
     await ask("an unknown topic", talk.name("unknown"), (0, good))
     await talk.ask_without_answer("acks=0 to an unknown topic", **fields(talk.name("unknown"), (0, good), acks=0))
     await ask("an unknown partition", there, (9, good), (0, good))
@@ -86,8 +88,13 @@ async def produce(talk: Talk) -> None:
     await ask("a key in a compacted topic", compacted, (0, batch(b"a")))
     some_keys = encode_batch([Record(START_MS, b"k", b"v"), Record(START_MS, None, b"v"), Record(START_MS, None, b"v")])
     await ask("some without key in a compacted topic", compacted, (0, some_keys))
+    first = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
+    await ask("a producer's first", compacted, (0, batch(b"a", **first)))
+    await ask("a gap and no key", compacted, (0, batch(b"a", key=None, **first | {"base_sequence": 5})))
     appended = await talk.topic("appended", message_timestamp_type="LogAppendTime")
     await ask("LogAppendTime", appended, (0, good))
+    await ask("a producer's first with LogAppendTime", appended, (0, batch(b"a", **first)))
+    await ask("its first again with LogAppendTime", appended, (0, batch(b"a", **first)))
     squeezed = await talk.topic("squeezed", compression_type="gzip")
     await ask("recompressed", squeezed, (0, good))
     await ask("recompressed, nonsense inside", squeezed, (0, with_count(good, 3)))
@@ -190,6 +197,7 @@ async def fetch(talk: Talk) -> None:
     if talk.version >= 12:
         await ask("last fetched epoch", topic(there, at(4, last_fetched_epoch=0)))
         await ask("last fetched epoch to come", topic(there, at(4, last_fetched_epoch=3)))
+        await ask("last fetched epoch, beyond its end", topic(there, at(9, last_fetched_epoch=0)))
         await ask("another cluster", topic(there, at(4)), cluster_id="another")
     if talk.version >= 13:
         await ask("an unknown and a known id", topic(talk.name("unknown"), at(0)), topic(there, at(4)))
@@ -212,7 +220,43 @@ async def fetch(talk: Talk) -> None:
     await ask("another session, to be made", topic(there, at(4)), session_id=12345, session_epoch=0)
     await ask("closed", topic(there, at(4)), session_id=session, session_epoch=-1)
     await ask("after it was closed", session_id=session, session_epoch=7)
+    nothing = await ask("a new session of nothing", session_epoch=0)
+    await ask("nothing in it", session_id=nothing.session_id, session_epoch=1)
+    await ask("after nothing in it", session_id=nothing.session_id, session_epoch=2)
+    await fetch_in_the_other_way(talk, topic(there, at(4)))
+    if talk.version >= 12:
+        await fetch_again_where_logs_part(talk, topic(there, at(9, last_fetched_epoch=0)))
+    gone_soon = await talk.topic("gone-soon")
+    await fetch_of_a_deleted_topic(talk, gone_soon, topic(gone_soon, at(0)))
     await ask("no session, epoch 5", topic(there, at(4)), session_epoch=5)
+
+
+async def fetch_again_where_logs_part(talk: Talk, wanted: dict[str, Any]) -> None:
+    """A session in which nothing is new, and which asks for what is beyond the end of an epoch."""
+    fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
+    made = await talk.ask("where logs part", **fields, session_epoch=0, topics=[wanted])
+    await talk.ask("where they still part", **fields, session_id=made.session_id, session_epoch=1)
+
+
+async def fetch_of_a_deleted_topic(talk: Talk, name: str, wanted: dict[str, Any]) -> None:
+    """A session that has known a topic by its id."""
+    fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
+    made = await talk.do("fetch", version=talk.version, **fields, session_epoch=0, topics=[wanted])
+    await talk.do("delete_topics", topics=[{"name": name, "topic_id": None}], timeout=10_000)
+
+    async def gone() -> bool:
+        seen = await talk.do("metadata", topics=[{"topic_id": None, "name": name}], allow_auto_topic_creation=False)
+        return bool(seen.topics[0].error_code)
+
+    await eventually_async(gone)
+    await talk.ask("a topic that was deleted since", **fields, session_id=made.session_id, session_epoch=1)
+
+
+async def fetch_in_the_other_way(talk: Talk, wanted: dict[str, Any]) -> None:
+    """A session whose topics have names is asked for ids, or the other way round."""
+    fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "session_epoch": 0, "topics": [wanted]}
+    made = await talk.do("fetch", version=12 if talk.version >= 13 else 13, **fields)
+    await talk.ask("topics named in the other way", **{**fields, "session_id": made.session_id, "session_epoch": 1})
 
 
 async def list_offsets(talk: Talk) -> None:
@@ -279,11 +323,17 @@ async def offset_for_leader_epoch(talk: Talk) -> None:
     await ask("replica -2", 0, replica=-2)
 
 
-async def init_producer_id(talk: Talk) -> None:
+async def ids_given_out(talk: Talk) -> None:
+    """Kafka's first block of producer ids may be on its way."""
+
     async def given_out() -> bool:
         return not (await talk.do("init_producer_id", transactional_id=None, transaction_timeout=60_000)).error_code
 
-    await eventually_async(given_out)  # Kafka's first block of ids may be on its way
+    await eventually_async(given_out)
+
+
+async def init_producer_id(talk: Talk) -> None:
+    await ids_given_out(talk)
 
     async def ask(case: str, **fields: Any) -> None:
         await talk.ask(case, transaction_timeout=60_000, **fields)

@@ -69,8 +69,6 @@ KNOWN: tuple[Known, ...] = (
     Known("produce", "recompressed, nonsense inside: ", OPAQUE),
     Known("produce", "a transaction that was not begun: ", "there are no transactions yet"),
     Known("produce", r".*\.record_errors", OPAQUE),
-    Known("produce", r".*\.log_start_offset Kafka 0, we -1", "no client uses it beside an error"),
-    Known("produce", r"again: .*\.log_append_time", "Kafka tells the producer's own time, as if the broker had set it"),
     Known("fetch", "isolation level 7: ", NO_BUG),
     Known("fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"),
     Known("fetch", r"6000 bytes: .*\.records", "Kafka cuts the last batch at the limit; we give whole ones"),

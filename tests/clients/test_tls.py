@@ -1,8 +1,9 @@
-"""Clients over TLS: librdkafka, kafka-python, aiokafka and Java's, on a listener that asks for no certificate and on one that does."""
+"""Clients over TLS: librdkafka, kafka-python, aiokafka, Java's and our own command, on a listener that asks for no certificate and on one that does."""
 
 import asyncio
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -115,6 +116,29 @@ def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured
         ):
             eventually(lambda said=said: said in secured.broker.log_text())  # type: ignore[misc]
         assert "Traceback" not in secured.broker.log_text()
+
+
+def test_our_own_command(secured: Secured, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n"
+        f"ssl.certificate.location={secured.alice[0]}\nssl.key.location={secured.alice[1]}\n"
+    )
+
+    def ottla(*arguments: str, said: str = "", config: Path | None = file) -> subprocess.CompletedProcess[str]:
+        how = ["--bootstrap", secured.mutual, *(["--command-config", str(config)] if config else [])]
+        command = [sys.executable, "-m", "ottla_operator.cli", *arguments, *how]
+        return subprocess.run(command, input=said, capture_output=True, text=True, timeout=60, check=False)
+
+    assert ottla("topics", "create", name).returncode == 0
+    assert ottla("produce", name, said="one\ntwo\n").returncode == 0
+    assert ottla("consume", name, "--from", "beginning", "--exit").stdout == "one\ntwo\n"
+    shown = tmp_path / "no-certificate.properties"
+    shown.write_text(f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n")
+    for config in (shown, None):
+        refused = ottla("topics", "list", config=config)
+        assert (refused.returncode, refused.stdout) == (4, "")
+        assert refused.stderr.startswith("ottla: ") and refused.stderr.count("\n") == 1, refused.stderr
 
 
 def test_kafka_python(secured: Secured, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Mirrors of Apache Kafka over TLS, with certificates and with logins; and what is said when one of them is wrong."""
+"""Mirrors of Apache Kafka over TLS, with certificates and with logins; what is said when one of them is wrong, and our command on the same brokers."""
 
 import asyncio
 import base64
@@ -192,6 +192,21 @@ def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
         said = "\n".join(home.lines)
         assert PASSWORD not in said and "eyes of people" not in said
         assert "sasl.password=(hidden)" in said
+
+
+def test_our_command_logs_in_there_too(source: SecuredKafka, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    said = f"security.protocol=SASL_SSL\nssl.truststore.location={source.authority.certificate}\nsasl.mechanism=SCRAM-SHA-512\n"
+    command = [sys.executable, "-m", "ottla_operator.cli", "topics", "list", "-b", source.at["SASL_SSL"], "-o", "json"]
+    for password, code in ((PASSWORD, 0), ("wrong", 1)):
+        escaped = password.replace("\\", "\\\\")
+        file.write_text(f"{said}sasl.username={USER}\nsasl.password={escaped}\n")
+        done = subprocess.run(
+            [*command, "--command-config", str(file)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert (TOPIC in done.stdout) is (code == 0)
+    assert re.fullmatch(r"ottla: .*\n", done.stderr) and password not in done.stderr
 
 
 def test_whoever_reads_the_metadata_log_sees_stars(target: Broker) -> None:

@@ -30,6 +30,7 @@ SIGNS: Final = {
     "doubled:": "doubled",
     "out of order:": "out of order",
     "both lead": "two leaders",
+    "trusted:": "trusted without having it",
     "unread:": "read and not kept",
     "where it had read": "read two things",
     "above the high watermark": "read uncommitted",

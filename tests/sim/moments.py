@@ -6,9 +6,10 @@ from random import Random
 from typing import Final
 
 from ottla_broker.broker import Broker
+from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.partition import Partition
 from tests.sim.cluster import Cluster, SimulatedBroker
-from tests.sim.standing import metadata_log, running
+from tests.sim.standing import metadata_log, newest_image, running
 
 LOOK_S: Final = 0.001
 PATIENCE_S: Final = 5.0
@@ -22,6 +23,22 @@ def letting_in(partition: Partition) -> bool:
     """Its leader has asked the controller for an ISR with somebody who is not in the present one."""
     pending = partition.pending
     return partition.leads and pending is not None and not set(pending.isr) <= set(partition.state.isr)
+
+
+def newcomers(partition: Partition) -> list[int]:
+    """Whom its leader wants to let in, in the order in which they would lead."""
+    wanted = () if partition.pending is None or not partition.leads else partition.pending.isr
+    return [one for one in partition.state.replicas if one in wanted and one not in partition.state.isr]
+
+
+def letting_in_its_heir(partition: Partition) -> bool:
+    """As `letting_in`: and if its leader died, one of those who come would lead."""
+    others = [
+        one
+        for one in partition.state.replicas
+        if one != partition.state.leader and (one in partition.state.isr or one in newcomers(partition))
+    ]
+    return letting_in(partition) and others[0] in newcomers(partition)
 
 
 def unsynced(partition: Partition) -> bool:
@@ -48,6 +65,46 @@ def coordinates(partition: Partition) -> bool:
     return partition.leads and partition.topic == OFFSETS
 
 
+def behind_its_heirs(cluster: Cluster, node: SimulatedBroker) -> bool:
+    """It keeps groups that others keep by now, too, and knows less of what they have committed than those."""
+    image = newest_image(cluster)
+    offsets = None if image is None else image.topics.get(OFFSETS)
+    if offsets is None or node.broker is None:
+        return False
+    for state in offsets.partitions.values():
+        old, heir = node.broker.partitions.get(OFFSETS, state.partition), cluster.brokers.get(state.leader)
+        if old is None or not old.leads or heir is None or heir is node or heir.broker is None:
+            continue
+        new = heir.broker.partitions.get(OFFSETS, state.partition)
+        if new is not None and new.leads and new.log.high_watermark > max(new.epoch_start, old.log.high_watermark):
+            return True
+    return False
+
+
+def trusted_too_early(cluster: Cluster, leader: Partition, node: SimulatedBroker) -> bool:
+    """The metadata say that this broker is in sync, and it has not what the leader takes for committed. Never, if all rules hold."""
+    state = _known(cluster, leader)
+    hosted = None if node.broker is None else node.broker.partitions.get(leader.topic, leader.partition)
+    return (
+        state is not None
+        and node.node_id in state.isr
+        and hosted is not None
+        and hosted.log.end < leader.log.high_watermark
+    )
+
+
+def led_by(cluster: Cluster, partition: Partition, node: SimulatedBroker) -> bool:
+    """By the newest metadata."""
+    state = _known(cluster, partition)
+    return state is not None and state.leader == node.node_id
+
+
+def _known(cluster: Cluster, partition: Partition) -> PartitionRecord | None:
+    image = newest_image(cluster)
+    topic = None if image is None else image.topics.get(partition.topic)
+    return None if topic is None else topic.partitions.get(partition.partition)
+
+
 def metadata_unsynced(broker: Broker) -> bool:
     log = metadata_log(broker)
     return log is not None and log.flush.flushed < log.end
@@ -64,6 +121,17 @@ async def seen(
             return random.choice(nodes)
         await asyncio.sleep(LOOK_S)
     return None
+
+
+async def true(holds: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
+    """As soon as it is; False when it is not in time."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + within_s
+    while loop.time() < until_s:
+        if holds():
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
 
 
 def with_partition(cluster: Cluster, of: Of) -> list[SimulatedBroker]:

@@ -1,6 +1,7 @@
 """What goes wrong in a run, and when: chosen by the seed, one fault after the other and some at once."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
@@ -35,12 +36,13 @@ class Nemesis:
         self.random = random
         self.happened: dict[str, int] = {}
         self._between_s = BETWEEN_FAULTS_S[plan.brokers]
-        self._busy: set[int] = set()  # brokers that something is being done to
-        self._under_way = 0
+        self._busy: Counter[int] = Counter()  # brokers that something is being done to, or about to be
+        self._strikes = 0  # that are under way
+        self._under_way = 0  # the same, and what they do to others
         self._allowed = Allowed(cluster, plan)
         one = self._one = Faults(cluster, random, self._allowed)
         net = self._net = NetworkFaults(cluster, random, clients)
-        aimed = Aimed(cluster, random, clients, one, lambda broker: broker.node_id in self._busy, self._on)
+        aimed = Aimed(cluster, random, clients, one, self._is_busy, self._on, lambda: self._strikes == 1)
         self._faults: list[tuple[int, str, Fault]] = [
             (4, "crash", one.crash),
             (3, "clean restart", one.clean_restart),
@@ -69,9 +71,11 @@ class Nemesis:
                 (1, "slow register", net.slow_register),
                 (3, "slow network", net.slow_network),
                 (3, "struck while letting in", aimed.while_letting_in),
+                (4, "struck while let in", aimed.while_let_in),
+                (5, "led by others meanwhile", aimed.led_by_others_meanwhile),
                 (3, "struck while followers lack", aimed.while_followers_lack),
                 (3, "heard after its session", aimed.heard_after_its_session),
-                (2, "coordinator apart", aimed.coordinator_apart),
+                (5, "coordinator apart", aimed.coordinator_apart),
             ]
         self._faults = [*(fault for fault in self._faults if fault[1] not in without), *more]
 
@@ -96,11 +100,15 @@ class Nemesis:
 
     async def _strike(self) -> None:
         (_, name, fault) = self.random.choices(self._faults, [weight for weight, _, _ in self._faults])[0]
-        free = [broker for broker in self.cluster if broker.up and broker.node_id not in self._busy]
+        free = [broker for broker in self.cluster if broker.up and not self._is_busy(broker)]
         if not free or not self._may(name, broker := self.random.choice(free)):
             return
         self.happened[name] = self.happened.get(name, 0) + 1
-        await self._on([broker], fault(broker))
+        self._strikes += 1
+        try:
+            await self._on([broker], fault(broker))
+        finally:
+            self._strikes -= 1
 
     def _may(self, name: str, broker: SimulatedBroker) -> bool:
         if name == "power loss":
@@ -116,11 +124,14 @@ class Nemesis:
             await fault
         finally:
             self._under_way -= 1
-            self._busy.difference_update(broker.node_id for broker in brokers)
+            self._busy.subtract(broker.node_id for broker in brokers)
+
+    def _is_busy(self, broker: SimulatedBroker) -> bool:
+        return self._busy[broker.node_id] > 0
 
     def _others(self, broker: SimulatedBroker) -> list[SimulatedBroker]:
         """Some of the brokers that nothing is being done to."""
-        free = [one for one in self.cluster if one is not broker and one.node_id not in self._busy and one.up]
+        free = [one for one in self.cluster if one is not broker and not self._is_busy(one) and one.up]
         return self.random.sample(free, self.random.randint(0, len(free)))
 
     # --- faults that are made of others
@@ -128,7 +139,7 @@ class Nemesis:
     async def _controller_loss(self, _: SimulatedBroker) -> None:
         """Something happens to whoever leads the metadata."""
         broker = metadata_leader(self.cluster)
-        if broker is None or not broker.up or broker.node_id in self._busy:
+        if broker is None or not broker.up or self._is_busy(broker):
             return
         one, net = self._one, self._net
         fault = self.random.choice((one.crash, one.pause, one.clean_restart, net.isolate, net.isolate_one_way))

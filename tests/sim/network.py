@@ -26,6 +26,8 @@ DIRECTOR = "director"  # the host of what belongs to no process
 
 Way = tuple[str, str]
 """From one host to another."""
+Which = Callable[[Way, bytes], bool]
+"""Whether it is one of those pieces that programs write."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Network:
         self.digest = 0  # of every packet's time, way and size: two runs of one seed must agree
         self._links: dict[tuple[str, str], Link] = {}
         self._latency_s = latency_s
+        self._repeated: list[tuple[Which, float]] = []
         loop.network = self
 
     def host(self, name: str) -> Host:
@@ -125,6 +128,19 @@ class Network:
         yield
         for way in ways:
             self.quicken(*way, latency_s)
+
+    @contextmanager
+    def repeated(self, which: Which, after_s: float) -> Iterator[None]:
+        """While the block runs the packets of such pieces are lost, and repeated after so long. What follows in their streams waits for them; other
+        connections overtake them."""
+        rule = which, after_s
+        self._repeated.append(rule)
+        yield
+        self._repeated.remove(rule)
+
+    def delay_s(self, way: Way, piece: bytes) -> float:
+        """How much later than others its packet will be there."""
+        return max((after_s for which, after_s in self._repeated if which(way, piece)), default=0.0)
 
     def lose_power(self, name: str) -> None:
         """Connections end without a word to anybody."""

@@ -9,6 +9,7 @@ from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Place
 from tests.sim.processes import Process
 
+ONLOOKER = "onlooker"  # what their names begin with
 PAUSE_S = (0.02, 0.4)
 
 
@@ -21,16 +22,27 @@ class Onlooker(SimulatedClient):
         self._places = places
 
     async def run(self) -> None:
-        await self.until_done("onlooker", self._look)
+        """Each question has connections of its own: one that gets no answer keeps the other from nothing."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.until_done(ONLOOKER, self._look_at_groups))
+            tasks.create_task(self.until_done(ONLOOKER, self._look_at_ends))
 
-    async def _look(self, client: Client) -> bool:
+    async def _look_at_groups(self, client: Client) -> bool:
         while not self.stopping:
-            group, place = self.random.choice(self._groups), self.random.choice(self._places)
+            group = self.random.choice(self._groups)
             try:
                 await self.committed(client, group, self._places)
-                await self.latest(client, place)
             except FAILURES as reason:
-                self.failed("onlooker", reason)
+                self.failed(ONLOOKER, reason)
                 self.forget_coordinator(group)
+            await asyncio.sleep(self.random.uniform(*PAUSE_S))
+        return True
+
+    async def _look_at_ends(self, client: Client) -> bool:
+        while not self.stopping:
+            try:
+                await self.latest(client, self.random.choice(self._places))
+            except FAILURES as reason:
+                self.failed(ONLOOKER, reason)
             await asyncio.sleep(self.random.uniform(*PAUSE_S))
         return True

@@ -13,7 +13,7 @@ from tests.sim.history import History, Place
 from tests.sim.member import Member
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
-from tests.sim.onlooker import Onlooker
+from tests.sim.onlooker import ONLOOKER, Onlooker
 from tests.sim.plan import Plan
 from tests.sim.processes import Process, SimulatedLoop
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
@@ -22,6 +22,7 @@ from tests.sim.replicas import Watch, at_rest, broken_at_rest, images_apart
 from tests.sim.runs import Director, Outcome, simulated
 from tests.sim.standing import newest_image, unwell
 from tests.sim.trace import Trace
+from tests.sim.trusted import Trusted
 from tests.sim.virtual_loop import Deadlock
 
 TOPIC = "events"
@@ -48,6 +49,7 @@ class Simulation:
         self.history = History(tell=trace.say)
         self.world = World(self.cluster.addresses, self.history, trace)
         self.faults: dict[str, int] = {}
+        self._trusted = Trusted(self.cluster, trace)
         self._director = Director(loop, trace, self.random)
 
     @property
@@ -70,7 +72,7 @@ class Simulation:
         watch = Watch(self.cluster, self.trace)
         main = self.loop.create_task(self._main(watch))
         try:
-            with watch.appends():
+            with watch.appends(), self._trusted.advances():
                 return self.loop.run_until_complete(main)
         except Deadlock as reason:
             return [f"deadlock: {reason}"]
@@ -81,7 +83,7 @@ class Simulation:
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
-        watching = self.loop.create_task(watch.run())
+        watching = [self.loop.create_task(watch.run()), self.loop.create_task(self._trusted.run())]
         setting_up = self._client(Admin, "admin-0", replicas=plan.replicas)
         if not await self._director.within(60, setting_up.process.run(self._set_up(setting_up)), "set up"):
             return ["the cluster did not come up", *self.history.problems]
@@ -96,7 +98,8 @@ class Simulation:
         self.world.stop.set()
         broken += await self._director.ended(tasks, 30)
         broken += await self._checked()
-        watching.cancel()
+        for task in watching:
+            task.cancel()
         return broken + [problem for problem in self.history.problems if problem not in broken]
 
     async def _set_up(self, admin: Admin) -> None:
@@ -117,7 +120,7 @@ class Simulation:
                 )
                 for number in range(random.randrange(1, 4))
             ]
-        made.append(self._client(Onlooker, "onlooker-1", groups=GROUPS, places=places))
+        made.append(self._client(Onlooker, f"{ONLOOKER}-1", groups=GROUPS, places=places))
         made.append(self._client(Admin, "admin-1", replicas=plan.replicas))
         wanderers = Manner(idempotent=bool(random.randrange(2)), in_flight=3, by_id=True)
         made.append(self._client(Wanderer, "wanderer-1", manner=wanderers, but=TOPIC))

@@ -95,6 +95,7 @@ class End(asyncio.Transport):
         self.gone = False  # the operating system here knows the connection no more
         self._network = network
         self._host = host
+        self._way = host.name, peer[0]
         self._process = process
         self._context = process.context.copy() if process else NOBODY
         self._protocol: asyncio.BaseProtocol | None = None
@@ -256,6 +257,8 @@ class End(asyncio.Transport):
                 piece = piece[:room]
             self._unsent_bytes -= len(piece)
             self._in_flight += len(piece)
+            if late_s := self._network.delay_s(self._way, piece):
+                self.sent_until = max(self.sent_until, self._network.loop.time() + late_s)
             self._send(len(piece), lambda other, piece=piece: other.arrived(piece))  # type: ignore[misc]
         if not self._unsent:
             if self._eof_wanted and not self._eof_sent:

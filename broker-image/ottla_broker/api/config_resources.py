@@ -93,8 +93,10 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
         case ConfigResource.TOPIC:
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a topic's name is needed: topics have no common configs")
+            config.check_topic(
+                changes, current(ctx, kind, name)
+            )  # first, as in Kafka: a bad setting is told of whatever topic
             must_be_topic(ctx, name)
-            config.check_topic(changes, current(ctx, kind, name))
         case ConfigResource.BROKER:
             if name:
                 if not is_relayed(ctx):  # else the broker that it concerns has checked it

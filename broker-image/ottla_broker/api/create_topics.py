@@ -22,7 +22,7 @@ from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from ottla_broker.coordination.auto_topics import replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.metadata.topic_plans import NewTopic, check_new_name
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -56,11 +56,14 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTop
 
 
 def checked(ctx: Context, topic: CreatableTopic) -> NewTopic:
-    """TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST, INVALID_CONFIG, INVALID_REPLICA_ASSIGNMENT."""
+    """TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_CONFIG, INVALID_REPLICA_ASSIGNMENT."""
     if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")
+    check_new_name(
+        ctx.broker.image, topic.name
+    )  # what is wrong with the name is told before what is wrong with a setting
     if nothing := [entry.name for entry in topic.configs if entry.value is None]:
         raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}

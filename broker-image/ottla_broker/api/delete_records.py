@@ -1,13 +1,15 @@
 """DeleteRecords (21), versions 0–2.
 
-- Raises a partition's log start to an offset, or with −1 to the high watermark; answers the new log start, the low
-  watermark.
+- Raises a partition's log start to an offset, or with −1 to the high watermark.
+- Is answered when no replica on a living broker has records below it any more, with the low watermark: the lowest log start of those. Where that does not
+  come in time: REQUEST_TIMED_OUT, and the records go all the same. One time for all partitions of a request.
 - Above the high watermark: OFFSET_OUT_OF_RANGE. Below the log start nothing changes. Partitions of compacted-only
   and internal topics refuse with POLICY_VIOLATION and INVALID_TOPIC_EXCEPTION, copies of another cluster's topics with POLICY_VIOLATION.
 - Where other clusters' topics are appended to the topic, how far they were copied is said anew above the offset first (`mirroring.keeping`).
 - v1 differs in throttling only, v2 is flexible.
 """
 
+import asyncio
 from typing import cast
 
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
@@ -22,6 +24,7 @@ from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.mirror_plans import closed
+from ottla_broker.replication.partition import Partition
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -30,16 +33,27 @@ NO_WATERMARK = -1
 
 
 async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    found = []
-    for topic in request.topics:
-        partitions = [await one(ctx, topic.name, wanted) for wanted in topic.partitions]
-        found.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(partitions)))
-    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(found))
+    until_s = asyncio.get_running_loop().time() + request.timeout.total_seconds()
+    topics = await asyncio.gather(
+        *(
+            asyncio.gather(*(one(ctx, topic.name, wanted, until_s) for wanted in topic.partitions))
+            for topic in request.topics
+        )
+    )
+    return DeleteRecordsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(partitions))
+            for topic, partitions in zip(request.topics, topics, strict=True)
+        ),
+    )
 
 
-async def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+async def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition, until_s: float) -> DeleteRecordsPartitionResult:
+    """`until_s`: on the loop's clock."""
     try:
-        low, code = await raise_start(ctx, topic, wanted), ErrorCode.none
+        async with asyncio.timeout_at(until_s):
+            low, code = await deleted(*await raise_start(ctx, topic, wanted)), ErrorCode.none
     except KafkaError as reason:
         low, code = NO_WATERMARK, reason.code
     except TimeoutError:
@@ -49,7 +63,8 @@ async def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> Delet
     )
 
 
-async def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> int:
+async def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
+    """Where, and to which offset."""
     if not ctx.may(Operation.delete, Resource.topic(topic)):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     known = ctx.broker.image.topics.get(topic)
@@ -66,9 +81,22 @@ async def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) 
     offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
     if ctx.broker.image.appended and offset <= log.high_watermark:
         await ctx.broker.keeping.say_anew(partition, offset)
-    start = log.delete_records_before(offset)
-    partition.tell_start()
-    return start
+    log.delete_records_before(offset)
+    asyncio.get_running_loop().call_soon(partition.tell_start)  # when it is waited for: then followers hear it at once
+    return partition, offset
+
+
+async def deleted(partition: Partition, below: int) -> int:
+    """The low watermark, when it has come so far. NOT_LEADER_OR_FOLLOWER when somebody else leads before that."""
+    epoch = partition.leader_epoch
+
+    def reached() -> bool:
+        if not partition.leads or partition.leader_epoch != epoch:
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"{partition} is led elsewhere, or anew")
+        return partition.low_watermark >= below
+
+    await partition.start_watchers.until(reached)
+    return partition.low_watermark
 
 
 FORMS = (Form(0, 2, DeleteRecordsRequest, DeleteRecordsResponse, delete_records),)

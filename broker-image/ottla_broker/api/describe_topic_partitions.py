@@ -47,13 +47,15 @@ async def describe_topic_partitions(
     cursor = None
     left = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
     for name, topic, wanted in from_cursor(ctx, asked, start):
+        if not left and topic is not ErrorCode.topic_authorization_failed:
+            cursor = Cursor(topic_name=TopicName(name), partition_index=i32(0))  # there or not: the next page says
+            break
         if isinstance(topic, ErrorCode):
             pages.append(refused(ctx, name, topic))
             continue
         if len(wanted) > left:
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(wanted[left]))
-        if left:
-            pages.append(describe(ctx, topic, wanted[:left]))
+        pages.append(describe(ctx, topic, wanted[:left]))
         if cursor is not None:
             break
         left -= len(wanted)

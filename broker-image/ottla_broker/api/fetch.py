@@ -34,6 +34,7 @@ from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch import (
+    BY_ID,
     CONSUMER,
     DEBUGGER,
     Fetched,
@@ -82,7 +83,7 @@ class Fetching:
         if request.replica >= 0 and header.version == FOLLOWERS_VERSION:
             return self._first_of_follower(context, frame, header)
         try:
-            session, incremental = self.sessions.session_of(request)
+            session, incremental = self.sessions.session_of(request, by_ids=header.version >= BY_ID)
         except KafkaError as reason:
             return write_fetch(header.version, header.correlation_id, (), error=reason.code)
         limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
@@ -209,7 +210,7 @@ class Fetch:
         """The partition, watched in case that it has to be waited for."""
         partitions = self.context.broker.partitions
         if isinstance(wanted.topic, UUID):
-            topic, topic_id = partitions.name_of(wanted.topic), wanted.topic
+            topic, topic_id = self._name_of(wanted, wanted.topic), wanted.topic
         else:
             topic, topic_id = wanted.topic, None
         if not (self.context.authorizer.allows_everything or self.context.may(Operation.read, Resource.topic(topic))):
@@ -217,11 +218,25 @@ class Fetch:
         hosted = partitions.get(topic, wanted.partition)
         if hosted is not None:
             self.partitions.append(hosted)
-            if self.session is not None:
-                self.session.watch(wanted, hosted)
+        if self.session is not None:
+            self.session.found(wanted, topic, hosted)
         may_follow = self._fetching.by_rack or self.request.replica == DEBUGGER
         find = partitions.replica if may_follow and hosted and hosted.follows else partitions.leader
         return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
+
+    def _name_of(self, wanted: FetchPartition, topic_id: UUID) -> str:
+        """UNKNOWN_TOPIC_ID; of a topic that a session has known, what its name stands for now: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID."""
+        broker = self.context.broker
+        try:
+            return broker.partitions.name_of(topic_id)
+        except KafkaError:
+            known = self.session.name_of(wanted) if self.session is not None else None
+            if known is None:
+                raise
+            anew = broker.image.topics.get(known)
+            there = anew is not None and wanted.partition in anew.partitions
+            code = ErrorCode.inconsistent_topic_id if there else ErrorCode.unknown_topic_or_partition
+            raise KafkaError(code, f"topic {known!r} has been deleted") from None
 
     def _nearer(self, partition: "Partition", wanted: FetchPartition) -> int | None:
         """The replica that a consumer should rather ask (KIP-392)."""

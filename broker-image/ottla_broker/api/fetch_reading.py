@@ -26,15 +26,15 @@ def read_for_client(
     """
     log, offset = partition.log, wanted.offset
     diverging = parting(log, wanted)
+    watermark, settled = log.high_watermark, partition.settled
     if diverging is not None:
-        return Fetched(wanted.partition, ErrorCode.none, log_start=log.start, diverging=diverging)
-    watermark = log.high_watermark
+        told = (watermark, log.last_stable_offset) if settled else (UNTOLD, UNTOLD)
+        return Fetched(wanted.partition, ErrorCode.none, *told, log.start, diverging=diverging)
     if not log.start <= offset <= watermark:
         check_range(partition, offset)
     committed_only = request.isolation == READ_COMMITTED
     stable = log.last_stable_offset
     end = stable if committed_only else watermark
-    settled = partition.settled
     if settled:
         fetched = Fetched(wanted.partition, ErrorCode.none, watermark, stable, log.start)
     elif offset < watermark:

@@ -3,7 +3,7 @@ and answers hold only what is new.
 
 A request's (session id, epoch): (0, −1) no session wanted; (0 or id, 0) a new one, in place of the named; (id, n)
 the next of that session; (id, −1) the last. An unknown id or an epoch out of turn is an error, and the client starts
-anew. The cache has a fixed number of slots. A newcomer takes the place of the session that rested longest, if it has
+anew. A session that holds nothing any more ends with the request that leaves it so, which is answered without one. The cache has a fixed number of slots. A newcomer takes the place of the session that rested longest, if it has
 rested for two minutes or is smaller than the newcomer; else the newcomer is served without a session.
 
 A session costs what changes in it, not what it holds: a partition is looked at only when it is *stirred*, by a new
@@ -30,12 +30,13 @@ Key = tuple[Topic, int]
 
 
 class Remembered:
-    """A partition of a session: what is wanted of it, and what the client was last told."""
+    """A partition of a session: what is wanted of it, and what the client was last told. `name`: of its topic, once there was one."""
 
-    __slots__ = ("_partition", "_session", "high_watermark", "log_start", "told_error", "wanted")
+    __slots__ = ("_partition", "_session", "high_watermark", "log_start", "name", "told_error", "wanted")
 
     def __init__(self, session: "Session", wanted: FetchPartition) -> None:
         self.wanted = wanted
+        self.name: str | None = None
         self.high_watermark = -1
         self.log_start = -1
         self.told_error = False
@@ -62,11 +63,11 @@ class Remembered:
             return
         self.rest()
         self._partition = partition
-        partition.watch(self.stir)
+        partition.watchers.add(self.stir)
 
     def rest(self) -> None:
         if self._partition is not None:
-            self._partition.unwatch(self.stir)
+            self._partition.watchers.remove(self.stir)
             self._partition = None
 
     def stir(self) -> None:
@@ -83,10 +84,11 @@ class Session:
     """`stirred`: what to look at, in the order of serving: those that gave records are at the end, so that all get
     their turn. `wake`: of the fetch that waits."""
 
-    __slots__ = ("epoch", "id", "partitions", "stirred", "used_at", "wake")
+    __slots__ = ("by_ids", "epoch", "id", "partitions", "stirred", "used_at", "wake")
 
-    def __init__(self, session_id: int, used_at: float) -> None:
+    def __init__(self, session_id: int, by_ids: bool, used_at: float) -> None:
         self.id = session_id
+        self.by_ids = by_ids
         self.epoch = FIRST_EPOCH + 1
         self.used_at = used_at
         self.partitions: dict[Key, Remembered] = {}
@@ -112,10 +114,18 @@ class Session:
                 self.stirred.pop(gone, None)
                 gone.rest()
 
-    def watch(self, wanted: FetchPartition, partition: "Partition") -> None:
+    def found(self, wanted: FetchPartition, name: str, partition: "Partition | None") -> None:
+        """The topic is there, and the partition unless it is None."""
         remembered = self.partitions.get((wanted.topic, wanted.partition))
         if remembered is not None:
-            remembered.watch(partition)
+            remembered.name = name
+            if partition is not None:
+                remembered.watch(partition)
+
+    def name_of(self, wanted: FetchPartition) -> str | None:
+        """Of the topic, if it was there when it was asked for before."""
+        remembered = self.partitions.get((wanted.topic, wanted.partition))
+        return None if remembered is None else remembered.name
 
     def is_news(self, topic: Topic, fetched: Fetched) -> bool:
         """Whether an answer must hold this; it is taken as told. What has nothing more to give is not looked at again
@@ -124,7 +134,14 @@ class Session:
         if remembered is None:
             return True
         self.stirred.pop(remembered, None)
-        if len(fetched.records) > 0 or fetched.more or fetched.error is not ErrorCode.none:
+        failed = fetched.error is not ErrorCode.none
+        if (
+            len(fetched.records) > 0
+            or fetched.more
+            or failed
+            or fetched.diverging is not None
+            or fetched.preferred >= 0
+        ):
             self.stirred[remembered] = None  # until another offset is asked for, it has the same to give
         return remembered.is_news(fetched)
 
@@ -147,24 +164,29 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session_of(self, request: FetchRequest) -> tuple[Session | None, bool]:
-        """The session a request belongs to and whether the answer is incremental. FETCH_SESSION_ID_NOT_FOUND,
-        INVALID_FETCH_SESSION_EPOCH."""
+    def session_of(self, request: FetchRequest, *, by_ids: bool) -> tuple[Session | None, bool]:
+        """The session a request belongs to and whether the answer is incremental. `by_ids`: what names the topics in this version; a session keeps
+        to it. FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
         if request.session_epoch == FINAL_EPOCH:
             self._end(request.session_id)
             return None, False
         if request.session_epoch == FIRST_EPOCH:
             self._end(request.session_id)
-            return self._begin(request), False
+            return self._begin(request, by_ids), False
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         if request.session_epoch != session.epoch:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.by_ids != by_ids:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        session.change(request.partitions, request.forgotten)
+        if not session.partitions:
+            self._end(session.id)
+            return None, False
         session.epoch = session.epoch % _MAX_INT32 + 1
         session.used_at = self._now()
         self._sessions.move_to_end(session.id)
-        session.change(request.partitions, request.forgotten)
         return session, True
 
     def _end(self, session_id: int) -> None:
@@ -172,13 +194,13 @@ class FetchSessions:
         if gone is not None:
             gone.end()
 
-    def _begin(self, request: FetchRequest) -> Session | None:
-        if not request.partitions or not self._make_place(len(request.partitions)):
+    def _begin(self, request: FetchRequest, by_ids: bool) -> Session | None:
+        if not self._make_place(len(request.partitions)):
             return None
         session_id = self._random_below(_MAX_INT32) + 1
         while session_id in self._sessions:
             session_id = self._random_below(_MAX_INT32) + 1
-        session = Session(session_id, self._now())
+        session = Session(session_id, by_ids, self._now())
         session.change(request.partitions, ())
         self._sessions[session_id] = session
         return session

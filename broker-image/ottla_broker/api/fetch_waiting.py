@@ -33,13 +33,13 @@ class Wait:
             fetch.session.wake = self._woken
             return
         for partition, _, _ in self._sizes:
-            partition.watch(self._woken)
+            partition.watchers.add(self._woken)
 
     def _unwatch(self) -> None:
         session = self._fetch.session
         if session is None:
             for partition, _, _ in self._sizes:
-                partition.unwatch(self._woken)
+                partition.watchers.remove(self._woken)
         elif session.wake == self._woken:
             session.wake = None
 

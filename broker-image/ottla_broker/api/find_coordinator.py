@@ -23,6 +23,8 @@ from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -76,8 +78,8 @@ async def coordinator_of(ctx: Context, group: str) -> tuple[int, str, int]:
         except KafkaError as reason:
             raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
     partition = broker.groups.partition_of(group)
-    await broker.pulses.reliable([broker.image.topics[OFFSETS_TOPIC].partitions[partition].leader])
-    state = broker.image.topics[OFFSETS_TOPIC].partitions[partition]
+    await broker.pulses.reliable([kept_in(broker.image, partition).leader])
+    state = kept_in(broker.image, partition)  # as it is now, if it is there still
     leader = broker.image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoints.get(ctx.peer.listener)
     if leader is None or endpoint is None:
@@ -85,6 +87,15 @@ async def coordinator_of(ctx: Context, group: str) -> tuple[int, str, int]:
             ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{state.partition} has no leader at this listener"
         )
     return leader.id, endpoint.host, endpoint.port
+
+
+def kept_in(image: Image, partition: int) -> PartitionRecord:
+    """COORDINATOR_NOT_AVAILABLE when the topic has gone meanwhile."""
+    topic = image.topics.get(OFFSETS_TOPIC)
+    state = None if topic is None else topic.partitions.get(partition)
+    if state is None:
+        raise KafkaError(ErrorCode.coordinator_not_available, f"there is no {OFFSETS_TOPIC}-{partition} any more")
+    return state
 
 
 def coordinator(key: str, node: int, host: str, port: int, code: ErrorCode, message: str | None) -> Coordinator:

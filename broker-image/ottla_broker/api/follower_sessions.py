@@ -54,8 +54,13 @@ class Place:
         return log.high_watermark != self.high_watermark or log.start != self.log_start or self.told_error
 
     def is_owed(self) -> bool:
-        """Whether the follower does not know that everything of earlier epochs is committed."""
-        return self.partition is not None and max(self.high_watermark, 0) < self.partition.epoch_start
+        """Whether the follower does not know that everything of earlier epochs is committed, or which records are to go while somebody waits for that."""
+        partition = self.partition
+        if partition is None:
+            return False
+        if max(self.high_watermark, 0) < partition.epoch_start:
+            return True
+        return self.log_start != partition.log.start and bool(partition.start_watchers.waiting)
 
     def told(self) -> tuple[int, int]:
         """(high watermark, log start), which the follower hears now."""
@@ -72,13 +77,13 @@ class Place:
         if self.partition is not partition:
             self.rest()
             self.partition = partition
-            partition.watch(self.tell)
-            partition.watch_end(self.stir)
+            partition.watchers.add(self.tell)
+            partition.end_watchers.add(self.stir)
 
     def rest(self) -> None:
         if self.partition is not None:
-            self.partition.unwatch(self.tell)
-            self.partition.unwatch(self.stir)
+            self.partition.watchers.remove(self.tell)
+            self.partition.end_watchers.remove(self.stir)
             self.partition = None
 
     def stir(self) -> None:

@@ -9,6 +9,7 @@
 - v1 is flexible.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
@@ -72,11 +73,10 @@ async def incremental_alter_configs(
 async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
     must_may(ctx, Operation.alter_configs, kind, name)
-    changes: dict[str, str | None] = {}
-    for config in resource.configs:
-        if config.name in changes:
-            raise KafkaError(ErrorCode.invalid_request, f"{config.name} stands twice in the request")
-        changes[config.name] = value(ctx, kind, name, config)
+    times = Counter(config.name for config in resource.configs)
+    if twice := [key for key in times if times[key] > 1]:
+        raise KafkaError(ErrorCode.invalid_request, f"{twice[0]} stands twice in the request")
+    changes = {config.name: value(ctx, kind, name, config) for config in resource.configs}
     if (settings := SETTINGS.get(kind)) is not None:
         changes = {key: text for key, text in changes.items() if text is not None or key in settings}
     await change(ctx, kind, name, changes, validate_only=validate_only)

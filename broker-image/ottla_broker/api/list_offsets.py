@@ -70,7 +70,7 @@ async def settled(ctx: Context, request: ListOffsetsRequest) -> None:
 
 async def until_settled(partition: "Partition") -> None:
     changed = asyncio.Event()
-    partition.watch(changed.set)
+    partition.watchers.add(changed.set)
     try:
         with suppress(TimeoutError):  # the answer will say so
             async with asyncio.timeout(LONGEST_WAIT_S):
@@ -78,7 +78,7 @@ async def until_settled(partition: "Partition") -> None:
                     await changed.wait()
                     changed.clear()
     finally:
-        partition.unwatch(changed.set)
+        partition.watchers.remove(changed.set)
 
 
 def answered(

@@ -21,15 +21,15 @@ from uuid import UUID
 
 from ottla_broker.api.context import Buffers, Context, HangUp, Later, Reply
 from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
-from ottla_broker.log.validation import Appended
+from ottla_broker.log.validation import MAGIC, Appended
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import refusal
 from ottla_broker.replication.successors import JUST_S, PAUSE_S
 from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, Compression
+from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, LENGTH_END, TRANSACTIONAL, Compression
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.produce import WITH_LEADERS, Produced, ProduceRequest, write_produce
+from ottla_broker.wire.produce import NO_OFFSET, WITH_LEADERS, Produced, ProduceRequest, write_produce
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -38,7 +38,18 @@ OLDEST = 3
 NO_ANSWER = 0
 ALL_REPLICAS = -1
 ZSTD_SINCE = 7  # KIP-110
-ATTRIBUTES_AT = 22  # in a batch's header, the low byte of the two
+LENGTH_AT = 8  # in a batch's header
+MAGIC_AT = 16
+ATTRIBUTES_AT = 22  # the low byte of the two
+WITHOUT_START = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.message_too_large,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.record_list_too_large,
+    }
+)
 ADMIN_CLIENT = "__admin_client"  # the client id by which Kafka's tools may write to internal topics
 Topics = list[tuple[str | UUID, list[Produced]]]
 Waiting = list[tuple[Produced, "Partition", Appended]]
@@ -72,8 +83,6 @@ def wrong(request: ProduceRequest, version: int) -> KafkaError | None:
     """What is wrong with the request as a whole."""
     if version < OLDEST:
         return KafkaError(ErrorCode.unsupported_version, f"produce versions below {OLDEST} are only advertised")
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {request.acks}")
     return None
 
 
@@ -87,12 +96,17 @@ def append(
             raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
         if len(records) > ATTRIBUTES_AT:
             check_attributes(records[ATTRIBUTES_AT], context.version)
+        if acks not in (ALL_REPLICAS, NO_ANSWER, 1) and is_one_batch(records):
+            raise KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {acks}")
         image = context.broker.image
         if image.mirrored and not image.is_open(partition.topic_id, index):
-            raise partition.refuse(records, refusal(image, partition.topic_id, partition.topic))
-        appended = partition.append(records, acks=acks)
+            raise partition.refusals.refuse(records, refusal(image, partition.topic_id, partition.topic))
     except KafkaError as reason:
         return denied(index, reason)
+    try:
+        appended = partition.append(records, acks=acks)
+    except KafkaError as reason:
+        return denied(index, reason, start_beside(reason, partition, records))
     produced = Produced(index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start)
     if acks == ALL_REPLICAS and not partition.is_acknowledged(appended):
         waiting.append((produced, partition, appended))
@@ -143,7 +157,7 @@ def pass_on(context: Context, successor: int, request: ProduceRequest, frame: by
         successors.told(successor)
         send_away(asked)
         return refused
-    fitting = [(partition, first) for partition, first in asked if partition.may_pass_on(first)]
+    fitting = [(partition, first) for partition, first in asked if partition.refusals.may_pass_on(first)]
     if len(fitting) == len(asked):
         return loop.create_task(passed())
     send_away(fitting)
@@ -152,7 +166,7 @@ def pass_on(context: Context, successor: int, request: ProduceRequest, frame: by
 
 def send_away(batches: "list[tuple[Partition, bytes]]") -> None:
     for partition, header in batches:
-        partition.send_away(header)
+        partition.refusals.send_away(header)
 
 
 def check_attributes(attributes: int, version: int) -> None:
@@ -177,8 +191,21 @@ def find(context: Context, topic: str | UUID, index: int) -> "Partition":
     return partitions.leader(name, index, topic_id=topic_id)
 
 
-def denied(index: int, reason: KafkaError) -> Produced:
-    return Produced(index, reason.code, message=reason.message)
+def denied(index: int, reason: KafkaError, log_start: int = NO_OFFSET) -> Produced:
+    return Produced(index, reason.code, log_start=log_start, message=reason.message)
+
+
+def start_beside(reason: KafkaError, partition: "Partition", records: memoryview) -> int:
+    """Where the log starts, which is told beside what the log has refused as Kafka's does: not where the bytes are no single batch of today's
+    format, nor beside these errors."""
+    return partition.log.start if is_one_batch(records) and reason.code not in WITHOUT_START else NO_OFFSET
+
+
+def is_one_batch(records: memoryview) -> bool:
+    """Of today's format, as far as its header says; what it is instead the log will say."""
+    if len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+        return False
+    return int.from_bytes(records[LENGTH_AT:LENGTH_END]) + LENGTH_END == len(records)
 
 
 def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray:

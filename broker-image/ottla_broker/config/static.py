@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import NamedTuple
 
-from ottla_broker.config import properties
 from ottla_broker.config.foreign import REFUSED, why_ignored
 from ottla_broker.config.problems import SettingError, parse_value, unknown_name
 from ottla_broker.config.setting import BROKER_SETTINGS, Setting
+from ottla_broker.wire import properties
 
 ALIASES = {"broker.id": "node.id"}
 OF_LISTENER = "listener.name."

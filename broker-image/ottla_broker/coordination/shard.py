@@ -167,7 +167,6 @@ class Shard:
             write.add_done_callback(_Stored(self, group, effect.then))
             writes.append(write)
         self._arm(group)
-        self._drop_if_nothing(group)
         return writes
 
     def stored(self, group: ClassicGroup, then: Then, error: ErrorCode) -> None:
@@ -189,16 +188,6 @@ class Shard:
         if self.groups.get(group.id) is not group:
             return
         self.run(group, rebalance.tick(group, self._settings, self.now()))
-
-    def _drop_if_nothing(self, group: ClassicGroup) -> None:
-        """A group that was never written and has neither members nor offsets does not exist."""
-        if (
-            group.state is GroupState.empty
-            and not (group.is_written or group.pending_joins or group.id in self._committing)
-            and not self.offsets.of(group.id)
-            and self.groups.get(group.id) is group
-        ):
-            del self.groups[group.id]
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -255,13 +244,17 @@ class Shard:
         await ended(self._end(group, [key for key, _ in self.offsets.keys_of(group_id)]))
 
     def _end(self, group: ClassicGroup, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
-        """Writes the tombstones of a group and of its last offsets. The group is gone at once, so that whoever joins
-        now begins a new one; should the write fail, it is back."""
+        """Writes the tombstones of a group and of its last offsets, where it has any. The group is gone at once, so
+        that whoever joins now begins a new one; should the write fail, it is back."""
         del self.groups[group.id]
         self._bury(group, ErrorCode.coordinator_not_available)
         records = [*self._tombstones(keys)]
         if group.is_written:
             records.append(Record(self._runtime.now_ms(), group_key(group.id), None))
+        if not records:
+            done: asyncio.Future[ErrorCode] = self._loop.create_future()
+            done.set_result(ErrorCode.none)
+            return done
         write = self._writes.write(records, apply=partial(self._forget, keys))
 
         def back(done: asyncio.Future[ErrorCode]) -> None:

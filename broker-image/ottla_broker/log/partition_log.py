@@ -152,8 +152,13 @@ class PartitionLog:
         check_crc(records, 0, fields)
         if from_client:
             check_from_client(fields, self.config, now_ms)
+        if not self._plain and self.config.cleanup_compact and not fields[5] & CONTROL:
+            check_keys(records, BatchHeader(*fields))  # before the producer's sequence is looked at, as in Kafka
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
-            return Appended(sent.first_offset, sent.last_offset, NO_TIME, self.start, True, 1, sent.offset_delta + 1, 0)
+            # Beside a duplicate the batch's own time is told, as Kafka does whoever has set it.
+            return Appended(
+                sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, 1, sent.offset_delta + 1, 0
+            )
         append_time = NO_TIME
         if not self._plain:
             records, append_time = self._as_the_topic_wants(records, fields, now_ms)
@@ -233,8 +238,6 @@ class PartitionLog:
         header = BatchHeader(*fields)
         if header.is_control:
             return records, NO_TIME
-        if self.config.cleanup_compact:
-            check_keys(records, header)
         append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIME
         return rewritten(records, header, self.config, now_ms=now_ms), append_time
 

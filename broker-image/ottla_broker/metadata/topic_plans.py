@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from uuid import UUID
 
 from ottla_broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
@@ -35,14 +36,7 @@ class NewTopics:
 
     def creation(self, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
         """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
-        check_topic_name(topic.name)
-        if topic.name in self._image.topics or self._names.get(plain(topic.name)) == topic.name:
-            raise KafkaError(ErrorCode.topic_already_exists, f"topic {topic.name!r} already exists")
-        if other := self._names.get(plain(topic.name)) or colliding_name(topic.name, self._image.topics):
-            raise KafkaError(
-                ErrorCode.invalid_topic_exception,
-                f"topic {topic.name!r} collides with {other!r}: '.' and '_' are the same in metric names",
-            )
+        check_new_name(self._image, topic.name, self._names)
         if topic.assignment:
             replicas = _given(self._image, topic.assignment, first=0)
         else:
@@ -56,6 +50,18 @@ class NewTopics:
             *(self._site.partition(topic_id, partition, members) for partition, members in enumerate(replicas)),
             *(ConfigRecord(TOPIC_RESOURCE, topic.name, key, topic.config[key]) for key in sorted(topic.config)),
         ]
+
+
+def check_new_name(image: Image, name: str, beside: Mapping[str, str] = MappingProxyType({})) -> None:
+    """`beside`: topics of the same commit, by their names in metrics. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
+    check_topic_name(name)
+    if name in image.topics or beside.get(plain(name)) == name:
+        raise KafkaError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
+    if other := beside.get(plain(name)) or colliding_name(name, image.topics):
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception,
+            f"topic {name!r} collides with {other!r}: '.' and '_' are the same in metric names",
+        )
 
 
 def creation(image: Image, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:

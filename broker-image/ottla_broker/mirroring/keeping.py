@@ -98,7 +98,7 @@ class Keeping:
 
 async def _committed(partition: Partition, offset: int) -> None:
     epoch, changed = partition.leader_epoch, asyncio.Event()
-    partition.watch(changed.set)
+    partition.watchers.add(changed.set)
     try:
         while partition.log.high_watermark <= offset:
             if not (partition.leads and partition.leader_epoch == epoch):
@@ -106,4 +106,4 @@ async def _committed(partition: Partition, offset: int) -> None:
             await changed.wait()
             changed.clear()
     finally:
-        partition.unwatch(changed.set)
+        partition.watchers.remove(changed.set)

@@ -32,7 +32,7 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
         return partition.leads and partition.leader_epoch == epoch
 
     changed = asyncio.Event()
-    partition.watch(changed.set)
+    partition.watchers.add(changed.set)
     try:
         while leads() and not is_held(partition):
             with suppress(TimeoutError):
@@ -42,7 +42,7 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
                     await changed.wait()
             changed.clear()
     finally:
-        partition.unwatch(changed.set)
+        partition.watchers.remove(changed.set)
     end = partition.log.end
     report = Report(me, partition.topic_id, partition.partition, epoch, end=end, source_end=source_end)
     while leads():

@@ -273,6 +273,9 @@ class Fetcher:
         known.lag = max(got.high_watermark - partition.log.end, 0)
         if outcome is Outcome.same:
             return False
+        if outcome is Outcome.shortened:
+            self.session.hurry(known)
+            return False
         self._home.took(partition, len(got.records))
         if self._synced and partition.log.flush.flushed < partition.log.end:
             return True

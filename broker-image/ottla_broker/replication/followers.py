@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
 UNKNOWN: Final = -1
 JOINING_S: Final = 1.0
 """How long after its last fetch a follower that could join holds the high watermark."""
@@ -83,6 +85,39 @@ class Followers:
     def get(self, broker: int) -> Follower | None:
         return self._all.get(broker)
 
+    def heard(
+        self,
+        broker: int,
+        broker_epoch: int,
+        offset: int,
+        log_start: int,
+        leader_end: int,
+        now_s: float,
+        is_registered: Callable[[int, int], bool],
+    ) -> Follower | None:
+        """The one that asks for records from `offset`; None while what it says does not count. NOT_LEADER_OR_FOLLOWER when it has no replica here, or when
+        a later life of the broker has been heard of."""
+        follower = self._all.get(broker)
+        if follower is None or broker_epoch < follower.broker_epoch:
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower, f"broker {broker} of epoch {broker_epoch} is no follower here"
+            )
+        if broker_epoch != follower.broker_epoch and not is_registered(broker, broker_epoch):
+            # Our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4).
+            follower.unheard = broker_epoch, offset, log_start
+            return None
+        follower.unheard = None
+        follower.fetched(offset, log_start, broker_epoch, leader_end, now_s)
+        return follower
+
+    def somebody_is_behind(self, leader_end: int) -> bool:
+        """Of those that count. Looks at each: from when one is not, being late is counted anew."""
+        return bool([one for one in self.counted if one.is_behind(leader_end)])
+
+    def late(self, leader_end: int, now_s: float, lag_max_s: float) -> set[int]:
+        """Those of them that have been behind for so long. Looks at each."""
+        return {one.broker for one in self.counted if one.is_late(leader_end, now_s, lag_max_s)}
+
     def clear(self) -> None:
         self._all = {}
         self.counted = self.outside = ()
@@ -100,6 +135,10 @@ class Followers:
             if follower.end < own:
                 own = follower.end
         return own
+
+    def least_start(self, own: int, lives: Callable[[int], bool]) -> int:
+        """The smallest log start of those that live, and of our own log, `own`: the low watermark. UNKNOWN while one was not heard in this epoch."""
+        return min([own, *(one.start for one in self._all.values() if lives(one.broker))])
 
     def held(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
         """The high watermark as far as those let it rise who are about to join, and until when the first of them holds it: for those who have not come

@@ -20,8 +20,9 @@ NO_EPOCH = -1
 
 
 class Outcome(Enum):
-    same = auto()  # nothing has changed of what we want next
+    same = auto()  # nothing has changed of what we ask for next
     moved = auto()  # the log ends elsewhere now
+    shortened = auto()  # it starts elsewhere now, for which somebody may wait at the leader
     out_of_range = auto()  # the leader has no such offset
     failed = auto()  # an error of the leader's, or of the metadata
 
@@ -41,7 +42,7 @@ def take(partition: Partition, got: Got) -> Outcome:
     """KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (of what was sent), KAFKA_STORAGE_ERROR."""
     if got.error is not ErrorCode.none:
         return Outcome.out_of_range if got.error is ErrorCode.offset_out_of_range else Outcome.failed
-    before = partition.log.end
+    before, start = partition.log.end, partition.log.start
     if got.diverging is not None:
         truncate(partition.log, *got.diverging)
         partition.cut_back()
@@ -51,6 +52,8 @@ def take(partition: Partition, got: Got) -> Outcome:
     partition.follow_to(got.high_watermark, got.log_start)
     if partition.log.end != before:
         return Outcome.moved
+    if partition.log.start != start:
+        return Outcome.shortened
     return Outcome.failed if got.records else Outcome.same  # what the leader has told it does not tell again unasked
 
 

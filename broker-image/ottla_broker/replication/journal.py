@@ -26,14 +26,14 @@ class PartitionJournal:
         """Returns when the log holds, below its high watermark, all that was acknowledged in earlier epochs. NOT_LEADER_OR_FOLLOWER."""
         self._check()
         changed = asyncio.Event()
-        self._partition.watch(changed.set)
+        self._partition.watchers.add(changed.set)
         try:
             while not self._partition.settled:
                 await changed.wait()
                 changed.clear()
                 self._check()
         finally:
-            self._partition.unwatch(changed.set)
+            self._partition.watchers.remove(changed.set)
 
     async def append(self, batch: bytes) -> int:
         """The base offset, once the whole ISR has it. KafkaError when it could not be kept."""

@@ -10,8 +10,16 @@ Invariants:
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from ottla_broker.metadata.election import effective_min_insync
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.followers import Follower
+
+
+def least_in_sync(state: PartitionRecord, min_insync: int) -> int:
+    """How many must be in sync for acks=all, and for the high watermark to move. While the controller has others eligible to lead who are not
+    in sync (or were until they lost power), more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
+    least = effective_min_insync(state, min_insync)
+    return max(least, len(state.isr) + 1) if state.eligible or state.last_known else least
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,21 +10,21 @@ Invariants as a leader:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from math import inf
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import Appended
-from ottla_broker.metadata.election import effective_min_insync
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import Traffic
 from ottla_broker.replication.acks import Acks, Told
 from ottla_broker.replication.followers import Follower, Followers
-from ottla_broker.replication.membership import Membership, Proposal
+from ottla_broker.replication.membership import Membership, Proposal, least_in_sync
 from ottla_broker.replication.peers import Alone, Peers
 from ottla_broker.replication.refusals import Refusals
 from ottla_broker.replication.successors import JUST_S
+from ottla_broker.replication.syncing import Syncing
+from ottla_broker.replication.watchers import Watchers
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -32,8 +32,6 @@ ALL_REPLICAS = -1
 READ_COMMITTED = 1
 NO_EPOCH = -1
 UNTOLD = -1  # a high watermark that is not known well enough to tell a client
-
-Watcher = Callable[[], None]
 
 
 class Partition:
@@ -57,7 +55,7 @@ class Partition:
         self.state = state
         self.traffic = Traffic()
         self.followers = Followers()
-        self._refusals = Refusals()
+        self.refusals = Refusals()  # of what producers of this epoch sent
         self._membership = Membership()
         self.epoch_start = 0  # our log's end when we began to lead
         self._too_few = False  # in sync: fewer than `min_isr`, as of the last change of the metadata or the settings
@@ -67,12 +65,13 @@ class Partition:
         self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
         self._stepped_down_s = -inf
         self._superseded = False  # the controller says that there is a newer leader than we know of
-        self._watchers: dict[Watcher, None] = {}  # in their order, so that a run can be repeated
-        self._end_watchers: dict[Watcher, None] = {}
+        self.watchers = Watchers()  # told when readable records may have come or leadership has changed
+        self.end_watchers = Watchers()  # told when the log has grown or leadership has changed
+        self.start_watchers = Watchers()  # told when the low watermark may have risen or leadership has changed
         self._told_start = log.start
         self._acks = Acks()
         self._holding: asyncio.TimerHandle | None = None
-        self._syncing: asyncio.Task[None] | None = None
+        self._syncing = Syncing(log, self._wants_sync, self._synced, self._acks.fail)
         self.become(state)
 
     def __repr__(self) -> str:
@@ -108,10 +107,8 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """How many must be in sync for acks=all, and for the high watermark to move. While the controller has others eligible to lead who are not
-        in sync (or were until they lost power), more than there are, whatever min.insync.replicas is here: they can only be trusted if it does not move."""
-        least = effective_min_insync(self.state, self.log.config.min_insync_replicas)
-        return max(least, len(self.state.isr) + 1) if self.state.eligible or self.state.last_known else least
+        """How many must be in sync for acks=all, and for the high watermark to move."""
+        return least_in_sync(self.state, self.log.config.min_insync_replicas)
 
     @property
     def acks_are_synced(self) -> bool:
@@ -124,7 +121,7 @@ class Partition:
         before = len(self.state.isr)
         if self.state.leader == self._me != state.leader:
             self._stepped_down_s = self._peers.now_s()
-            self._refusals = Refusals()
+            self.refusals = Refusals()
         self._superseded = self._superseded and state.partition_epoch == self.state.partition_epoch
         self.state = state
         self._membership.moved_on(state)
@@ -143,13 +140,13 @@ class Partition:
     def _begin_to_lead(self) -> None:
         """The leader epoch starts at the log's end. Nothing is known of the followers in this epoch."""
         self._led_epoch = self.state.leader_epoch
-        self._refusals = Refusals()
+        self.refusals = Refusals()
         self._membership.forget()
         self.followers.clear()
         self.log.epochs.assign(self._led_epoch, self.log.end)
         self.epoch_start = self.log.end
         if self.acks_are_synced and self.log.flush.flushed < self.log.end:
-            self._sync()
+            self._syncing.begin()
 
     def _begin_to_follow(self) -> None:
         self._membership.forget()
@@ -192,8 +189,8 @@ class Partition:
 
     def append(self, records: Buffer, *, acks: int, from_client: bool = True) -> Appended:
         """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1."""
-        if self._refusals and from_client:
-            self._refusals.check(records)
+        if self.refusals and from_client:
+            self.refusals.check(records)
         try:
             if acks == ALL_REPLICAS and self._too_few:
                 raise KafkaError(
@@ -204,35 +201,12 @@ class Partition:
                 records, leader_epoch=self.state.leader_epoch, now_ms=self._now_ms(), from_client=from_client
             )
         except KafkaError as reason:
-            self._refusals.note(records, reason)
+            self.refusals.note(records, reason)
             raise
-        if self._refusals:
-            self._refusals.accepted(records)
+        if self.refusals:
+            self.refusals.accepted(records)
         self._has_grown(appended)
         return appended
-
-    def refuse(self, records: Buffer, reason: KafkaError) -> KafkaError:
-        """The reason, for whoever may not append them now: what the same producer has sent right behind them is refused in the same words. KafkaError:
-        that of a batch just before them."""
-        if self._refusals:
-            self._refusals.check(records)
-        self._refusals.note(records, reason)
-        return reason
-
-    def send_away(self, records: Buffer) -> None:
-        """Having just stepped down: the producer is to bring them to the successor, and what it has sent right behind them as well. `records`:
-        the header of their first batch is enough."""
-        with suppress(KafkaError):  # what a batch before them was refused with: they are behind that
-            self.refuse(records, KafkaError(ErrorCode.not_leader_or_follower))
-
-    def may_pass_on(self, records: Buffer) -> bool:
-        """Whether nothing before them was sent away that has not come again: without it there would be a gap at the successor."""
-        try:
-            self._refusals.check(records)
-        except KafkaError:
-            return False
-        self._refusals.accepted(records)
-        return True
 
     def append_copied(self, records: Buffer) -> Appended:
         """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
@@ -244,12 +218,12 @@ class Partition:
     def _has_grown(self, appended: Appended) -> None:
         self.traffic.messages_in += appended.records
         self.traffic.bytes_in += appended.bytes
-        if self._end_watchers:
-            _call(self._end_watchers)
+        if self.end_watchers.waiting:
+            self.end_watchers.tell()
         if not (self.followers.counted or self.acks_are_synced):
             self._advance()
         if self.log.sync_due:
-            self._sync()
+            self._syncing.begin()
 
     def acknowledged(self, appended: Appended, acks: int, *, across_leaders: bool = False) -> Awaitable[None] | None:
         """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter what `when_acknowledged` tells."""
@@ -273,20 +247,14 @@ class Partition:
     # --- followers, as their leader sees them
 
     def fetched_by(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
-        """A follower asks for records from `offset`, up to which its log is ours. NOT_LEADER_OR_FOLLOWER when it has no replica, or when
-        a later life of the broker has been heard of."""
-        follower = self.followers.get(broker)
-        if follower is None or broker_epoch < follower.broker_epoch:
-            raise KafkaError(
-                ErrorCode.not_leader_or_follower,
-                f"broker {broker} of epoch {broker_epoch} is no follower of {self.topic}-{self.partition}",
-            )
-        if broker_epoch != follower.broker_epoch and not self._peers.is_registered(broker, broker_epoch):
-            # Our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4).
-            follower.unheard = broker_epoch, offset, log_start
+        """A follower asks for records from `offset`, up to which its log is ours. NOT_LEADER_OR_FOLLOWER as `Followers.heard` says."""
+        follower = self.followers.heard(
+            broker, broker_epoch, offset, log_start, self.log.end, self._peers.now_s(), self._peers.is_registered
+        )
+        if follower is None:
             return
-        follower.unheard = None
-        follower.fetched(offset, log_start, broker_epoch, self.log.end, self._peers.now_s())
+        if self.start_watchers.waiting:
+            self.start_watchers.tell()
         if follower in self.followers.outside:
             self._consider_joining((follower,))
         self._advance()
@@ -298,6 +266,7 @@ class Partition:
                 if follower.unheard is not None:
                     self.fetched_by(follower.broker, *follower.unheard)
             self.consider_growth()
+            self.start_watchers.tell()  # who lives no more is not waited for
 
     def consider_growth(self) -> None:
         """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
@@ -320,12 +289,9 @@ class Partition:
 
     def consider_shrinking(self, lag_max_s: float) -> None:
         """Called now and then: those who have been behind for `lag_max_s` are to leave the ISR."""
-        end = self.log.end
-        if not self.leads or not [one for one in self.followers.counted if one.is_behind(end)]:
+        if not self.leads or not self.followers.somebody_is_behind(self.log.end):
             return
-        now_s = self._peers.now_s()
-        late = {one.broker for one in self.followers.counted if one.is_late(end, now_s, lag_max_s)}
-        if self._membership.leave(self.state, late):
+        if self._membership.leave(self.state, self.followers.late(self.log.end, self._peers.now_s(), lag_max_s)):
             self._propose()
 
     def _propose(self) -> None:
@@ -377,8 +343,8 @@ class Partition:
         log.advance_high_watermark(watermark)
         if self._acks:
             self._acks.reached(watermark)
-        if self._watchers:
-            _call(self._watchers)
+        if self.watchers.waiting:
+            self.watchers.tell()
 
     def _held_by_joiners(self, watermark: int) -> int:
         """Lower, where a follower that is about to join has not come so far; looked at again when its time is over."""
@@ -401,12 +367,12 @@ class Partition:
             log.advance_high_watermark(watermark)
             if self._acks:
                 self._acks.reached(watermark)
-            if self._watchers:
-                _call(self._watchers)
+            if self.watchers.waiting:
+                self.watchers.tell()
         if log.start < log_start <= log.high_watermark:
             log.delete_records_before(log_start)
         if log.sync_due and not self.acks_are_synced:
-            self._sync()
+            self._syncing.begin()
 
     # --- readers
 
@@ -416,17 +382,10 @@ class Partition:
             return self.log.end
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
-    def watch(self, callback: Watcher) -> None:
-        """`callback` is called when readable records may have come or leadership has changed, until unwatched."""
-        self._watchers[callback] = None
-
-    def watch_end(self, callback: Watcher) -> None:
-        """As `watch`, for followers: called when the log has grown or leadership has changed."""
-        self._end_watchers[callback] = None
-
-    def unwatch(self, callback: Watcher) -> None:
-        self._watchers.pop(callback, None)
-        self._end_watchers.pop(callback, None)
+    @property
+    def low_watermark(self) -> int:
+        """Below it no replica that lives has any record, as far as its leader knows; −1 while one of them has not been heard."""
+        return self.followers.least_start(self.log.start, self._peers.lives)
 
     def tell_start(self) -> None:
         """Where nothing else happens, those that fetch are told that the log's start has risen."""
@@ -435,28 +394,15 @@ class Partition:
             self._wake()
 
     def _wake(self) -> None:
-        _call(self._watchers)
-        _call(self._end_watchers)
+        self.watchers.tell()
+        self.end_watchers.tell()
+        self.start_watchers.tell()
 
     # --- durability
 
-    def _sync(self) -> None:
-        """Starts the shared fsync unless one runs; what is appended while it runs is taken by the next."""
-        if self._syncing is None:
-            self._syncing = asyncio.get_running_loop().create_task(self._sync_until_clean())
+    def _wants_sync(self) -> bool:
+        return self.log.sync_due or (self.acks_are_synced and self.log.flush.flushed < self.log.end)
 
-    async def _sync_until_clean(self) -> None:
-        try:
-            while self.log.sync_due or (self.acks_are_synced and self.log.flush.flushed < self.log.end):
-                await self.log.synced(self.log.end)
-                if self.leads:
-                    self._advance()
-        except KafkaError as reason:
-            self._acks.fail(reason)
-        finally:
-            self._syncing = None
-
-
-def _call(watchers: dict[Watcher, None]) -> None:
-    for callback in tuple(watchers):
-        callback()
+    def _synced(self) -> None:
+        if self.leads:
+            self._advance()

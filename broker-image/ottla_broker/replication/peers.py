@@ -19,6 +19,10 @@ class Peers(Protocol):
         """Whether this life of a broker may join an ISR as far as is known here (rule 4); the controller has the last word."""
         ...
 
+    def lives(self, broker: int) -> bool:
+        """Whether it is unfenced, as far as is known here."""
+        ...
+
     def is_registered(self, broker: int, epoch: int) -> bool:
         """Whether this is the life of a broker that is registered, as far as is known here."""
         ...
@@ -35,6 +39,9 @@ class Alone:
         return 0.0
 
     def may_join(self, broker: int, epoch: int) -> bool:
+        return False
+
+    def lives(self, broker: int) -> bool:
         return False
 
     def is_registered(self, broker: int, epoch: int) -> bool:
@@ -59,6 +66,10 @@ class BrokersAround:
         if registered is None or registered.epoch != epoch:
             return False
         return not (registered.fenced or registered.shutting_down)
+
+    def lives(self, broker: int) -> bool:
+        registered = self._image.brokers.get(broker)
+        return registered is not None and not registered.fenced
 
     def is_registered(self, broker: int, epoch: int) -> bool:
         registered = self._image.brokers.get(broker)

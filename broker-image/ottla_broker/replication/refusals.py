@@ -5,6 +5,7 @@ those behind it no longer fit: the first of them would be out of order, and a cl
 not know to be written cannot be told from a new one. Nothing is out of order, though: the gap closes when the refused batch is sent again.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from ottla_broker.wire.batch import HEADER_SIZE, Buffer, parse_header
@@ -61,6 +62,27 @@ class Refusals:
         """A batch is in the log."""
         if (found := _sequenced(records)) is not None:
             self._refused.pop(found[0], None)
+
+    def refuse(self, records: Buffer, reason: KafkaError) -> KafkaError:
+        """The reason, for whoever may not append them now: what the same producer has sent right behind them is refused in the same words. KafkaError:
+        that of a batch just before them."""
+        self.check(records)
+        self.note(records, reason)
+        return reason
+
+    def send_away(self, records: Buffer) -> None:
+        """The producer is to bring them to who leads now, and what it has sent right behind them as well. `records`: the header of their first batch is enough."""
+        with suppress(KafkaError):  # what a batch before them was refused with: they are behind that
+            self.refuse(records, KafkaError(ErrorCode.not_leader_or_follower))
+
+    def may_pass_on(self, records: Buffer) -> bool:
+        """Whether nothing before them was sent away that has not come again: without it there would be a gap at who leads now."""
+        try:
+            self.check(records)
+        except KafkaError:
+            return False
+        self.accepted(records)
+        return True
 
 
 def _sequenced(records: Buffer) -> tuple[tuple[int, int], int] | None:

@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from ottla_broker.wire.channel import OPEN
 from ottla_broker.wire.client import Client, NoBroker, in_words, parse_bootstrap
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.secured import Secured
 
 
 class Unreachable(Exception):
@@ -52,13 +54,13 @@ def spoken(code: ErrorCode) -> str:
 
 
 @asynccontextmanager
-async def connected(bootstrap: str, timeout_s: float = 30.0) -> AsyncIterator[Link]:
+async def connected(bootstrap: str, timeout_s: float = 30.0, secured: Secured = OPEN) -> AsyncIterator[Link]:
     """A link to a cluster by the addresses of some of its brokers. Unreachable when none answers, BadAddress."""
     try:
         addresses = parse_bootstrap(bootstrap)
     except ValueError as error:
         raise BadAddress(str(error)) from error
-    client = Client(addresses, timeout_s=timeout_s)
+    client = Client(addresses, timeout_s=timeout_s, secured=secured)
     link = Link(client, bootstrap)
     try:
         with _reached(bootstrap):

@@ -14,7 +14,8 @@ from ottla_operator.cli.main import COMMANDS
 HELP = """Event streaming with Kafka's protocol: brokers, topics and pipelines from YAML.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 not found, 4 not reachable.
-The brokers asked are those of --bootstrap, or of $OTTLA_BOOTSTRAP, or 127.0.0.1:9092."""
+The brokers asked are those of --bootstrap, or of $OTTLA_BOOTSTRAP, or 127.0.0.1:9092;
+--command-config, or $OTTLA_COMMAND_CONFIG, says how where they want TLS or a login."""
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import typer
 
 from ottla_operator.brokers import cluster, reassignments, topics
-from ottla_operator.brokers.link import connected
 from ottla_operator.cli import drain, metadata
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.describe import describe_cluster
 from ottla_operator.cli.exits import Exit, run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, show
 
 
@@ -25,9 +25,11 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="cluster")
 
 
-def health(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
+def health(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+) -> None:
     async def work() -> tuple[int, list[dict[str, Any]]]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             every = await topics.all_topics(link)
             found = cluster.ailments(every, await reassignments.ongoing(link))
             return sum(len(it.partitions) for it in every), [

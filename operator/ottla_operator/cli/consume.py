@@ -13,10 +13,11 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 from ottla_operator.brokers import groups, offsets, topics
 from ottla_operator.brokers.consuming import Consumer
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
 from ottla_operator.brokers.offsets import Place
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig
 from ottla_operator.cli.positions import Position, position
 from ottla_operator.cli.records import as_json, text_of
 
@@ -65,6 +66,7 @@ def consume(
         bool, typer.Option("--uncommitted", help="Also records of transactions that are open or were aborted.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     wanted = position(start) if start else None
 
@@ -76,7 +78,7 @@ def consume(
         return "\t".join([*said, text_of(record.value) if record.value is not None else "(null)"])  # type: ignore[list-item]  # not None here
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             starts, ends = await _bounds(link, names, set(partition or ()))
             positions = await _start(link, wanted, group, starts, ends)
             consumer = Consumer(link, positions, committed_only=not uncommitted)

@@ -6,9 +6,10 @@ import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import cluster, log_dirs, offsets, quorum, reassignments, replicas, topics
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, facts, show
 from ottla_operator.figures import size_text
 
@@ -24,11 +25,12 @@ async def one_topic(link: Link, name: str) -> topics.Topic:
 def describe_topic(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
     all_settings: Annotated[bool, typer.Option("--all", help="Also settings that the topic inherits.")] = False,
 ) -> None:
     async def work() -> dict[str, Any]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             return await _topic(link, name, all_settings)
 
     found = run(work())
@@ -98,9 +100,11 @@ async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
     }
 
 
-def describe_cluster(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
+def describe_cluster(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+) -> None:
     async def work() -> dict[str, Any]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             return await _cluster(link)
 
     found = run(work())

@@ -6,10 +6,11 @@ import typer
 
 from ottla_operator.brokers import cluster
 from ottla_operator.brokers import placing as seen
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import Exit, Failure, run
 from ottla_operator.cli.moving import DryRun, Throttle, Watch, carry_out, in_words, rate, show_plan
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.figures import counted
 from ottla_operator.plan.reassign import Impossible
 from ottla_operator.plan.reassign import drain as drained
@@ -28,12 +29,13 @@ def drain(
     watch: Watch = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
     limit = rate(throttle)
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             await _known(link, broker)
             placing = await seen.observe(link)
             try:
@@ -50,9 +52,11 @@ def drain(
     run(work())
 
 
-def unregister(broker: Id, dry_run: DryRun = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def unregister(
+    broker: Id, dry_run: DryRun = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None
+) -> None:
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             await _known(link, broker)
             placing = await seen.observe(link)
             held = sum(broker in it.replicas for it in placing.partitions)

@@ -7,10 +7,11 @@ import typer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import elections, topics
 from ottla_operator.brokers.elections import Election
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import Exit, Failure, run
 from ottla_operator.cli.moving import DryRun
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format
 from ottla_operator.cli.output import show
 from ottla_operator.figures import counted
 
@@ -33,6 +34,7 @@ def elect(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     if bool(names) == every:
         raise typer.BadParameter("name topics, or give --all")
@@ -40,7 +42,7 @@ def elect(
     election = Election.unclean if unclean else Election.preferred
 
     async def work() -> list[elections.Outcome]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             found = await _chosen(link, wanted)
             needed = set(elections.candidates(found, election))
             if wanted:

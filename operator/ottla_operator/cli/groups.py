@@ -6,10 +6,11 @@ import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import cluster, groups, offsets, topics
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
 from ottla_operator.brokers.offsets import Place
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, facts, show
 from ottla_operator.cli.positions import Position, position
 
@@ -25,18 +26,25 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="groups")
 
 
-def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
+def list_(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+) -> None:
     async def work() -> list[dict[str, Any]]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             found = await groups.all_groups(link, [it.id for it in (await cluster.describe(link)).brokers])
             return [{"group": it.id, "state": it.state, "protocol": it.protocol} for it in found]
 
     show(run(work()), {"group": "GROUP", "state": "STATE", "protocol": "PROTOCOL"}, output)
 
 
-def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: Output = Format.table) -> None:
+def describe(
+    name: Name,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+) -> None:
     async def work() -> dict[str, Any]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             group, committed = await _one(link, name)
             ends = await _ends(link, committed)
             holder = {place: it for it in group.members for place in it.partitions}
@@ -77,12 +85,13 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Ids of groups.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     if not yes:
         typer.confirm(f"Forget {', '.join(names)} and all offsets?", abort=True)
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             for name in names:
                 await groups.delete(link, name)
                 print(f"group {name} deleted")
@@ -108,12 +117,13 @@ def reset_offsets(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
     wanted = position(to)
 
     async def work() -> list[dict[str, Any]]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             before = await groups.committed(link, name)
             after = await _places(link, wanted, before, set(topic or {it[0] for it in before}), name)
             if not dry_run:

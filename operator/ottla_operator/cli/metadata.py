@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from ottla_operator.brokers import metadata_log, topics
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
 from ottla_operator.brokers.metadata_log import Entry, Log
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, facts, show
 
 HELP = """Who keeps the metadata log, and the newest of its records.
@@ -36,13 +37,14 @@ def metadata(
     kind: Kind = None,
     snapshot: Whole = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
     if snapshot and first is not None:
         raise typer.BadParameter("--snapshot shows everything; leave --from out")
 
     async def work() -> tuple[Log, list[Entry], dict[str, str]]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             log = await metadata_log.describe(link)
             found: deque[Entry] = deque(maxlen=None if snapshot or first is not None else last)
             async for entry in _chosen(link, log, first, snapshot):

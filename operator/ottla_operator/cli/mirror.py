@@ -5,9 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from ottla_operator.brokers import mirrors
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import Exit, Failure, run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, show
 from ottla_operator.plan import mirror as plan
 
@@ -37,10 +38,11 @@ def add_to(app: typer.Typer) -> None:
 def status(
     name: Annotated[str | None, typer.Argument(metavar="MIRROR", help="Its name; all without one.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
     async def work() -> list[dict[str, Any]]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             wanted = await mirrors.names(link) if name is None else [await _existing(link, name)]
             return [row for it in wanted for row in await _rows(link, it)]
 
@@ -52,16 +54,17 @@ def failover(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be left behind.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
     """Where a Mirror resource describes it, edit its role instead: one that says otherwise is Stalled until it says the same."""
 
     async def look() -> list[plan.PartitionSeen]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             return await mirrors.copies(link, await _existing(link, name))
 
     async def do() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             await mirrors.configure(link, name, {plan.ROLE: plan.FAILED_OVER})
 
     seen = run(look())

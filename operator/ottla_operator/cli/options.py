@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,16 @@ Bootstrap = Annotated[
     str,
     typer.Option(
         "--bootstrap", "-b", envvar="OTTLA_BOOTSTRAP", metavar="HOST:PORT,…", help="Addresses of some brokers."
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        envvar="OTTLA_COMMAND_CONFIG",
+        metavar="FILE",
+        help="Client properties, as Kafka's tools take them: TLS and logins.",
+        dir_okay=False,
     ),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="table for people; json or yaml for programs.")]

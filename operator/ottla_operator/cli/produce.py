@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from ottla_broker.wire.batch import Compression
-from ottla_operator.brokers.link import connected
 from ottla_operator.brokers.producing import Producer
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import Exit, Failure, run
 from ottla_operator.cli.left_out import LeftOut, Notes
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, pairs
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, pairs
 from ottla_operator.cli.progress import Meter, meter
 from ottla_operator.cli.records import BadLine, Reader, values, whole_records
 
@@ -97,6 +97,7 @@ def produce(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     if lines is None and topic is None:
         raise typer.BadParameter("name the topic, or give --lines with records that name theirs")
@@ -120,7 +121,7 @@ def produce(
         raise typer.BadParameter("--notes and --over belong to --resume")
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             producer = Producer(link, Compression[compression.value], -1 if acks is Acks.all else 1)
             await producer.open()
             left_out = LeftOut(link, producer, if_empty, Notes(notes), over) if if_empty or resume else None

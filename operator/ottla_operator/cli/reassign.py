@@ -9,9 +9,10 @@ import typer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import placing as seen
 from ottla_operator.brokers import reassignments
-from ottla_operator.brokers.link import Link, connected
+from ottla_operator.brokers.link import Link
 from ottla_operator.brokers.offsets import Place
 from ottla_operator.brokers.placing import Placing
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.exits import Exit, Failure, run
 from ottla_operator.cli.moving import (
     DryRun,
@@ -24,7 +25,7 @@ from ottla_operator.cli.moving import (
     show_plan,
     unthrottle,
 )
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import show
 from ottla_operator.figures import counted
 from ottla_operator.plan import reassignment_file
@@ -56,6 +57,7 @@ def reassign(
     watch: Watch = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
     named, limit = topics or [], rate(throttle)
@@ -70,7 +72,7 @@ def reassign(
         raise typer.BadParameter("nothing to move: name topics, --all or --plan FILE; or give --cancel or --watch")
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             if cancel:
                 await _cancel(link, named, dry_run)
             elif not any(chosen):

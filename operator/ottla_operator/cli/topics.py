@@ -6,11 +6,11 @@ import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import cluster, log_dirs, offsets, topics
-from ottla_operator.brokers.link import connected
 from ottla_operator.cli import elect, reassign
+from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.describe import Name, describe_topic, one_topic
 from ottla_operator.cli.exits import run
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output, pairs
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, pairs
 from ottla_operator.cli.output import show
 
 Config = Annotated[
@@ -40,11 +40,12 @@ def add_to(app: typer.Typer) -> None:
 
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     output: Output = Format.table,
     internal: Annotated[bool, typer.Option("--internal", help="Also those that brokers keep for themselves.")] = False,
 ) -> None:
     async def work() -> list[dict[str, Any]]:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             found = [
                 it for it in await topics.all_topics(link) if internal or not (it.internal or it.name.startswith("__"))
             ]
@@ -92,11 +93,12 @@ def create(
         bool, typer.Option("--if-not-exists", help="Do nothing when there is such a topic.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     settings = pairs(config or [], "setting")
 
     async def work() -> bool:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             try:
                 await topics.create(link, name, partitions or -1, replicas or -1, settings)
             except KafkaError as error:
@@ -120,13 +122,14 @@ def alter(
         typer.Option("--unset", metavar="NAME", help="A setting to take off the topic; may be given several times."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     settings = pairs(config or [], "setting")
     if partitions is None and not settings and not unset:
         raise typer.BadParameter("nothing to change: give --partitions, --config or --unset")
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             await one_topic(link, name)
             if settings or unset:
                 await topics.configure(link, name, settings, unset or [])
@@ -141,12 +144,13 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     if not yes:
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
 
     async def work() -> None:
-        async with connected(bootstrap) as link:
+        async with link_to(bootstrap, command_config) as link:
             for name in names:
                 await one_topic(link, name)
                 await topics.delete(link, name)

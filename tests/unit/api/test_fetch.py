@@ -130,8 +130,8 @@ async def test_an_append_wakes_a_fetch_that_waits(broker: SmallBroker) -> None:
     put(partition, b"1")
     one, two = (await waited(reply, 1, 12)).responses[0].partitions
     assert (values(one), values(two)) == ([b"1"], [])
-    assert not partition._watchers
-    assert not other._watchers
+    assert not partition.watchers.waiting
+    assert not other.watchers.waiting
 
 
 @on_a_loop
@@ -155,7 +155,7 @@ async def test_a_fetch_waits_no_longer_than_it_was_asked_to(broker: SmallBroker)
     put(partition, b"1")
     reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=20, min_bytes=1500))
     assert values(only(await waited(reply, 1, 12))) == [b"1"]
-    assert not partition._watchers
+    assert not partition.watchers.waiting
 
 
 @on_a_loop
@@ -163,10 +163,10 @@ async def test_a_connection_that_goes_leaves_nothing_behind(broker: SmallBroker)
     (partition,) = broker.add_topic("a")
     reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=10_000))
     assert isinstance(reply, Future)
-    assert partition._watchers
+    assert partition.watchers.waiting
     reply.cancel()
     await asyncio.sleep(0)
-    assert not partition._watchers
+    assert not partition.watchers.waiting
     put(partition, b"1")
     await asyncio.sleep(0)
 

@@ -52,6 +52,9 @@ class Known:
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def lives(self, broker: int) -> bool:
+        return True
+
     def may_join(self, broker: int, epoch: int) -> bool:
         return False
 
@@ -286,8 +289,8 @@ async def test_a_session_that_ends_leaves_nothing_behind(broker: SmallBroker) ->
     fetching = fetching_of(broker)
     for _ in range(10):  # a follower that lost its connections cannot name what it had
         heard(call(fetching, broker, want(partition, 0)))
-    assert len(partition._end_watchers) == 4
-    assert len(partition._watchers) == 4
+    assert len(partition.end_watchers.waiting) == 4
+    assert len(partition.watchers.waiting) == 4
     assert len(fetching.sessions) == 0
 
 

@@ -1,11 +1,12 @@
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.api.fetch_sessions import RESTED_S, FetchSessions, Session
+from ottla_broker.api.fetch_sessions import RESTED_S, FetchSessions, Key, Session
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.fetch import Fetched, FetchPartition, FetchRequest
 
@@ -15,9 +16,12 @@ class Sessions(FetchSessions):
         self.time = 0.0
         super().__init__(lambda: slots, lambda: self.time, random.Random(1).randrange)
 
-    def ask(self, session_id: int, epoch: int, *partitions: int) -> Session | None:
+    def ask(
+        self, session_id: int, epoch: int, *partitions: int, forgotten: Sequence[Key] = (), by_ids: bool = False
+    ) -> Session | None:
         wanted = [FetchPartition("t", index, 0, 100) for index in partitions]
-        return self.session_of(FetchRequest(-1, 0, 1, 100, 0, session_id, epoch, wanted, []))[0]
+        request = FetchRequest(-1, 0, 1, 100, 0, session_id, epoch, wanted, list(forgotten))
+        return self.session_of(request, by_ids=by_ids)[0]
 
 
 def test_a_newcomer_takes_the_place_of_one_that_rested() -> None:
@@ -39,6 +43,28 @@ def test_a_newcomer_takes_the_place_of_one_that_rested() -> None:
 
 def test_no_slots_no_sessions() -> None:
     assert Sessions(0).ask(0, 0, 1) is None
+
+
+def test_a_session_keeps_to_ids_or_to_names() -> None:
+    sessions = Sessions(1)
+    session = sessions.ask(0, 0, 1, by_ids=True)
+    assert session is not None
+    with pytest.raises(KafkaError) as refused:
+        sessions.ask(session.id, 1, 2)
+    assert refused.value.code is ErrorCode.fetch_session_topic_id_error
+    assert sessions.ask(session.id, 1, by_ids=True) is session  # and has learnt nothing of what was refused
+    assert list(session.partitions) == [("t", 1)]
+
+
+def test_a_session_may_begin_with_nothing_and_ends_when_it_holds_nothing() -> None:
+    sessions = Sessions(1)
+    session = sessions.ask(0, 0)
+    assert session is not None
+    assert sessions.ask(session.id, 1, 1) is session
+    assert sessions.ask(session.id, 2, forgotten=[("t", 1)]) is None
+    with pytest.raises(KafkaError) as refused:
+        sessions.ask(session.id, 3)
+    assert refused.value.code is ErrorCode.fetch_session_id_not_found
 
 
 def test_a_session_that_gave_records_waits_for_the_others_turn() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID
 
 from ottla_broker.coordination.classic_group import GroupState
-from ottla_broker.coordination.effects import JoinRequest, Leaving
+from ottla_broker.coordination.effects import JoinRequest, Leaving, SyncRequest
 from ottla_broker.coordination.records import (
     OffsetCommit,
 )
@@ -25,8 +25,36 @@ def test_a_group_that_nobody_came_back_to_leaves_nothing_behind() -> None:
         request = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", (("range", b""),))
         assert (await broker.groups.join("g", request)).error is ErrorCode.member_id_required
         await asyncio.sleep(10.1)
+        assert [group.state for group in broker.groups.groups()] == [
+            GroupState.empty
+        ]  # Kafka, too, lists it until then
+        await broker.groups.expire()
         assert broker.groups.groups() == []
         assert broker.journal.end == 0
+
+    scenario(test)
+
+
+def test_a_group_whose_first_member_was_refused_is_there_and_can_be_deleted() -> None:
+    async def test(broker: Broker) -> None:
+        request = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", ())
+        assert (await broker.groups.join("g", request)).error is ErrorCode.inconsistent_group_protocol
+        assert [group.id for group in broker.groups.groups()] == ["g"]
+        await broker.groups.delete_group("g")
+        assert broker.groups.groups() == []
+        assert broker.journal.end == 0
+
+    scenario(test)
+
+
+def test_a_group_outlives_the_offsets_of_a_deleted_topic() -> None:
+    async def test(broker: Broker) -> None:
+        await broker.groups.commit("g", "", None, -1, commits(1))
+        await broker.groups.topics_deleted({"t": TOPIC_ID})
+        assert broker.groups.offsets("g") == {}
+        unknown = broker.groups.sync("g", SyncRequest("nobody", None, 1, None, None, {}))
+        assert (await unknown).error is ErrorCode.unknown_member_id
+        assert await broker.groups.delete_offsets("g", [("t", 0)]) == [ErrorCode.none]
 
     scenario(test)
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.config import properties
+from ottla_broker.wire import properties
 from ottla_operator.plan.objects.addresses import Addresses, Reached, bootstrap
 from ottla_operator.plan.objects.differences import APPLIED, differs, marked
 from ottla_operator.plan.objects.merging import merged

@@ -35,6 +35,9 @@ class Peers:
     def may_join(self, broker: int, epoch: int) -> bool:
         return self.joinable.get(broker) == epoch
 
+    def lives(self, broker: int) -> bool:
+        return broker in self.joinable
+
     def is_registered(self, broker: int, epoch: int) -> bool:
         return self.registered.get(broker, epoch) == epoch
 

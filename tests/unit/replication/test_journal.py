@@ -23,7 +23,7 @@ async def test_a_coordinator_reads_when_all_that_was_acknowledged_is_known_to_be
     fetch(partition, 2, 3)
     await settled
     assert [header.base_offset for chunk in journal.read() for _, header in batches(chunk)] == [0, 1, 2]
-    assert not partition._watchers
+    assert not partition.watchers.waiting
 
 
 @on_a_loop

@@ -108,7 +108,7 @@ async def test_rule_1_a_leader_that_the_controller_calls_old_serves_nothing_unti
     fetch(partition, 3, 0)
     assert partition.pending is not None
     woken: list[int] = []
-    partition.watch(lambda: woken.append(1))
+    partition.watchers.add(lambda: woken.append(1))
     partition.superseded(partition.pending)
     assert not partition.leads
     assert woken

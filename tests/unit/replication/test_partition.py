@@ -109,12 +109,12 @@ def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
             def wake() -> None:
                 woken.append(partition.readable_end(0))
 
-            partition.watch(wake)
+            partition.watchers.add(wake)
             partition.append(BATCH, acks=1)
             assert woken == [1]
             await broker.active_controller().delete_topic("t")
             assert len(woken) == 2
-            partition.unwatch(wake)
+            partition.watchers.remove(wake)
             with pytest.raises(KafkaError) as caught:
                 partition.append(BATCH, acks=1)
             assert caught.value.code is ErrorCode.unknown_topic_or_partition

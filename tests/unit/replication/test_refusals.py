@@ -107,9 +107,9 @@ def test_nothing_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, know
 def test_a_producer_whose_batches_meet_a_failover_in_the_middle_finds_nothing_out_of_order(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1,))
     reason = KafkaError(ErrorCode.not_enough_replicas, "is failing over")
-    assert partition.refuse(batch(0), reason) is reason
+    assert partition.refusals.refuse(batch(0), reason) is reason
     with pytest.raises(KafkaError, match="behind sequence 0 of producer 7: is failing over"):
-        partition.refuse(batch(1), reason)
+        partition.refusals.refuse(batch(1), reason)
     with pytest.raises(KafkaError, match="behind sequence 0 of producer 7: is failing over"):
         partition.append(batch(2), acks=ALL_REPLICAS)  # it is open now
     for sequence in range(3):

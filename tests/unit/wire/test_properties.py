@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla_broker.config.properties import BadEscape, Property, parse
+from ottla_broker.wire.properties import BadEscape, Property, parse
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 

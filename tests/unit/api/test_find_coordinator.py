@@ -1,0 +1,64 @@
+"""Who keeps a group, also when `__consumer_offsets` goes in that moment."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
+from kio.static.primitive import i8
+
+from ottla_broker.api.find_coordinator import GROUP, find_many
+from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.wire.errors import ErrorCode
+from tests.unit.api.brokers import ME, SmallBroker, context
+
+
+class Deleting:
+    """Pulses that are waited for; meanwhile an administrator deletes a topic."""
+
+    def __init__(self, broker: SmallBroker) -> None:
+        self._broker = broker
+
+    async def reliable(self, _: Iterable[int]) -> None:
+        await asyncio.sleep(0)
+        self._broker.image.topics.pop(OFFSETS_TOPIC, None)
+
+
+def asked(broker: SmallBroker) -> FindCoordinatorResponse:
+    cast(Any, broker).groups = SimpleNamespace(partition_of=lambda _: 0)
+    request = FindCoordinatorRequest(key_type=i8(GROUP), coordinator_keys=("g",))
+    return asyncio.run(find_many(context(broker, 6), request))
+
+
+def test_the_leader_of_its_partition_keeps_a_group(tmp_path: Path) -> None:
+    broker = SmallBroker(tmp_path)
+    broker.add_topic(OFFSETS_TOPIC)
+    broker.register(9092)
+    (found,) = asked(broker).coordinators
+    assert (found.error_code, found.node_id, found.port) == (ErrorCode.none, ME, 9092)
+    broker.close()
+
+
+def test_a_topic_that_is_deleted_while_its_leader_is_looked_for_is_not_available(tmp_path: Path) -> None:
+    broker = SmallBroker(tmp_path)
+    broker.add_topic(OFFSETS_TOPIC)
+    broker.register(9092)
+    cast(Any, broker).pulses = Deleting(broker)
+    (found,) = asked(broker).coordinators
+    assert found.error_code is ErrorCode.coordinator_not_available
+    assert "__consumer_offsets-0" in (found.error_message or "")
+    broker.close()
+
+
+def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_not_available(tmp_path: Path) -> None:
+    broker = SmallBroker(tmp_path)
+
+    async def made_and_gone(name: str) -> None:
+        assert name == OFFSETS_TOPIC
+
+    cast(Any, broker).auto_create = made_and_gone
+    (found,) = asked(broker).coordinators
+    assert found.error_code is ErrorCode.coordinator_not_available

@@ -1,0 +1,95 @@
+"""A file of client properties says how a command reaches brokers; what it says wrongly is told with its place."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.wire.channel import OPEN
+from ottla_broker.wire.secured import Secured
+from ottla_operator.cli.command_config import secured
+from ottla_operator.cli.exits import Exit, Failure
+from tests.kube.authority import authority, client_certificate
+
+
+def read(folder: Path, *lines: str) -> Secured:
+    file = folder / "client.properties"
+    file.write_text("\n".join(lines))
+    return secured(file)
+
+
+def test_without_a_file_nothing_is_encrypted(tmp_path: Path) -> None:
+    assert secured(None) == OPEN
+    assert read(tmp_path, "# nothing that concerns us", "client.id=me", "request.timeout.ms=5000") == OPEN
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        ["sasl.username=alice", "sasl.password=a \\\\ \\u00e4"],
+        [
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\",
+            '  username="alice" \\',
+            '  password="a \\\\\\\\ \\u00e4";',
+        ],
+    ],
+    ids=["as librdkafka has it", "as Java has it"],
+)
+def test_logins(tmp_path: Path, login: list[str]) -> None:
+    found = read(tmp_path, "security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", *login)
+    assert found == Secured("SASL_SSL", mechanism="SCRAM-SHA-512", username="alice", password="a \\ ä")
+    assert "ä" not in repr(found)
+
+
+def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path) -> None:
+    made = authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    certificate, key = client_certificate(made, "alice")
+    (tmp_path / "alice.pem").write_text(key.read_text() + certificate.read_text())
+    javas = read(
+        tmp_path,
+        "security.protocol=SSL",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={made.certificate}",
+        "ssl.keystore.location=alice.pem",
+        "ssl.endpoint.identification.algorithm=",
+    )
+    librdkafkas = read(
+        tmp_path,
+        "security.protocol=SSL",
+        f"ssl.ca.location={made.certificate}",
+        f"ssl.certificate.location={certificate}",
+        f"ssl.key.location={key}",
+        "ssl.endpoint.identification.algorithm=none",
+    )
+    for found in (javas, librdkafkas):
+        assert (found.authorities, found.checks_name) == (made.certificate.read_text(), False)
+        assert (found.certificate.strip(), found.key.strip()) == (
+            certificate.read_text().strip(),
+            key.read_text().strip(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["security.protocol=TLS"], ":1: security.protocol cannot be 'TLS'; it may be PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (["", "sasl.mechanism=GSSAPI"], ":2: sasl.mechanism cannot be 'GSSAPI'; it may be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (["ssl.truststore.type=JKS"], ":1: ssl.truststore.type cannot be 'JKS'; it may be PEM"),
+        (["ssl.truststore.password=x"], ":1: ssl.truststore.password is not known here; it may be sasl.jaas.config, "),
+        (["ssl.truststore.location=gone.pem"], ":1: ssl.truststore.location names gone.pem: No such file or directory"),
+        (["ssl.keystore.location=client.properties"], ":1: ssl.keystore.location names client.properties, which has not both"),
+        (["sasl.jaas.config=OAuthBearerLoginModule required;"], ":1: sasl.jaas.config has no username and password;"),
+        (["security.protocol=SASL_SSL", "sasl.username=a", "sasl.password=b"], ": security.protocol SASL_SSL needs sasl.mechanism"),
+        (["security.protocol=SSL", "ssl.truststore.certificates=x"], ": the PEM of ssl.truststore.certificates or of"),
+        (["security.protocol=\\uzz"], ": line 1: '\\\\uzz' is no escape"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, lines: list[str], said: str) -> None:
+    with pytest.raises(Failure) as failed:
+        read(tmp_path, *lines)
+    assert failed.value.code is Exit.usage
+    assert str(failed.value).startswith(f"{tmp_path / 'client.properties'}{said}")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"none\.properties: No such file or directory"):
+        secured(tmp_path / "none.properties")
