@@ -56,6 +56,8 @@ async def produce(talk: Talk) -> None:
     await ask("bytes behind", await odd(), (0, good + b"\0\0\0"))
     await ask("two batches", there, (0, good + good))
     await ask("magic 1", there, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
+    zstd = batch(b"a" * 99, compression=Compression.zstd)
+    await ask("magic 1 and zstd", there, (0, zstd[:MAGIC_AT] + b"\1" + zstd[MAGIC_AT + 1 :]))
     await ask("magic 3", there, (0, good[:MAGIC_AT] + b"\3" + good[MAGIC_AT + 1 :]))
     await ask("magic 0, whole", there, (0, old_message(0)))
     await ask("magic 1, whole", there, (0, old_message(1)))
