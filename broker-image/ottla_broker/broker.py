@@ -64,8 +64,6 @@ class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     quorum: Quorum
-    producer_ids: ProducerIds
-    lifecycle: Lifecycle
 
     def __init__(
         self, config: Config, register: Register, *, runtime: Runtime | None = None, disk: Disk | None = None
@@ -91,6 +89,17 @@ class Broker:
         self._disk: Disk = disk or OsDisk()
         self._register = register
         self._background: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
+        self.lifecycle = Lifecycle(
+            config,
+            self.runtime.new_uuid(),
+            self.image,
+            self.to_controller,
+            self.directories,
+            LastLife(config.log_dirs[0], self._disk, self.runtime),
+            hears_majority=self._hears_majority,
+            replaced=self.trouble.append,
+        )
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.fetchers = Fetchers(self.node_id, self.image, self.config, self._epoch)
         self.successors = Successors(self.image, config.inter_broker_listener, f"broker-{self.node_id}")
         self._proposals = IsrProposals(self.node_id, self._epoch, self._epoch_of, self.to_controller.ask)
@@ -128,7 +137,6 @@ class Broker:
         self._care = LogCare(self.directories, self.config)
         await self._join_quorum(endpoints)
         first_start = self.controller is not None and not self.image.brokers
-        self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._configure_broker()
         self._load_directories(first_start=first_start)
         if first_start:
@@ -154,16 +162,6 @@ class Broker:
         """Registers, and waits until its own image says so: what that says of this broker from before may speak of an earlier life of it, which led
         partitions, and had records, that this one has not. A wiped leader that led on would have its followers cut off what they hold.
         """
-        self.lifecycle = Lifecycle(
-            self.config,
-            self.runtime.new_uuid(),
-            self.image,
-            self.to_controller,
-            self.directories,
-            LastLife(self.directories[0].path, self._disk, self.runtime),
-            hears_majority=self._hears_majority,
-            replaced=self.trouble.append,
-        )
         await self.lifecycle.register(self.cluster_id, endpoints)
         while not await self.image_watch.until(self._is_registered, within_s=REGISTERED_WITHIN_S):
             logger.info("broker %d is registered; its own metadata do not say so yet", self.node_id)
@@ -173,14 +171,14 @@ class Broker:
 
     def _epoch(self) -> int:
         """Of this broker's registration; −1 while it has none."""
-        return self.lifecycle.epoch if hasattr(self, "lifecycle") else NOT_REGISTERED
+        return self.lifecycle.epoch
 
     def _epoch_of(self, broker: int) -> int:
         registered = self.image.brokers.get(broker)
         return NOT_REGISTERED if registered is None else registered.epoch
 
     def _in_session(self) -> bool:
-        return hasattr(self, "lifecycle") and self.lifecycle.in_session
+        return self.lifecycle.in_session
 
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)
@@ -317,7 +315,7 @@ class Broker:
     def _follow(self, changes: Changes) -> None:
         if changes.brokers:
             self.pulses.follow()
-        if changes.controller and hasattr(self, "lifecycle"):
+        if changes.controller:
             self.lifecycle.beat_now()
         if self._hosts:  # a start that is under way looks at everything when it comes there
             self._follow_closely(changes)

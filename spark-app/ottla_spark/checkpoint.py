@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ottla_spark.cluster import Partition
+from ottla_spark.progress import furthest_behind, offsets
 from ottla_spark.session import SHUFFLE_PARTITIONS, STATE_STORE
 from ottla_spark.spec import Pipeline
 from ottla_spark.trouble import Trouble, in_words
@@ -97,6 +99,15 @@ def check_topics(kept: Mapping[str, str], now: Mapping[str, str]) -> None:
             )
 
 
+def ends_of(text: str) -> dict[Partition, int]:
+    """The ends of a batch, by Spark's offset log: a line for its version, one for the batch, and one for each source, `-` where it has none yet."""
+    found: dict[Partition, int] = {}
+    for line in text.splitlines()[2:]:
+        if line.startswith("{"):
+            found = furthest_behind(found, offsets(line))
+    return found
+
+
 class Checkpoint:
     """The checkpoint's folder, on any file system that Spark can write to."""
 
@@ -109,6 +120,20 @@ class Checkpoint:
     def query(self, name: str) -> str:
         """Where Spark keeps a query's checkpoint."""
         return f"{self.location}/queries/{name}"
+
+    def processed(self, name: str) -> dict[Partition, int]:
+        """Up to where a query had processed, by Spark's own files; empty when it had not."""
+        done = self._numbers(f"queries/{name}/commits")
+        text = self.read_text(f"queries/{name}/offsets/{max(done)}") if done else None
+        return {} if text is None else ends_of(text)
+
+    def _numbers(self, folder: str) -> list[int]:
+        """Names of the files in a folder that are numbers of batches."""
+        path = self._paths(f"{self.location}/{folder}")
+        if not self._system.exists(path):
+            return []
+        names = [str(it.getPath().getName()) for it in self._said(path, partial(self._system.listStatus, path))]
+        return [int(it) for it in names if it.isdigit()]
 
     def read(self) -> Facts | None:
         """What was kept, or None when the checkpoint is new. Trouble when it cannot be read."""

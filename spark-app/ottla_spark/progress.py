@@ -45,8 +45,8 @@ def batch(event: str | Mapping[str, Any]) -> Batch:
     starts: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     for source in progress["sources"]:
-        starts |= offsets(source.get("startOffset"))
-        ends |= offsets(source.get("endOffset"))
+        starts = furthest_behind(starts, offsets(source.get("startOffset")))
+        ends = furthest_behind(ends, offsets(source.get("endOffset")))
     observed = progress.get("observedMetrics") or {}
     return Batch(
         query=progress["name"],
@@ -71,31 +71,57 @@ def offsets(value: object) -> dict[Partition, int]:
     return {(topic, int(partition)): int(offset) for topic, of in parsed.items() for partition, offset in of.items()}
 
 
+def furthest_behind(one: Mapping[Partition, int], other: Mapping[Partition, int]) -> dict[Partition, int]:
+    """Of two readers of one topic."""
+    return {**one, **other, **{it: min(one[it], other[it]) for it in one.keys() & other.keys()}}
+
+
 def _rate(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 @dataclass(slots=True)
 class Positions:
-    """How far all queries are: a partition's position is that of the query that is furthest behind in it."""
+    """How far all queries are: a partition's position is that of the query that is furthest behind in it. `reads`: topics of every query, also of those that
+    have not told anything yet; `at`: how far each is that has ever processed anything, from the checkpoint until it tells."""
 
-    queries: dict[str, Batch] = field(default_factory=dict)
+    reads: dict[str, frozenset[str]] = field(default_factory=dict)
+    at: dict[str, Mapping[Partition, int]] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    def begin(self, query: str, reads: frozenset[str], at: Mapping[Partition, int]) -> None:
+        """`at`: up to where it had processed in a life before; empty when it had not."""
+        self.reads[query], self.at[query] = reads, at
 
     def add(self, done: Batch) -> None:
-        self.queries[done.query] = done
+        self.at[done.query] = done.ends
+        self._told.add(done.query)
 
     @property
-    def ends(self) -> dict[Partition, int]:
-        """Where to go on, for each partition."""
+    def everyone_told(self) -> bool:
+        return self.reads.keys() <= self._told
+
+    @property
+    def known(self) -> dict[Partition, int]:
+        """For each partition, of those queries that have processed anything of it."""
         found: dict[Partition, int] = {}
-        for done in self.queries.values():
-            for partition, end in done.ends.items():
+        for ends in self.at.values():
+            for partition, end in ends.items():
                 found[partition] = min(end, found.get(partition, end))
         return found
 
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """Where to go on, for each partition; without those of which a query that reads them has processed nothing yet."""
+        return {
+            partition: end
+            for partition, end in self.known.items()
+            if all(partition in self.at[query] for query, topics in self.reads.items() if partition[0] in topics)
+        }
+
     def behind(self, newest: Mapping[Partition, int]) -> dict[Partition, int]:
         """Records not yet processed, for each partition. `newest`: the offsets that would be written next."""
-        return {partition: max(0, newest.get(partition, end) - end) for partition, end in self.ends.items()}
+        return {partition: max(0, newest.get(partition, end) - end) for partition, end in self.known.items()}
 
 
 def lag(behind: Mapping[Partition, int], written_ms: Mapping[Partition, int], now_ms: int) -> dict[str, Any]:

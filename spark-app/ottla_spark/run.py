@@ -222,6 +222,7 @@ class Running:
         trigger = self._pipeline.spec.trigger
         stream = rows.writeStream.foreachBatch(batch).outputMode(mode).queryName(name)
         stream = stream.option("checkpointLocation", self._kept.query(name))
+        self._positions.begin(name, source.read_by(rows), self._kept.processed(name))
         if trigger.available_now:
             stream = stream.trigger(availableNow=True)
         elif trigger.interval is not None:
@@ -255,16 +256,15 @@ class Running:
     def _done(self, batch: progress.Batch) -> None:
         self._positions.add(batch)
         self._check_identity()
-        ends = self._positions.ends
-        self._cluster.commit(self._pipeline.group, ends)
+        self._cluster.commit(self._pipeline.group, self._positions.ends)
         # Spark's own `latestOffset` is of before the batch: a pipeline that takes all there is would always be up to date by that.
-        behind = self._positions.behind(self._cluster.newest(ends))
-        waiting = {partition: ends[partition] for partition, records in behind.items() if records}
+        known = self._positions.known
+        behind = self._positions.behind(self._cluster.newest(known))
+        waiting = {partition: known[partition] for partition, records in behind.items() if records}
         written = self._cluster.written_ms(waiting, _LAG_PATIENCE_S)
         self._report.batch(batch, progress.lag(behind, written, time.time_ns() // 1_000_000))
         if self._aside is not None:
-            everyone = len(self._positions.queries) == len(self._queries)
-            self._aside.after(batch, self._positions.ends if everyone else {})
+            self._aside.after(batch, self._positions.ends if self._positions.everyone_told else {})
         if self._pipeline.spec.dead_letter is not None:
             dead_letter.judge(batch.dead, batch.rows, self._pipeline.spec.dead_letter)
 

@@ -37,6 +37,13 @@ def stream(spark: SparkSession, source: Source, kafka: Mapping[str, str]) -> Dat
     return reader.load().selectExpr(*RAW)
 
 
+def read_by(rows: DataFrame) -> frozenset[str]:
+    """Topics of the streams that rows are made of, as Spark's own plan knows them."""
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+    return frozenset(str(leaf.extraOptions().get("subscribe")) for leaf in streams)
+
+
 def options(source: Source, kafka: Mapping[str, str]) -> dict[str, str]:
     """The connector's options for a stream."""
     chosen = {f"kafka.{name}": value for name, value in kafka.items()}

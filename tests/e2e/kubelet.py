@@ -46,7 +46,7 @@ class World:
     api: FakeApi = field(default_factory=FakeApi)
     made: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    staying: set[str] = field(default_factory=set)
+    gone: dict[str, bool] = field(default_factory=dict)
     _containers: dict[str, Container] = field(default_factory=dict)
     _net: str = field(default_factory=lambda: f"127.{random.randint(1, 250)}.{random.randint(0, 250)}")
 
@@ -54,7 +54,7 @@ class World:
         as_api = cast(Api, self.api)
         told = Told(as_api, "test", said=self.said)
         self.clusters = Clusters(as_api, told, Images("broker", "1"), lambda key: self._body("Cluster", key.name))
-        self.topics = Topics(as_api, told, lambda key: self._topics(), self._cluster, lambda _: self.staying)
+        self.topics = Topics(as_api, told, lambda key: self._topics(), self._cluster, lambda _: self.gone)
 
     # --- people
 

@@ -64,23 +64,31 @@ def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
     run(tmp_path, 1, story)
 
 
-def test_a_topic_stays_or_goes_with_its_resource_as_that_says_also_while_no_operator_is_there(tmp_path: Path) -> None:
+def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         world.topic("kept")
         world.topic("gone", deletionPolicy="Delete")
-        await world.current("Topic", "gone")
-        await world.until(lambda: "demo-topics-to-delete" in world.api.of("ConfigMap"))
+        world.topic("unseen", deletionPolicy="Delete")
+        world.topic("again", deletionPolicy="Delete")
+        for name in ("gone", "unseen", "again"):
+            await world.current("Topic", name)
+        before = world.status("Topic", "again")["topicId"]
         early = World(world.folder, api=world.api)  # another operator, whose watches have shown nothing yet
         early.topics.bodies = lambda key: {}
         await early.topics.look(KEY)
-        assert {"kept", "gone"} <= await names(world), "what was not seen is not gone"
-        for name in ("kept", "gone"):
-            assert "finalizers" not in world.api.objects["Topic", "events", name]["metadata"]
-            del world.api.objects["Topic", "events", name]
-        after = World(world.folder, api=world.api)  # one that never saw the resources
-        await after.topics.look(KEY)
+        assert {"kept", "gone", "unseen", "again"} <= await names(world), "what was not seen is not gone"
+        for name in ("kept", "gone", "unseen", "again"):
+            it = world.api.objects.pop(("Topic", "events", name))
+            assert "finalizers" not in it["metadata"]
+            if name in ("gone", "again"):
+                world.gone[it["metadata"]["uid"]] = True
+        world.topic("again", deletionPolicy="Delete")
+        await world.topics.look(KEY)
         found = await names(world)
-        assert "kept" in found and "gone" not in found
+        assert {"kept", "unseen"} <= found and "gone" not in found
+        assert any(it.startswith("TopicKept: Topic unseen ") for it in world.said)
+        await world.current("Topic", "again")
+        assert world.status("Topic", "again")["topicId"] != before, "one that is made anew has no records of the other"
 
     run(tmp_path, 1, story)
 
@@ -129,6 +137,31 @@ def test_a_new_topic_with_more_copies_than_its_cluster_shall_have_brokers_is_a_p
         await world.current("Topic", "flights")
 
     run(tmp_path, 1, story)
+
+
+def test_no_pod_may_be_evicted_while_a_partition_is_short_of_replicas(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        def may() -> object:
+            return world.api.objects["PodDisruptionBudget", "events", "demo"]["spec"]["maxUnavailable"]
+
+        world.topic("flights", replicas=2)
+        await world.current("Topic", "flights")
+        await world.until(lambda: may() == 1)
+        del world.api.objects["Pod", "events", "demo-2"]  # as an eviction does
+        await world.until(lambda: may() == 0)
+        short: list[object] = []
+
+        def back() -> bool:
+            status = world.status("Cluster", "demo")
+            if status["readyReplicas"] == 2 and status["underReplicated"]:
+                short.append(may())
+            return may() == 1
+
+        await world.until(back)
+        assert set(short) <= {0}, "one that serves again may still have to copy"
+        assert world.status("Cluster", "demo")["underReplicated"] == 0
+
+    run(tmp_path, 2, story)
 
 
 def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class OperatorProcess:
     folder: Path
     kubeconfig: Path
     name: str = "operator"
+    lease: str = "ottla-operator"
     port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
@@ -37,6 +38,7 @@ class OperatorProcess:
             "OTTLA_SPARK_IMAGE": f"{REGISTRY}/ottla-spark:test",
             "POD_NAMESPACE": "default",
             "POD_NAME": self.name,
+            "OTTLA_OPERATOR_LEASE": self.lease,
         }
         self.daemon = Daemon(command, self.folder / f"{self.name}.log", environment)
 

@@ -120,6 +120,19 @@ def test_pods_hold_to_the_restricted_profile_and_are_known_to_brokers() -> None:
     }
 
 
+def lease_of(**rendered: str) -> str:
+    (deployment,) = of(helm.rendered(**rendered), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (found,) = [it["value"] for it in container["env"] if it["name"] == "OTTLA_OPERATOR_LEASE"]
+    return str(found)
+
+
+def test_two_releases_in_one_namespace_have_leases_of_their_own() -> None:
+    assert lease_of(release="ottla") == "ottla-operator"
+    assert lease_of(release="west") == "west-ottla-operator" != lease_of(release="east")
+    assert len(lease_of(release="a" * 53)) <= 63
+
+
 def test_what_watches_is_behind_switches() -> None:
     kinds = {"PodMonitor", "PrometheusRule"}
     assert not kinds & {it["kind"] for it in helm.rendered()}

@@ -145,6 +145,19 @@ def test_another_operator_takes_over_in_seconds(
         other.daemon.stop()
 
 
+def test_an_operator_of_another_release_in_the_same_namespace_acts_as_well(
+    plane: ControlPlane, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    eventually(lambda: operator.active, what=operator.daemon.said())
+    other = OperatorProcess(tmp_path, plane.kubeconfig(), "other", "west-ottla-operator")
+    other.start()
+    try:
+        eventually(lambda: other.active, within_s=12, what=other.daemon.said())
+        assert operator.active
+    finally:
+        other.daemon.stop()
+
+
 def test_what_was_deleted_while_nobody_watched_is_forgotten(
     plane: ControlPlane, resources: Resources, operator: OperatorProcess
 ) -> None:

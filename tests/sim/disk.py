@@ -145,9 +145,6 @@ class SimulatedFile:
         self._disk.write(self._file, len(self._file.content), data, self.path)
         return len(data)
 
-    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        self._disk.write(self._file, at, bytes(data), self.path)
-
     def truncate(self, size: int) -> None:
         if size != len(self._file.content):
             self._file.write(self._disk.when_s(), size, None)

@@ -17,7 +17,6 @@ SIZES = st.integers(0, 20)
 CALLS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), NAMES, DATA),
-        st.tuples(st.just("write_at"), NAMES, DATA, SIZES),
         st.tuples(st.just("truncate"), NAMES, SIZES),
         st.tuples(st.just("read"), NAMES, SIZES, SIZES),
         st.tuples(st.just("replace_file"), NAMES, DATA),
@@ -43,7 +42,7 @@ def call(disk: Disk, root: str, name: str, path: str, *rest: object) -> object:
     """What a call gives, or the kind of its error."""
     path = f"{root}/{path}"
     try:
-        if name in ("append", "write_at", "truncate", "read"):
+        if name in ("append", "truncate", "read"):
             file = disk.open(path, create=name != "read")
             try:
                 argument = ([rest[0]],) if name == "append" else rest

@@ -47,6 +47,38 @@ def test_lag_is_reported_and_committed_to_a_consumer_group(pipeline: Runner, top
     assert sum(topics.committed("watched", "lag-in", 2).values()) == 100
 
 
+def test_the_group_is_never_further_than_the_slowest_sink_also_after_a_restart(
+    pipeline: Runner, topics: Topics
+) -> None:
+    topics.make("slow-in", "slow-out", "quick-out")
+    (pipeline.folder / "steps.py").write_text(
+        "import time\n\nfrom pyspark.sql import functions as F\n\n\n"
+        "def late(number):\n    time.sleep(4)\n    return number\n\n\n"
+        "def slow(tables):\n    return tables['events'].select(F.udf(late, 'int')('id').alias('id'))\n"
+    )
+    spec = {
+        "sources": {"events": events("slow-in")},
+        "transforms": [{"name": "slow", "python": "steps.py:slow"}],
+        "sinks": [{"from": "events", "topic": "quick-out"}, {"from": "slow", "topic": "slow-out"}],
+        "consumerGroup": "slowest",
+    }
+    for number, before in enumerate((-1001, 1)):  # librdkafka's number for: nothing committed
+        topics.write("slow-in", {"id": number})
+        seen: list[tuple[int, int]] = []
+
+        def both_have_told(lines: list[Line], seen: list[tuple[int, int]] = seen) -> bool:
+            told = {line["query"] for line in lines if "batch" in line}
+            if told == {"events"}:
+                seen.append((topics.committed("slowest", "slow-in", 1)[0], len(ids(topics, "slow-out"))))
+            return "slow" in told
+
+        pipeline(spec, stop_when=both_have_told)
+        assert seen[0] == (before, number), "while one has told and the other has not"
+        assert all(committed <= written for committed, written in seen)
+        assert topics.committed("slowest", "slow-in", 1) == {0: number + 1}
+        assert ids(topics, "slow-out") == list(range(number + 1))
+
+
 def test_what_came_while_a_batch_ran_is_lag(pipeline: Runner, topics: Topics) -> None:
     topics.make("echo")
     topics.write("echo", {"id": 1}, {"id": 2})

@@ -1,6 +1,7 @@
 """How far sources have come that are appended to a topic, as entries of DescribeConfigs for resource type 102, beside `mirror_status`'s.
 
-`sources` (JSON) is what those need who copy the topic. `<mirror>/source.topic` tells of each source what the metadata say; `<mirror>/<partition>` is a `PartitionStatus` in JSON, given by the broker that leads
+`sources` (JSON) is what those need who copy the topic. `<mirror>/source.topic` and `<mirror>/source.partitions` (how many) tell of each source what the metadata say, which every broker
+knows; `<mirror>/<partition>` is a `PartitionStatus` in JSON, given by the broker that leads
 the partition. Its `end` is the offset of the source up to which that was copied; where records of it lie in the topic is another matter.
 """
 
@@ -28,9 +29,9 @@ def entries(broker: Broker, name: str, now_s: float) -> list[Entry]:
         return []
     sources = _newest(broker.image.appended[topic.id].values())
     found = [read_only_entry(SOURCES, msgspec.json.encode(told(broker.image, topic.id)).decode())]
-    found += [
-        read_only_entry(f"{mirror}/source.topic", source.source_topic) for mirror, source in sorted(sources.items())
-    ]
+    for mirror, source in sorted(sources.items()):
+        found.append(read_only_entry(f"{mirror}/source.topic", source.source_topic))
+        found.append(read_only_entry(f"{mirror}/source.partitions", str(source.partitions)))
     if topic.id not in broker.image.mirrored:
         found.append(read_only_entry(ORIGINS, ",".join(sorted(origins_of(broker.image, name)))))
     led = [

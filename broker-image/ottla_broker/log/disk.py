@@ -28,7 +28,6 @@ class File(Protocol):
         error, undone: afterwards the file holds all of it or none of it."""
         ...
 
-    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None: ...
     def truncate(self, size: int) -> None: ...
     def sync(self) -> None:
         """Returns when the file's data are on stable storage (fdatasync)."""
@@ -116,11 +115,6 @@ class OsFile:
         while view:
             done = os.pwrite(self._fd, view, at)
             view, at = view[done:], at + done
-
-    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        if len(data):
-            self._write_rest(bytes(data), at)
-            self._size = max(self._size, at + len(data))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -28,7 +28,7 @@ from ottla_broker.metadata.replica_control import ReplicaControl
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, growth, removal
 from ottla_broker.metadata.turn import Commits, Decision, Turn
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -112,22 +112,6 @@ class Controller:
 
         await self.brokers.all_heard()
         return await self._turn.take(plan)
-
-    async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> UUID:
-        [answer] = await self.create_topics([topic], validate_only=validate_only)
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
-
-    async def ensure_topic(self, topic: NewTopic) -> None:
-        """Creates a topic that the broker itself needs, unless it is there."""
-        if topic.name in self._image.topics:
-            return
-        try:
-            await self.create_topic(topic)
-        except KafkaError as reason:
-            if reason.code is not ErrorCode.topic_already_exists:
-                raise
 
     async def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False

@@ -6,6 +6,9 @@ same is passed on for a while, as it is.
 
 - What a client had under way when it was told is refused like the first of it, so its records keep their order: only what comes after a pause is
   passed on; of an idempotent producer, who may be slow to hear, only once the first that was refused has come again.
+- Nothing holds back what a client that has found the successor sends there meanwhile. A later batch of an idempotent producer that overtakes one that is being
+  passed on is out of order there; its client sends it again, because it has no answer to the earlier one yet. To wait for the earlier one would cost time where,
+  mostly, there is none.
 - A broker that is about to stop stays until those that it told have had the time to ask.
 - Where a successor was asked and does not answer, nobody knows whether the records were appended: the client's connection is closed.
 """

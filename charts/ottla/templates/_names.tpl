@@ -8,6 +8,11 @@
 {{ .Values.serviceAccount.name | default (include "ottla.name" .) }}
 {{- end }}
 
+{{- /* Of the release: operators of one release agree by it who acts. */}}
+{{- define "ottla.lease" -}}
+{{ include "ottla.name" . }}-operator
+{{- end }}
+
 {{- define "ottla.selector" -}}
 app.kubernetes.io/name: ottla
 app.kubernetes.io/component: operator

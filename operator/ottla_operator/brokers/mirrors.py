@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -57,20 +58,19 @@ async def configure(link: Link, name: str, changes: Mapping[str, str | None]) ->
 
 
 async def copies(link: Link, name: str) -> list[PartitionSeen]:
-    """Every partition of the mirror's copies, as its leader tells; `UNTOLD` are those of identical copies that nobody tells of, because they have no leader, or
-    that does not answer: every broker knows which topics are copies."""
+    """Every partition of the mirror's copies, as its leader tells; `UNTOLD` are those that nobody tells of, because they have no leader, or that does not
+    answer: every broker knows which topics are copies, and how many partitions of a source are appended."""
     every = [it for it in await topics.all_topics(link) if not it.internal]
     brokers = [it.id for it in (await cluster.describe(link)).brokers]
     told = await asyncio.gather(*(_told_by(link, broker, [it.name for it in every], name) for broker in brokers))
     seen = [it for some, _ in told for it in some]
-    copied = frozenset[str]().union(*(names for _, names in told))
+    copied = {topic: partitions for _, known in told for topic, partitions in known.items()}
     places = {(it.topic, it.partition) for it in seen}
     seen += [
         PartitionSeen(topic.name, it.index, UNTOLD, UNKNOWN, why=_why_untold(it.leader))
         for topic in every
-        if topic.name in copied
         for it in topic.partitions
-        if (topic.name, it.index) not in places
+        if it.index < copied.get(topic.name, 0) and (topic.name, it.index) not in places
     ]
     return sorted(seen, key=lambda it: (it.topic, it.partition))
 
@@ -81,26 +81,24 @@ def _why_untold(leader: int) -> str:
 
 async def _told_by(
     link: Link, broker: int, found: Iterable[str], mirror: str
-) -> tuple[list[PartitionSeen], frozenset[str]]:
-    """The partitions that it leads; and the names of all identical copies."""
+) -> tuple[list[PartitionSeen], dict[str, float]]:
+    """The partitions that it leads; and of how many partitions of each topic the mirror has copies, all of them where copies are identical."""
     try:
         results = await _described(link, broker, MIRRORED_TOPIC, found)
     except Unreachable:
-        return [], frozenset()
+        return [], {}
     seen: list[PartitionSeen] = []
-    copies: set[str] = set()
+    copies: dict[str, float] = {}
     for result in results:
         values = {str(it.name): it.value or "" for it in result.configs}
-        copied: Mapping[str, str] = {}
+        own = {key.removeprefix(f"{mirror}/"): it for key, it in values.items() if key.startswith(f"{mirror}/")}
+        if "source.partitions" in own:
+            copies[result.resource_name] = int(own["source.partitions"])
         if values.get("mirror") == mirror:
-            copied = values
-            copies.add(result.resource_name)
-        appended = {
-            key.removeprefix(f"{mirror}/"): value for key, value in values.items() if key.startswith(f"{mirror}/")
-        }
-        for found in (copied, appended):
-            seen += [_seen(result.resource_name, key, value) for key, value in found.items() if key.isdigit()]
-    return seen, frozenset(copies)
+            copies[result.resource_name] = math.inf
+            own |= values
+        seen += [_seen(result.resource_name, key, value) for key, value in own.items() if key.isdigit()]
+    return seen, copies
 
 
 def _seen(topic: str, partition: str, value: str) -> PartitionSeen:

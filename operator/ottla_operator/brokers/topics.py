@@ -141,6 +141,15 @@ async def delete(link: Link, name: str) -> None:
     checked(result.error_code, result.error_message, f"topic {name!r}")
 
 
+async def delete_by_id(link: Link, topic_id: UUID) -> bool:
+    """Deletes a topic with all its records, and no other that has its name by now. Whether it was there."""
+    request = DeleteTopicsRequest(topics=(DeleteTopicState(name=None, topic_id=topic_id),), timeout=TIMEOUT)
+    (result,) = (await link.ask_controller(request)).responses
+    allowed = (ErrorCode.unknown_topic_id,)
+    checked(result.error_code, result.error_message, f"topic {result.name or topic_id!s}", allow=allowed)
+    return result.error_code is ErrorCode.none
+
+
 async def configure(link: Link, name: str, put: Mapping[str, str], drop: Sequence[str]) -> None:
     """Sets some of a topic's settings and takes others off it."""
     changes = [

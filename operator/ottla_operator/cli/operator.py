@@ -57,6 +57,13 @@ def operator(
             help="The namespace of the Lease by which several operators agree who acts; the pod's own when not given.",
         ),
     ] = None,
+    lease: Annotated[
+        str,
+        typer.Option(
+            envvar="OTTLA_OPERATOR_LEASE",
+            help="The name of that Lease. Operators that keep the same namespaces share one; others in the same home namespace need another.",
+        ),
+    ] = "ottla-operator",
     http: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where /livez, /readyz and /metrics are served; empty for nowhere.")
     ] = ":8080",
@@ -71,6 +78,7 @@ def operator(
     options = Options(
         namespaces=[part for it in namespace or [] for part in it.split(",") if part],
         home=home or _own_namespace(),
+        lease=lease,
         images=Images(image, version or metadata.version("ottla")),
         spark=Image(spark_image, pull_policy),
         http=_address(http),

@@ -20,6 +20,7 @@ TIMEOUT_S: Final = 15.0
 CREDENTIALS_FOR_S: Final = 30.0  # a projected token is rotated in its file long before it ends
 CONNECTIONS: Final = 16
 NOT_FOUND, CONFLICT = 404, 409
+AWAY: Final = (0, 429, 502, 503, 504)
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
@@ -34,6 +35,11 @@ class ApiError(Exception):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
         self.status = status
+
+    @property
+    def away(self) -> bool:
+        """Whether that is the API server's trouble, whatever it was asked: it is not there, or has too much to do."""
+        return self.status in AWAY
 
 
 class Api:
@@ -68,17 +74,17 @@ class Api:
             raise
         return any(it["name"] == kind.plural for it in found["resources"])
 
+    async def list_metadata(self, kind: Kind, namespace: str | None) -> list[Json]:
+        """Of all that there are now."""
+        answer = await self._ask("GET", kind.path(namespace), accept=METADATA)
+        return [it["metadata"] for it in answer["items"] or ()]  # of none, null
+
     async def list(self, kind: Kind, namespace: str | None, selector: str = "") -> list[Json]:
         """By name."""
         answer = await self._ask("GET", kind.path(namespace), query={"labelSelector": selector} if selector else {})
         # The API server leaves apiVersion and kind out of lists.
         every = ({"apiVersion": kind.api, "kind": kind.name, **it} for it in answer["items"])
         return sorted(every, key=lambda it: str(it["metadata"]["name"]))
-
-    async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
-        """Of all that there are now."""
-        answer = await self._ask("GET", kind.path(namespace), accept=METADATA)
-        return {it["metadata"]["uid"] for it in answer["items"] or ()}  # of none, null
 
     async def apply(self, wanted: Json) -> Json:
         """Server-side apply; fields that others have set otherwise become ours. The object as it is then."""

@@ -21,6 +21,10 @@ class Taken(Exception):
     """There is an object of that name which is not ours."""
 
 
+class Leaving(Exception):
+    """There is one of an owner that had this name before and is deleted: Kubernetes takes it away."""
+
+
 @dataclass(slots=True)
 class Seen:
     """`services`, `settings` (ConfigMaps): by name, ours alone. `headless`: the name of the Service of all brokers."""
@@ -86,7 +90,7 @@ class Children:
         return told
 
     async def ensure(self, wanted: Json, live: Json | None) -> Json:
-        """Applies an object unless it is so already; as it is then. Taken."""
+        """Applies an object unless it is so already; as it is then. Taken, Leaving."""
         wanted = marked(wanted)
         if live is not None:
             _check_ours(wanted, live)
@@ -105,9 +109,10 @@ def _check_ours(wanted: Json, live: Json) -> None:
     metadata = live["metadata"]
     if (metadata.get("labels") or {}).get(MANAGED_BY) != names.MANAGER:
         raise Taken(f"there is a {wanted['kind']} {metadata['name']} already that is not the operator's")
+    mine = {it["uid"]: (it["kind"], it["name"]) for it in wanted["metadata"].get("ownerReferences") or []}
     for owner in metadata.get("ownerReferences") or []:
-        mine = {it["uid"] for it in wanted["metadata"].get("ownerReferences") or []}
         if owner.get("controller") and mine and owner["uid"] not in mine:
-            raise Taken(
-                f"{wanted['kind']} {metadata['name']} belongs to {owner['kind']} {owner['name']} of another life"
-            )
+            whose = f"{wanted['kind']} {metadata['name']} belongs to {owner['kind']} {owner['name']}"
+            if (owner["kind"], owner["name"]) in mine.values():
+                raise Leaving(f"{whose} of another life, and goes with that")
+            raise Taken(whose)

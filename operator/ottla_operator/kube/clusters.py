@@ -3,6 +3,7 @@
 A look decides from what it sees and remembers nothing that matters, so that an operator that is killed anywhere is followed by one that goes on.
 """
 
+import asyncio
 import datetime
 import json
 import time
@@ -16,10 +17,11 @@ from ottla_operator.brokers.link import Link
 from ottla_operator.kube import rolling, scaling
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.checked import Checked
-from ottla_operator.kube.children import Children, Seen, Taken
+from ottla_operator.kube.children import Children, Leaving, Seen, Taken
 from ottla_operator.kube.cluster_brokers import addresses, brokers_at
 from ottla_operator.kube.cluster_status import Broker, Told, status_of
 from ottla_operator.kube.known import Key
+from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import Upkeep, refuses
@@ -28,6 +30,7 @@ from ottla_operator.plan.brokers import suited
 from ottla_operator.plan.cluster_verdict import NO_CERTIFICATE, Facts, serving, verdict
 from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working
 from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.addresses import bootstrap
 from ottla_operator.plan.objects.pods import Images, pod_hash
 from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
@@ -50,6 +53,7 @@ class Memory:
 
     refused: dict[str, str] = field(default_factory=dict)
     verdict: str = ""
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(slots=True)
@@ -93,6 +97,23 @@ class Clusters:
         if live and "deletionTimestamp" in live["metadata"]:
             await self._tell(body, memory, Working("Waiting", "the StatefulSet is being deleted; then it is made anew"))
             return SOON_S
+        try:
+            return await self._kept(key, body, cluster, memory, seen)
+        except Taken as error:
+            await self._tell(body, memory, Stuck("NameTaken", str(error)))
+            return RESYNC_S
+        except Leaving as error:
+            await self._tell(body, memory, Working("Waiting", str(error)))
+            return WAITING_S
+        except ApiError as error:
+            if not refuses(error):
+                raise
+            await self._tell(body, memory, Stuck("Refused", f"the API server refuses a change: {error}"))
+            return RESYNC_S
+
+    async def _kept(self, key: Key, body: Json, cluster: Cluster, memory: Memory, seen: Seen) -> float:
+        """Taken, Leaving, ApiError."""
+        live = seen.stateful_set
         # An operator that was killed while disks grew leaves pods whose StatefulSet is gone.
         there = live["spec"]["replicas"] if live else max(seen.pods, default=0)
         brokers = max(there, cluster.spec.replicas)
@@ -100,16 +121,7 @@ class Clusters:
         if unusable and digest is None:
             await self._tell(body, memory, Stuck(NO_CERTIFICATE, unusable))
             return WAITING_S
-        try:
-            wanted = await self._bring(body, cluster, memory, seen, brokers, digest or "")
-        except Taken as error:
-            await self._tell(body, memory, Stuck("NameTaken", str(error)))
-            return RESYNC_S
-        except ApiError as error:
-            if not refuses(error):
-                raise
-            await self._tell(body, memory, Stuck("Refused", f"the API server refuses a change: {error}"))
-            return RESYNC_S
+        wanted = await self._bring(body, cluster, memory, seen, brokers, digest or "")
         if wanted.waits_for:
             await self._tell(
                 body, memory, Working("WaitingForAddress", f"Service {', '.join(wanted.waits_for)} has no address yet")
@@ -227,6 +239,7 @@ class Clusters:
             unreached=look.unreached,
             no_certificates=look.unusable,
         )
+        await self._children.ensure_all([disruption_budget(cluster, evictable=facts.can_spare_one)], seen)
         judged = verdict(facts)
         told = Told(
             cluster_id=described.id if described else None,
@@ -247,7 +260,8 @@ class Clusters:
             self.topics_may_go_on(key)
         if isinstance(judged, Current):
             return RESYNC_S
-        return SOON_S if rolled.restarted is not None or rolled.outdated or scaled.doing else WAITING_S
+        soon_s = SOON_S if rolled.restarted is not None or rolled.outdated or scaled.doing else WAITING_S
+        return memory.patience.pause(judged, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
     async def _note_down(self, cluster: Cluster, look: "_Look", scaled: scaling.Scaled) -> None:
         """Notes and the number of pods, where they are others now."""

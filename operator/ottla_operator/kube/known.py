@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ottla_operator.resources.model import Json
+
+MOST_GONE: Final = 10_000  # of a Cluster: who stands by sees Topics go, and never looks
 
 K = TypeVar("K")
 
@@ -24,8 +26,8 @@ class Known:
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     """By their Cluster's key and their own name."""
-    staying: dict[Key, set[str]] = field(default_factory=dict)
-    """Names of Topics that are gone and said last that their topics stay. The ledger may still say what they said before (`Topics`)."""
+    gone: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    """By their Cluster's key: uids of Topics that were seen to go, and whether each said last that its topic goes with it. Until it is noted down (`Topics`)."""
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
 
@@ -35,42 +37,59 @@ class Known:
         return [*(it for bodies in by_key for it in bodies.values()), *topics]
 
     def see(self, body: Mapping[str, Json], *, gone: bool) -> Key | None:
-        """Whose loop has to look, if any."""
+        """As a watch shows it. Whose loop has to look, if any."""
         it = slim(body)
-        name = it["metadata"]["name"]
-        if it["kind"] == "Topic":
-            cluster = ((it["spec"] or {}).get("clusterRef") or {}).get("name")
-            return self._see_topic(Key(it["metadata"]["namespace"], str(cluster)), name, it, gone)
-        known = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[it["kind"]]
-        key = Key(it["metadata"]["namespace"], name)
-        return key if _change(known, key, it, gone) else None
+        key = _key(it)
+        if it["kind"] == "Topic" and gone:
+            seen = self.gone.setdefault(key, {})
+            seen[it["metadata"]["uid"]] = (it["spec"] or {}).get("deletionPolicy") == "Delete"
+            if len(seen) > MOST_GONE:
+                del seen[next(iter(seen))]
+        return key if self._change(key, it, gone) else None
 
-    def _see_topic(self, key: Key, name: str, it: Json, gone: bool) -> Key | None:
+    def forget(self, it: Json) -> Key:
+        """One that is known is not there any more, and nobody saw it go: what it said last is not known. Whose loop has to look."""
+        key = _key(it)
+        self._change(key, it, gone=True)
+        return key
+
+    def _change(self, key: Key, it: Json, gone: bool) -> bool:
+        if it["kind"] != "Topic":
+            by_key = {"Cluster": self.clusters, "Pipeline": self.pipelines, "Mirror": self.mirrors}[it["kind"]]
+            return _change(by_key, key, it, gone)
         of_cluster = self.topics.setdefault(key, {})
-        changed = _change(of_cluster, name, it, gone)
-        if gone and (it["spec"] or {}).get("deletionPolicy") != "Delete":
-            self.staying.setdefault(key, set()).add(name)
-        elif not gone and key in self.staying:
-            self.staying[key].discard(name)
+        changed = _change(of_cluster, it["metadata"]["name"], it, gone)
         if not of_cluster:
             del self.topics[key]
-        return key if changed else None
+        return changed
+
+
+def _key(it: Json) -> Key:
+    """Of the loop that has to do with it."""
+    namespace = it["metadata"]["namespace"]
+    if it["kind"] == "Topic":
+        return Key(namespace, str(((it["spec"] or {}).get("clusterRef") or {}).get("name")))
+    return Key(namespace, it["metadata"]["name"])
 
 
 def _change(known: dict[K, Json], key: K, it: Json, gone: bool) -> bool:
-    """Whether somebody has to look."""
+    """Whether somebody has to look. What goes takes nothing of the same name with it that has come in its place."""
     if gone:
-        known.pop(key, None)
-    elif known.get(key) == it:
-        return False
-    else:
-        known[key] = it
-    return True
+        if key in known and known[key]["metadata"]["uid"] == it["metadata"]["uid"]:
+            del known[key]
+        return True
+    before, known[key] = known.get(key), it
+    return before is None or _without_version(before) != _without_version(it)
+
+
+def _without_version(it: Json) -> Json:
+    """What is looked at; who else wrote what does not matter."""
+    return {**it, "metadata": {key: value for key, value in it["metadata"].items() if key != "resourceVersion"}}
 
 
 def slim(body: Mapping[str, Json]) -> Json:
     metadata = body["metadata"]
-    wanted = ("name", "namespace", "uid", "generation", "creationTimestamp", "deletionTimestamp")
+    wanted = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
     return {
         "apiVersion": body["apiVersion"],
         "kind": body["kind"],

@@ -1,17 +1,21 @@
 """Which topics go with their resources: noted in a ConfigMap, so that nothing has to hold the resources' deletion up.
 
 A finalizer would keep a Topic, and so its namespace, from going while no operator is there. Instead, a topic whose deletionPolicy is Delete is noted here
-while its resource is there; when the resource is found gone, at whatever time, the topic is deleted and struck off.
+while its resource is there, and again that an operator saw the resource go and say so to the last; then the topic is deleted and struck off. A resource is
+known by its uid: one that is made anew under the same name is another.
+
+Invariant: nothing that is lost here, or cannot be read, deletes records.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.kinds import CONFIG_MAP
 from ottla_operator.kube.known import Key
+from ottla_operator.plan.leaving import Note
 from ottla_operator.plan.objects.names import MANAGER
 from ottla_operator.resources.model import Json
 
@@ -20,23 +24,21 @@ DATA: Final = "topics.json"
 
 @dataclass(slots=True)
 class Ledger:
-    """`by_resource`: name of the Topic resource → name of the topic and its id on the brokers."""
+    """`by_uid`: of the resource."""
 
     api: Api
     key: Key
-    by_resource: dict[str, tuple[str, str]]
+    by_uid: dict[str, Note] = field(default_factory=dict)
 
     @classmethod
     async def read(cls, api: Api, key: Key) -> "Ledger":
         found = await api.get(CONFIG_MAP, key.namespace, _name(key))
-        text = ((found or {}).get("data") or {}).get(DATA, "{}")
-        return cls(api, key, {name: (it[0], it[1]) for name, it in json.loads(text).items()})
+        return cls(api, key, _notes(((found or {}).get("data") or {}).get(DATA, "{}")))
 
-    async def write(self, by_resource: Mapping[str, tuple[str, str]], cluster: Json | None) -> None:
+    async def write(self, by_uid: Mapping[str, Note], cluster: Json) -> None:
         """Only when it changed. `cluster`: the Cluster, which it goes with."""
-        if dict(by_resource) == self.by_resource or cluster is None:
+        if by_uid == self.by_uid:
             return
-        self.by_resource = dict(by_resource)
         owner = {
             "apiVersion": cluster["apiVersion"],
             "kind": cluster["kind"],
@@ -53,9 +55,18 @@ class Ledger:
                     "labels": {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/managed-by": MANAGER},
                     "ownerReferences": [owner],
                 },
-                "data": {DATA: json.dumps(self.by_resource, sort_keys=True)},
+                "data": {DATA: json.dumps(by_uid, sort_keys=True)},
             }
         )
+        self.by_uid = dict(by_uid)
+
+
+def _notes(text: str) -> dict[str, Note]:
+    """What somebody else has written there counts for nothing."""
+    try:
+        return {uid: Note(*it) for uid, it in json.loads(text).items() if len(it) == len(Note._fields)}
+    except (ValueError, AttributeError, TypeError):
+        return {}
 
 
 def _name(key: Key) -> str:

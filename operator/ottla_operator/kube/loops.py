@@ -77,10 +77,12 @@ class Loops(Generic[K]):
     async def _tell(self, key: K, error: Exception) -> None:
         if not isinstance(error, self.failures):
             log.error("looking at %s", key, exc_info=error)
-            return
+            error = RuntimeError(
+                f"the operator has made a mistake, which its log tells: {type(error).__name__}: {error}"
+            )
         try:
             await self.failed(key, error)
         except self.failures as also:
             log.warning("%s: %s; and it cannot be told: %s", key, error, also)
-        except Exception:
+        except Exception:  # a mistake in that, too
             log.exception("telling what is wrong with %s: %s", key, error)

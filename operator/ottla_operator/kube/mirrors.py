@@ -4,6 +4,7 @@ The brokers do the copying, and go on with it whoever looks or does not. When a 
 open or to delete them is for people to say.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +17,7 @@ from ottla_operator.kube.checked import Checked
 from ottla_operator.kube.cluster_brokers import brokers_of
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.known import Key
+from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan import mirror as plan
@@ -30,6 +32,7 @@ from ottla_operator.resources.model import Json
 RESYNC_S: Final = 10.0
 AGAIN_S: Final = 1.0
 WAITING_S: Final = 5.0
+OTHERS_FIRST: Final = ("NoCluster", "NoSource", "NoCredentials", "ClusterNotReady", "Unreachable")
 PASSING: Final = frozenset(
     {
         ErrorCode.not_controller,
@@ -53,12 +56,14 @@ class Mirrors:
     telling: Telling
     body: Callable[[Key], Json | None]
     cluster: Callable[[Key], Awaitable[Json | None]]
+    _patiences: dict[Key, Patience] = field(default_factory=dict)
     _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.unfit(mirror_of(body))))
 
     async def look(self, key: Key) -> float | None:
         body = self.body(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._checked.forget(key)
+            self._patiences.pop(key, None)
             return None
         if why := self._checked.wrong(key, body):
             return await self._tell(body, Stuck("InvalidSpec", why))
@@ -135,13 +140,12 @@ class Mirrors:
         await self.telling.status(body, Judged(judged, body["metadata"]["generation"], aspects), known)
         if isinstance(judged, Stuck) and was.get("message") != judged.message:
             await self.telling.event(body, judged.reason, judged.message, warning=True)
-        if isinstance(judged, Working):
-            return (
-                WAITING_S
-                if judged.reason in ("NoCluster", "NoSource", "NoCredentials", "ClusterNotReady", "Unreachable")
-                else AGAIN_S
-            )
-        return RESYNC_S
+        if not isinstance(judged, Working):
+            return RESYNC_S
+        soon_s = WAITING_S if judged.reason in OTHERS_FIRST else AGAIN_S
+        key = Key(body["metadata"]["namespace"], body["metadata"]["name"])
+        patience = self._patiences.setdefault(key, Patience())
+        return patience.pause(judged, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
 
 def mirror_of(body: Json) -> Mirror:

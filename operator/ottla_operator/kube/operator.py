@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -40,9 +40,8 @@ from ottla_operator.plan.pipeline.pods import Image  # noqa: E402
 from ottla_operator.resources.model import Json  # noqa: E402
 
 LoginError = kopf.LoginError
-LEASE: Final = "ottla-operator"
 CRDS_AGAIN_S: Final = 2.0
-GONE_AGAIN_S: Final = 60.0
+COMPARED_AGAIN_S: Final = 60.0
 RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR)
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
 log = logging.getLogger("ottla.operator")
@@ -50,10 +49,11 @@ log = logging.getLogger("ottla.operator")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`namespaces`: those that are watched; empty: all. `home`: the namespace of the operator's own Lease. `http`: where figures are served."""
+    """`namespaces`: those that are watched; empty: all. `home` and `lease`: namespace and name of the operator's own Lease. `http`: where figures are served."""
 
     namespaces: Sequence[str]
     home: str
+    lease: str
     images: Images
     spark: Image
     http: tuple[str, int] | None
@@ -84,7 +84,7 @@ class Operator:
             telling,
             lambda key: self.known.topics.get(key, {}),
             self.cluster,
-            lambda key: self.known.staying.get(key, set()),
+            lambda key: self.known.gone.setdefault(key, {}),
         )
         self.pipelines = Pipelines(
             self.api,
@@ -95,15 +95,23 @@ class Operator:
             lambda key: self.known.topics.get(key, {}).values(),
         )
         self.mirrors = Mirrors(self.api, telling, self.known.mirrors.get, self.cluster)
-        self._cluster_loops = Loops(self._timed("Cluster", self.clusters.look), FAILURES, self.clusters.failed)
-        self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, self.topics.failed)
-        self._pipeline_loops = Loops(self._timed("Pipeline", self.pipelines.look), FAILURES, self.pipelines.failed)
-        self._mirror_loops = Loops(self._timed("Mirror", self.mirrors.look), FAILURES, self.mirrors.failed)
+        self._cluster_loops = Loops(
+            self._timed("Cluster", self.clusters.look), FAILURES, _unless_away(self.clusters.failed)
+        )
+        self._topic_loops = Loops(self._timed("Topic", self.topics.look), FAILURES, _unless_away(self.topics.failed))
+        self._pipeline_loops = Loops(
+            self._timed("Pipeline", self.pipelines.look), FAILURES, _unless_away(self.pipelines.failed)
+        )
+        self._mirror_loops = Loops(
+            self._timed("Mirror", self.mirrors.look), FAILURES, _unless_away(self.mirrors.failed)
+        )
         self._who = who
 
     _who: str = ""
     _served: set[Key] = field(default_factory=set)
     """Clusters whose topics have been woken since their brokers became reachable."""
+    _unshown: dict[str, str | None] = field(default_factory=dict)
+    """Uids of resources that watches had shown in another version, or in none, when it was last compared."""
 
     async def cluster(self, key: Key) -> Json | None:
         """As it was last seen. That there is none, the API server itself has to say: when we have just begun, watches have not shown everything yet."""
@@ -130,14 +138,14 @@ class Operator:
             await self.api.close()
 
     async def _act(self) -> None:
-        election = Election(self.api, self.options.home, LEASE, self._who)
+        election = Election(self.api, self.options.home, self.options.lease, self._who)
         while True:
             async with election.elected() as lost:
                 self.metrics.active = True
                 loops = (self._cluster_loops, self._topic_loops, self._pipeline_loops, self._mirror_loops)
                 for it in loops:
                     it.start()
-                forgetting = asyncio.create_task(self._forget_now_and_then())
+                comparing = asyncio.create_task(self._compare_now_and_then())
                 try:
                     for key in {*self.known.clusters, *self.known.topics}:
                         self.wake(key)
@@ -148,32 +156,49 @@ class Operator:
                     await lost.wait()
                 finally:
                     self.metrics.active = False
-                    forgetting.cancel()
+                    comparing.cancel()
                     for it in loops:
                         await it.stop()
 
-    async def _forget_now_and_then(self) -> None:
+    async def _compare_now_and_then(self) -> None:
         while True:
             try:
-                await self.forget_the_gone()
+                await self.compare()
             except (ApiError, LoginError) as error:
-                log.warning("cannot look whether what is known is still there: %s", error)
-            await asyncio.sleep(GONE_AGAIN_S)
+                log.warning("cannot look whether what is known is as it is: %s", error)
+            except Exception:  # a mistake of ours is not to end this for ever
+                log.exception("looking whether what is known is as it is")
+            await asyncio.sleep(COMPARED_AGAIN_S)
 
-    async def forget_the_gone(self) -> None:
-        """A watch that was cut off for long begins anew with what there is then: that something went meanwhile, kopf tells nobody, and what is kept as
-        wished would be made again and again. ApiError."""
-        before = {it["metadata"]["uid"] for it in self.known.every()}
-        found = [self.api.uids(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
-        there = set[str]().union(*await asyncio.gather(*found))
-        for it in self.known.every():
-            if it["metadata"]["uid"] in before - there:
-                self._see(it, gone=True)
+    async def compare(self) -> None:
+        """What watches have shown with what there is. ApiError.
+
+        A watch that was cut off for long begins anew with what there is then: that something went meanwhile, kopf tells nobody, and what is kept as
+        wished would be made again and again. Nor does anybody tell that something was not shown; that is asked for once it has not been for a whole turn.
+        """
+        known = {it["metadata"]["uid"]: it for it in self.known.every()}
+        versions = {uid: it["metadata"].get("resourceVersion") for uid, it in known.items()}
+        places = [(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
+        found = await asyncio.gather(*(self.api.list_metadata(*it) for it in places))
+        there = {it["uid"]: (kind, it) for (kind, _), every in zip(places, found, strict=True) for it in every}
+        for uid in known.keys() - there.keys():
+            self._wake_for(known[uid]["kind"], self.known.forget(known[uid]))
+        unshown = {
+            uid: versions.get(uid) for uid, (_, it) in there.items() if versions.get(uid) != it["resourceVersion"]
+        }
+        for uid in [uid for uid, version in unshown.items() if self._unshown.get(uid, "") == version]:
+            kind, it = there[uid]
+            if (body := await self.api.get(kind, it["namespace"], it["name"])) is not None:
+                self._see(body, gone=False)
+        self._unshown = unshown
 
     def _see(self, body: Mapping[str, Json], *, gone: bool) -> None:
         if (key := self.known.see(body, gone=gone)) is not None:
-            wakes = {"Topic": self.wake_own_topics, "Pipeline": self.wake_pipeline, "Mirror": self.wake_mirror}
-            wakes.get(body["kind"], self.wake)(key)
+            self._wake_for(body["kind"], key)
+
+    def _wake_for(self, kind: str, key: Key) -> None:
+        wakes = {"Topic": self.wake_own_topics, "Pipeline": self.wake_pipeline, "Mirror": self.wake_mirror}
+        wakes.get(kind, self.wake)(key)
 
     def wake(self, key: Key) -> None:
         self.metrics.resources |= {
@@ -277,6 +302,18 @@ class Operator:
 
         for kind in (POD, SERVICE, STATEFUL_SET):
             on(kind)(part)
+
+
+def _unless_away(failed: Callable[[Key, Exception], Awaitable[None]]) -> Callable[[Key, Exception], Awaitable[None]]:
+    """An API server that is away, or has too much to do, is no news of a resource, and cannot take any: what was told stays, with the generation it was told of."""
+
+    async def tell(key: Key, error: Exception) -> None:
+        if isinstance(error, ApiError) and error.away:
+            log.warning("%s is looked at again: %s", key, error)
+        else:
+            await failed(key, error)
+
+    return tell
 
 
 def _resource(kind: Kind) -> Any:

@@ -11,14 +11,15 @@ from typing import Final
 from ottla_operator.kube import drivers
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.checked import Checked
-from ottla_operator.kube.children import Children, Taken
+from ottla_operator.kube.children import Children, Leaving, Taken
 from ottla_operator.kube.cluster_brokers import Brokers, brokers_of
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, DEPLOYMENT, POD, SPARK_APPLICATION, Kind, kind_of
 from ottla_operator.kube.known import Key
+from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import refuses
-from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Verdict, Working
+from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Working
 from ottla_operator.plan.objects.differences import differs, marked
 from ottla_operator.plan.objects.names import MANAGER
 from ottla_operator.plan.pipeline import names, seen
@@ -43,6 +44,7 @@ class Memory:
     """What need not be found out again."""
 
     verdict: str = ""
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(slots=True)
@@ -86,6 +88,8 @@ class Pipelines:
             return await self._keep(body, pipeline, cluster_of(cluster), memory)
         except Taken as error:
             return await self._tell(body, memory, Run(_state(body), Stuck("NameTaken", str(error))))
+        except Leaving as error:
+            return await self._tell(body, memory, Run(_state(body), Working("Waiting", str(error))))
         except ApiError as error:
             if not refuses(error):
                 raise
@@ -260,7 +264,8 @@ class Pipelines:
         memory.verdict = message
         if pause is not None:
             return pause
-        return WAITING_S if _goes_on(run.verdict) else RESYNC_S
+        soon_s = WAITING_S if isinstance(run.verdict, Working) else RESYNC_S
+        return memory.patience.pause(run.verdict, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
 
 def pipeline_of(body: Json) -> Pipeline:
@@ -285,7 +290,3 @@ def _ran_with(it: Json) -> object:
 def _state(body: Json) -> str:
     """As it was last told."""
     return str((body.get("status") or {}).get("state") or "Pending")
-
-
-def _goes_on(verdict: Verdict) -> bool:
-    return isinstance(verdict, Working)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.kube.api import Api, ApiError
-from ottla_operator.kube.kinds import EVENT
+from ottla_operator.kube.api import CONFLICT, NOT_FOUND, Api, ApiError
+from ottla_operator.kube.kinds import EVENT, kind_of
 from ottla_operator.plan.conditions import Judged, conditions
 from ottla_operator.plan.objects.names import MANAGER
 from ottla_operator.resources.model import Json
 
 SAID_ONCE_FOR_S: Final = 600.0
 MANY_SAID: Final = 1000
+ATTEMPTS: Final = 3  # at a status that others change as well
 log = logging.getLogger("ottla.operator")
 
 
@@ -33,21 +34,30 @@ class Telling:
         }
         if wanted == before:
             return
+        if (told := await self._write(resource, wanted)) is not None:
+            resource["status"] = told.get("status")
+            resource["metadata"]["resourceVersion"] = told["metadata"]["resourceVersion"]
+
+    async def _write(self, resource: Json, status: Json) -> Json | None:
+        """The resource as it is then; None when it has been deleted meanwhile. What has its name by now is another, and is told nothing of it: for that the
+        version is given, since the API server takes no notice of a uid here."""
         metadata = resource["metadata"]
-        try:
-            told = await self.api.apply_status(
-                {
-                    "apiVersion": resource["apiVersion"],
-                    "kind": resource["kind"],
-                    "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
-                    "status": wanted,
-                }
-            )
-        except ApiError as error:
-            if error.status == 404:  # it has been deleted meanwhile
-                return
-            raise
-        resource["status"] = told.get("status")
+        at = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
+        wanted = {key: resource[key] for key in ("apiVersion", "kind")} | {"metadata": at, "status": status}
+        for _ in range(ATTEMPTS):
+            try:
+                return await self.api.apply_status(wanted)
+            except ApiError as error:
+                if error.status == NOT_FOUND:
+                    return None
+                if error.status != CONFLICT:
+                    raise
+                changed = error
+            found = await self.api.get(kind_of(resource), at["namespace"], at["name"])
+            if found is None or found["metadata"]["uid"] != metadata["uid"]:
+                return None
+            at["resourceVersion"] = found["metadata"]["resourceVersion"]
+        raise changed
 
     async def event(self, resource: Json, reason: str, message: str, *, warning: bool = False) -> None:
         """On the resource, for `kubectl describe`. The same is not said again for a while. That it cannot be said stops nothing."""

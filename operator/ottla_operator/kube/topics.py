@@ -4,23 +4,27 @@ They are looked at together: the brokers are asked once for all of them, and wha
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
+from uuid import UUID
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.brokers import reconcile
+from ottla_operator.brokers import topics as brokers_topics
 from ottla_operator.brokers.link import Link, Unreachable, connected
-from ottla_operator.kube.api import Api
+from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.cluster_brokers import ready_addresses
 from ottla_operator.kube.clusters import cluster_of
 from ottla_operator.kube.kinds import TOPIC
 from ottla_operator.kube.known import Key
 from ottla_operator.kube.ledger import Ledger
+from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
+from ottla_operator.plan.leaving import Note, heard, leaving, unsure
 from ottla_operator.plan.topic_verdict import Wish, owners, verdict
-from ottla_operator.plan.topics import Delete, Seen, changes
+from ottla_operator.plan.topics import Seen, changes
 from ottla_operator.plan.topics import Stuck as CannotBe
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
@@ -31,113 +35,174 @@ WAITING_S: Final = 5.0
 AT_ONCE: Final = 16
 BROKERS_WITHIN_S: Final = 30.0
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Brought:
+    """A Topic after a look. `seen`: its topic, None when there is none, or nobody knows."""
+
+    wish: Wish
+    seen: Seen | None
+    verdict: Verdict
+
+    @property
+    def note(self) -> Note | None:
+        """What is to be noted before anything else is said of it: that its topic goes with it."""
+        if self.seen is None or not self.wish.goes or not isinstance(self.wish.topic, Topic):
+            return None
+        return Note(self.wish.name, self.seen.name, self.seen.topic_id)
+
 
 @dataclass(slots=True)
 class Topics:
-    """`bodies`: the Topics of a Cluster by name, as last seen. `cluster`: its body, None when there is none. `staying`: names of those that are gone and whose
-    topics stay; what has been seen to is taken out."""
+    """`bodies`: the Topics of a Cluster by name, as last seen. `cluster`: its body, None when there is none. `gone`: uids of those that were seen to go, and
+    whether their topics go with them; what has been noted is taken out."""
 
     api: Api
     telling: Telling
     bodies: Callable[[Key], Mapping[str, Json]]
     cluster: Callable[[Key], Awaitable[Json | None]]
-    staying: Callable[[Key], set[str]]
+    gone: Callable[[Key], dict[str, bool]]
     _wishes: dict[tuple[str, int], Wish] = field(default_factory=dict)
     """By uid and generation: a spec is parsed once."""
+    _patiences: dict[Key, Patience] = field(default_factory=dict)
 
     async def look(self, key: Key) -> float | None:
         bodies = {name: it for name, it in self.bodies(key).items() if "deletionTimestamp" not in it["metadata"]}
         wishes = [self._wish(it) for it in bodies.values()]
         self._forget_old(wishes)
         body = await self.cluster(key)
-        ledger = await self._ledger(key, wishes, body)
-        if not wishes and not ledger.by_resource:
-            return None
         if body is None or "deletionTimestamp" in body["metadata"]:
+            self.gone(key).clear()  # what was noted goes with the Cluster
             await self._tell_all(wishes, Working("NoCluster", f"there is no Cluster {key.name} in this namespace"))
-            return None if not wishes else WAITING_S
+            return WAITING_S if wishes else None
+        ledger = await Ledger.read(self.api, key)
+        notes = await self._hear(key, wishes, ledger, body)
+        if not wishes and not notes:
+            self._patiences.pop(key, None)
+            return None
         at = await ready_addresses(self.api, cluster_of(body))
         if not at:
             await self._tell_all(wishes, Working("ClusterNotReady", f"no broker of Cluster {key.name} is ready"))
             return WAITING_S
         try:
             async with connected(",".join(at), BROKERS_WITHIN_S) as link:
-                return await self._with_brokers(link, key, wishes, ledger, body)
+                return await self._with_brokers(link, wishes, ledger, notes, body)
         except Unreachable as error:
             await self._tell_all(wishes, Working("Unreachable", f"the brokers cannot be asked: {error}"))
             return WAITING_S
 
-    async def _ledger(self, key: Key, wishes: Sequence[Wish], cluster: Json | None) -> Ledger:
-        """Without those whose topics are to stay by now, whether or not brokers can be asked: who says so, and deletes the resource behind it, means it."""
-        gone = set(self.staying(key))
-        stay = gone | {it.topic.name for it in wishes if it.topic and it.topic.spec.deletion_policy != "Delete"}
-        ledger = await Ledger.read(self.api, key)
-        await ledger.write({name: it for name, it in ledger.by_resource.items() if name not in stay}, cluster)
-        if cluster is not None:
-            self.staying(key).difference_update(gone)
-        return ledger
-
     async def failed(self, key: Key, error: Exception) -> None:
         await self._tell_all([self._wish(it) for it in self.bodies(key).values()], Working("TryingAgain", str(error)))
 
-    async def _with_brokers(self, link: Link, key: Key, wishes: Sequence[Wish], ledger: Ledger, cluster: Json) -> float:
-        good = owners(wishes)
-        seen = await reconcile.observe(link, [it.topic for it in good.values() if it.topic])
-        unseen = await self._delete_orphans(link, key, ledger, wishes)
-        limit = asyncio.Semaphore(AT_ONCE)
+    # --- what is noted of topics that go with their resources
 
-        async def one(wish: Wish) -> Verdict:
-            if wish.topic is None or good.get(wish.topic.topic_name) is not wish:
-                return await self._tell(wish, None, verdict(wish, None, (), good))
-            async with limit:
-                return await self._bring(link, wish, seen.get(wish.topic.topic_name), cluster["spec"]["replicas"])
+    async def _hear(self, key: Key, wishes: Sequence[Wish], ledger: Ledger, cluster: Json) -> dict[str, Note]:
+        """What is noted, without those whose topics are to stay by now, whether or not brokers can be asked: who says so, and deletes the resource behind it,
+        means it."""
+        gone = dict(self.gone(key))
+        notes = heard(ledger.by_uid, wishes, gone)
+        if not await self._write(ledger, notes, cluster):
+            for uid in gone:
+                self.gone(key).pop(uid, None)
+        return notes
 
-        told = await asyncio.gather(*(one(it) for it in wishes))
-        await ledger.write({**unseen, **_to_delete(good)}, cluster)
-        return AGAIN_S if any(isinstance(it, Working) for it in told) else RESYNC_S
-
-    async def _bring(self, link: Link, wish: Wish, seen: Seen | None, brokers: int) -> Verdict:
-        """`brokers`: as many as the Cluster shall have."""
-        assert wish.topic is not None
-        todo = changes(wish.topic, seen)
+    async def _write(self, ledger: Ledger, notes: Mapping[str, Note], cluster: Json) -> str:
+        """Why it could not be noted; empty when it is."""
         try:
+            await ledger.write(notes, cluster)
+        except ApiError as error:
+            if error.away:
+                raise
+            why = f"which topics go with their Topics cannot be noted: {error}"
+            await self.telling.event(cluster, "NotNoted", why, warning=True)
+            return why
+        return ""
+
+    async def _let_go(
+        self, link: Link, wishes: Sequence[Wish], notes: Mapping[str, Note], cluster: Json
+    ) -> tuple[dict[str, Note], set[str]]:
+        """Deletes topics that go with their resources. What stays noted; and the ids of the topics that are gone: brokers may show them for a moment yet."""
+        namespace = cluster["metadata"]["namespace"]
+        there = {name: await self._uid(namespace, name) for name in sorted(unsure(notes, wishes))}
+        found = leaving(notes, wishes, there)
+        for note in found.kept.values():
+            why = f"Topic {note.resource} went while no operator watched, so what it said last is not known: topic {note.topic} stays, with its records"
+            await self.telling.event(cluster, "TopicKept", why, warning=True)
+        stay, deleted = dict(found.wait), set[str]()
+        for uid, note in found.go.items():
+            try:
+                if note.id and await brokers_topics.delete_by_id(link, UUID(note.id)):
+                    why = f"topic {note.topic} is deleted, as Topic {note.resource} said"
+                    await self.telling.event(cluster, "TopicDeleted", why)
+                deleted.add(note.id)
+            except KafkaError as error:
+                stay[uid] = note
+                why = f"topic {note.topic} of Topic {note.resource}, which is gone, cannot be deleted: {error}"
+                await self.telling.event(cluster, "TopicNotDeleted", why, warning=True)
+        return stay, deleted
+
+    async def _uid(self, namespace: str, name: str) -> str | None:
+        """Of the Topic of this name. The API server itself has to say so: what watches have shown may be old."""
+        found = await self.api.get(TOPIC, namespace, name)
+        return None if found is None else str(found["metadata"]["uid"])
+
+    # --- what is done with brokers
+
+    async def _with_brokers(
+        self, link: Link, wishes: Sequence[Wish], ledger: Ledger, notes: Mapping[str, Note], cluster: Json
+    ) -> float:
+        good = owners(wishes)
+        stay, deleted = await self._let_go(link, wishes, notes, cluster)
+        seen = await _observed(link, [it.topic for it in good.values() if it.topic], deleted)
+        pauses: list[float] = [WAITING_S] if any(it.gone for it in stay.values()) else []
+
+        async def one(wish: Wish) -> _Brought:
+            if wish.topic is None or good.get(wish.topic.topic_name) is not wish:
+                found = _Brought(wish, None, verdict(wish, None, (), good))
+            else:
+                found = await self._bring(link, wish, seen, cluster["spec"]["replicas"])
+            if found.note is None or ledger.by_uid.get(wish.uid) == found.note:
+                pauses.append(await self._tell(wish, found.seen, found.verdict))
+            return found
+
+        brought = await _each(wishes, one)
+        noted = {it.wish.uid: it.note for it in brought if it.note}
+        later = [it for it in brought if it.note and ledger.by_uid.get(it.wish.uid) != it.note]
+        # A topic of which nothing was seen now is as it was noted before.
+        before = {it.wish.uid: notes[it.wish.uid] for it in brought if it.wish.goes and it.wish.uid in notes}
+        why = await self._write(ledger, {**stay, **before, **noted}, cluster)
+
+        async def tell(it: _Brought) -> None:
+            judged = Working("NotNoted", why) if why and not isinstance(it.verdict, Stuck) else it.verdict
+            pauses.append(await self._tell(it.wish, it.seen, judged))
+
+        await _each(later, tell)
+        waits = frozenset((it.wish.uid, it.verdict.message) for it in brought if isinstance(it.verdict, Working))
+        soon_s = min([RESYNC_S, *pauses, *([WAITING_S] if why else [])])
+        patience = self._patiences.setdefault(ledger.key, Patience())
+        return patience.pause(waits, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
+
+    async def _bring(self, link: Link, wish: Wish, all_seen: Mapping[str, Seen] | None, brokers: int) -> _Brought:
+        """`brokers`: as many as the Cluster shall have."""
+        topic, seen = wish.topic, None
+        assert topic is not None
+        try:
+            every = await reconcile.observe(link, [topic]) if all_seen is None else all_seen
+            seen = every.get(topic.topic_name)
+            todo = changes(topic, seen)
             for change in todo:
                 await reconcile.apply(link, change)
                 if not isinstance(change, CannotBe):
                     await self.telling.event(wish.body, type(change).__name__, reconcile.spoken(change))
+            if any(not isinstance(it, CannotBe) for it in todo):
+                seen = (await reconcile.observe(link, [topic])).get(topic.topic_name)
+                todo = changes(topic, seen)
         except KafkaError as error:
-            return await self._tell(wish, seen, _refused(error, wish.topic, brokers))
-        if any(not isinstance(it, CannotBe) for it in todo):
-            after = (await reconcile.observe(link, [wish.topic])).get(wish.topic.topic_name)
-            return await self._tell(wish, after, verdict(wish, after, changes(wish.topic, after), {}))
-        return await self._tell(wish, seen, verdict(wish, seen, todo, {}))
-
-    async def _delete_orphans(
-        self, link: Link, key: Key, ledger: Ledger, wishes: Sequence[Wish]
-    ) -> dict[str, tuple[str, str]]:
-        """Deletes topics whose resources are gone. The API server itself has to say so: what a watch has shown may be old. Resources that are there and
-        that no watch has shown yet are returned: they stay noted."""
-        claimed = {it.topic.topic_name for it in wishes if it.topic}
-        known = {it.body["metadata"]["name"] for it in wishes}
-        unseen: dict[str, tuple[str, str]] = {}
-        for resource, (topic, id_) in sorted(ledger.by_resource.items()):
-            if topic in claimed or resource in known:
-                continue
-            if await self.api.get(TOPIC, key.namespace, resource) is not None:
-                unseen[resource] = topic, id_
-                continue
-            probe = Topic.model_validate(
-                {
-                    "apiVersion": "ottla.dev/v1alpha1",
-                    "kind": "Topic",
-                    "metadata": {"name": resource},
-                    "spec": {"clusterRef": {"name": key.name}, "topicName": topic},
-                }
-            )
-            found = (await reconcile.observe(link, [probe])).get(topic)
-            if found is not None and found.topic_id == id_:  # a topic of the same name that was made since is another
-                await reconcile.apply(link, Delete(topic))
-        return unseen
+            return _Brought(wish, seen, _refused(error, topic, brokers))
+        return _Brought(wish, seen, verdict(wish, seen, todo, {}))
 
     def _wish(self, body: Json) -> Wish:
         now = (body["metadata"]["uid"], body["metadata"]["generation"])
@@ -151,17 +216,16 @@ class Topics:
         if len(self._wishes) > 2 * len(wishes) + 1000:
             self._wishes.clear()
 
+    # --- what is told
+
     async def _tell_all(self, wishes: Sequence[Wish], judged: Verdict) -> None:
-        limit = asyncio.Semaphore(AT_ONCE)
-
         async def one(wish: Wish) -> None:
-            async with limit:
-                await self._tell(wish, None, Stuck("InvalidSpec", wish.wrong) if wish.wrong else judged)
+            await self._tell(wish, None, Stuck("InvalidSpec", wish.wrong) if wish.wrong else judged)
 
-        await asyncio.gather(*(one(it) for it in wishes))
+        await _each(wishes, one)
 
-    async def _tell(self, wish: Wish, seen: Seen | None, judged: Verdict) -> Verdict:
-        """What was known of the topic stays in the status while nobody can be asked."""
+    async def _tell(self, wish: Wish, seen: Seen | None, judged: Verdict) -> float:
+        """What was known of the topic stays in the status while nobody can be asked. After how long it is to be looked at again."""
         before = wish.body.get("status") or {}
         more: dict[str, Json] = {key: before.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}
         if seen is not None:
@@ -172,20 +236,42 @@ class Topics:
                 "replicas": seen.replicas,
             }
         was: Json = next((it for it in before.get("conditions") or [] if it["type"] == "Stalled"), {})
-        await self.telling.status(wish.body, Judged(judged, wish.body["metadata"]["generation"]), more)
+        try:
+            await self.telling.status(wish.body, Judged(judged, wish.body["metadata"]["generation"]), more)
+        except ApiError as error:
+            if error.away:
+                raise
+            why = f"its status cannot be written: {error}"
+            await self.telling.event(wish.body, "StatusNotWritten", why, warning=True)
+            return WAITING_S
         if isinstance(judged, Stuck) and was.get("message") != judged.message:
             await self.telling.event(wish.body, judged.reason, judged.message, warning=True)
-        return judged
+        return AGAIN_S if isinstance(judged, Working) else RESYNC_S
 
 
-def _to_delete(good: Mapping[str, Wish]) -> dict[str, tuple[str, str]]:
-    """What is to be noted: topics that go with their resource, with the id by which they were seen."""
-    found: dict[str, tuple[str, str]] = {}
-    for name, wish in good.items():
-        if wish.topic and wish.topic.spec.deletion_policy == "Delete":
-            id_ = (wish.body.get("status") or {}).get("topicId") or ""
-            found[wish.topic.name] = (name, id_)
-    return found
+async def _observed(link: Link, wanted: Sequence[Topic], deleted: Collection[str]) -> dict[str, Seen] | None:
+    """All at once; None when brokers refuse to tell of one of them: then each is asked for by itself."""
+    try:
+        found = await reconcile.observe(link, wanted)
+    except KafkaError:
+        return None
+    return {name: it for name, it in found.items() if it.topic_id not in deleted}
+
+
+async def _each(items: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[R]:
+    """A few at a time. The first that fails ends the others, and is raised."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(it: T) -> R:
+        async with limit:
+            return await do(it)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(it)) for it in items]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [it.result() for it in tasks]
 
 
 def _refused(error: KafkaError, wanted: Topic, brokers: int) -> Verdict:

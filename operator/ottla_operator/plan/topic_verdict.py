@@ -29,6 +29,19 @@ class Wish:
         return cls(body, Topic.model_validate({**plain, "metadata": metadata}), "")
 
     @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def goes(self) -> bool:
+        """Whether its topic goes with it; a spec that is wrong otherwise says that, too."""
+        return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
+
+    @property
     def rank(self) -> tuple[str, str]:
         """The older resource comes first."""
         return self.body["metadata"].get("creationTimestamp", ""), self.body["metadata"]["name"]

@@ -9,6 +9,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
 from ottla_broker.security.principal import Principal
+from tests.unit.making_topics import ensure_topic
 from tests.unit.running import running
 
 
@@ -16,7 +17,7 @@ from tests.unit.running import running
 async def broker(folder: Path, **settings: str) -> AsyncIterator[Broker]:
     """Started, with the topic `t` of two partitions. `settings`: names with underscores for dots."""
     async with running(folder / "data", disk=None, broker_rack="r1", **settings) as made:
-        await made.active_controller().ensure_topic(NewTopic("t", 2, 1, config={"retention.ms": "5"}))
+        await ensure_topic(made.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "5"}))
         yield made
 
 

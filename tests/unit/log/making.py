@@ -139,10 +139,6 @@ class FailingFile:
         self._disk.take(sum(map(len, buffers)), self.path)
         return self._file.append(buffers)
 
-    def write_at(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        self._disk.take(len(data), self.path)
-        self._file.write_at(data, at)
-
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 

@@ -46,9 +46,6 @@ class MemoryFile:
             self._held.data += buffer
         return sum(map(len, buffers))
 
-    def write_at(self, data: Bytes, at: int) -> None:
-        self._held.data[at : at + len(data)] = data
-
     def truncate(self, size: int) -> None:
         held = self._held
         del held.data[size:]

@@ -17,6 +17,7 @@ from tests.sim.cluster import Cluster, SimulatedBroker
 from tests.sim.processes import SimulatedLoop
 from tests.sim.runs import forget
 from tests.sim.trace import Trace
+from tests.unit.making_topics import ensure_topic
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class WholeCluster(Cluster):
         return await self.until(lambda: any(node is not after for node in self.leaders), within_s)
 
     async def make_topic(self, name: str) -> None:
-        await self.controller_does(lambda controller: controller.ensure_topic(NewTopic(name, 1, 1)))
+        await self.controller_does(lambda controller: ensure_topic(controller, NewTopic(name, 1, 1)))
 
     async def delete_topic(self, name: str) -> None:
         await self.controller_does(lambda controller: controller.delete_topic(name))

@@ -27,6 +27,7 @@ from ottla_broker.mirroring.links import links
 from ottla_broker.mirroring.origins import origins_of
 from ottla_broker.mirroring.source import SourceTopic, SourceView
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.making_topics import make_topic
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
 HERE = "here"  # this cluster's id
@@ -237,7 +238,7 @@ async def test_a_copy_says_by_way_of_which_clusters_its_records_come() -> None:
 @on_a_loop
 async def test_several_wishes_are_one_commit_and_refused_one_by_one() -> None:
     world = await World().begin()
-    await world.controller.create_topic(NewTopic("c", 1, 1))
+    await make_topic(world.controller, NewTopic("c", 1, 1))
     wishes = [NewMirror("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
     before = len(world.small.log.commits)
     answers = await world.controller.mirrors.create(wishes)

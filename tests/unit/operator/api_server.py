@@ -1,5 +1,6 @@
 """A stand-in for an API server, in memory: enough of it for what the operator asks. What real servers do otherwise, tests/kube shows."""
 
+import asyncio
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,13 +67,17 @@ class FakeApi:
         return copy.deepcopy(self.objects[key])
 
     async def apply_status(self, wanted: Json) -> Json:
+        await asyncio.sleep(0)  # others have their turn meanwhile
         name = wanted["metadata"]["name"]
-        self._write(f"status {wanted['kind']} {name}")
+        self._write(f"status {wanted['kind']} {name}")  # a uid in it would not be noticed
         it = self.objects.get((wanted["kind"], wanted["metadata"]["namespace"], name))
         if it is None:
             raise ApiError(404, "gone")
+        version = it["metadata"]["resourceVersion"]
+        if wanted["metadata"].get("resourceVersion", version) != version:
+            raise ApiError(409, "another version")
         it["status"] = copy.deepcopy(wanted["status"])
-        return copy.deepcopy(it)
+        return copy.deepcopy(self.put(kind_of(it), it))
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
         self._write(f"merge {kind.name} {name}")

@@ -88,6 +88,21 @@ def test_somebody_elses_object_is_left_alone(api: FakeApi, operator: Operator) -
     assert not api.of("StatefulSet")
 
 
+def test_what_was_made_for_a_cluster_of_the_same_name_goes_by_itself_and_nobody_is_called(
+    api: FakeApi, operator: Operator
+) -> None:
+    operator.look()
+    api.cluster(dict(SPEC))  # made anew, before Kubernetes has taken away what the one before owned
+    operator.look()
+    assert operator.said["Reconciling"]["status"] == "True" and operator.said["Stalled"]["status"] == "False"
+    assert "of another life" in operator.said["Ready"]["message"]
+    for kind, namespace, name in list(api.objects):
+        if kind not in ("Cluster", "Lease"):
+            del api.objects[kind, namespace, name]
+    operator.look()
+    assert api.of("StatefulSet") and operator.said["Ready"]["reason"] == "Starting"
+
+
 def test_what_cannot_be_is_said(api: FakeApi, operator: Operator) -> None:
     operator.edit(config={"node.id": 7})
     assert operator.look() == ["status Cluster demo"]

@@ -70,6 +70,26 @@ def test_trouble_is_told_and_tried_again_after_ever_longer_waits() -> None:
     run_virtual(main())
 
 
+def test_a_mistake_of_ours_is_told_too_or_what_was_told_before_would_stay_for_ever() -> None:
+    async def main() -> None:
+        told: list[str] = []
+
+        async def look(key: str) -> None:
+            raise KeyError("spec")
+
+        async def tell(key: str, error: Exception) -> None:
+            told.append(str(error))
+
+        loops = Loops(look, (Trouble,), tell)
+        loops.start()
+        loops.wake("a")
+        await asyncio.sleep(0.1)
+        assert told == ["the operator has made a mistake, which its log tells: KeyError: 'spec'"]
+        await loops.stop()
+
+    run_virtual(main())
+
+
 def test_what_is_gone_is_no_longer_looked_at_until_it_is_there_again() -> None:
     async def main() -> None:
         looks = 0

@@ -14,7 +14,8 @@ from ottla_operator.brokers.topics import Partition, Topic
 from ottla_operator.plan.mirror import UNTOLD
 from tests.unit.operator.loop import on_loop
 
-LEADERS = {0: 1, 1: 2, 2: -1}  # of topic `copy`; that of `other` is broker 1
+LEADERS = {0: 1, 1: 2, 2: -1}  # of topics `copy` and `appended`; that of `other` is broker 1
+APPENDED = 2  # partitions of the source of `appended`, of three
 
 
 class Brokers:
@@ -33,6 +34,10 @@ class Brokers:
         if topic == "copy":
             state = json.dumps({"state": "Replicating", "end": 5, "lag": 0})
             told |= {str(index): state for index, leader in LEADERS.items() if leader == broker}
+        if topic == "appended":
+            own = {index for index, leader in LEADERS.items() if leader == broker and index < APPENDED}
+            told = {"west/source.topic": "s", "west/source.partitions": str(APPENDED)}
+            told |= {f"west/{index}": json.dumps({"state": "Replicating", "end": 5}) for index in own}
         configs = [SimpleNamespace(name=name, value=value) for name, value in told.items()]
         return SimpleNamespace(resource_name=topic, error_code=0, error_message=None, configs=configs)
 
@@ -44,7 +49,7 @@ def brokers() -> Iterator[Brokers]:
         return Topic(name, None, False, parts)
 
     async def all_topics(_: Link) -> list[Topic]:
-        return [topic("copy", LEADERS), topic("other", {0: 1})]
+        return [topic("copy", LEADERS), topic("other", {0: 1}), topic("appended", LEADERS)]
 
     async def describe(_: Link) -> SimpleNamespace:
         return SimpleNamespace(brokers=[SimpleNamespace(id=1), SimpleNamespace(id=2)])
@@ -60,6 +65,7 @@ async def states(brokers: Brokers) -> dict[tuple[str, int], str]:
 @on_loop
 async def test_a_partition_of_a_copy_that_nobody_tells_of_is_not_left_out(brokers: Brokers) -> None:
     copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNTOLD}
-    assert await states(brokers) == copied, "one has no leader"
+    copied |= {("appended", 0): "Replicating", ("appended", 1): "Replicating"}
+    assert await states(brokers) == copied, "one has no leader; one takes no records of the source"
     brokers.silent = True
-    assert await states(brokers) == copied | {("copy", 1): UNTOLD}
+    assert await states(brokers) == copied | {("copy", 1): UNTOLD, ("appended", 1): UNTOLD}

@@ -10,7 +10,7 @@ import kopf
 from aiohttp import web
 
 from ottla_operator.kube import operator as operators
-from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind
+from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind, kind_of
 from ottla_operator.kube.known import Key
 from ottla_operator.kube.operator import Operator, Options
 from ottla_operator.plan.objects.pods import Images
@@ -49,6 +49,10 @@ class ApiServer:
             )
         if found := [it for it in KINDS if path.split("/", 1)[1] == it.api]:
             return web.json_response({"resources": [_served(it) for it in found]})
+        if named := [
+            it for it in self.objects.values() if path == kind_of(it).path("events", it["metadata"]["name"]).strip("/")
+        ]:
+            return web.json_response(named[0])
         (kind,) = [it for it in KINDS if path == it.path(None).strip("/")]
         if "watch" in request.query:
             return await self._watch(request)
@@ -86,7 +90,7 @@ async def watching(server: ApiServer) -> AsyncIterator[Operator]:
     (address,) = runner.addresses
     info = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
     with mock.patch.object(operators, "login", lambda: info):
-        operator = Operator(Options((), "default", Images("broker", "1"), Image("spark"), None))
+        operator = Operator(Options((), "default", "ottla-operator", Images("broker", "1"), Image("spark"), None))
         task = asyncio.create_task(operator._watch(asyncio.Event()))
         try:
             yield operator
@@ -118,6 +122,24 @@ async def test_what_went_while_nobody_watched_is_forgotten() -> None:
         before = server.lists
         server.cut()
         await until(lambda: Key("events", "new") in known.clusters and server.lists > before)
-        await operator.forget_the_gone()
+        await operator.compare()
         assert known.clusters.keys() == {Key("events", "other"), Key("events", "new")}
         assert known.topics == {}
+
+
+@on_loop
+async def test_what_no_watch_has_shown_is_found() -> None:
+    server = ApiServer()
+    server.make(CLUSTER, "demo", "1", replicas=1)
+    server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
+    async with watching(server) as operator:
+        known = operator.known
+        await until(lambda: bool(known.clusters) and bool(known.topics))
+        server.make(CLUSTER, "new", "3", replicas=1)
+        server.objects["2"]["metadata"]["resourceVersion"] = "2"
+        server.objects["2"]["spec"]["partitions"] = 5
+        await operator.compare()
+        assert len(known.clusters) == 1, "a watch may show it yet"
+        await operator.compare()
+        assert known.clusters.keys() == {Key("events", "demo"), Key("events", "new")}
+        assert known.topics[Key("events", "demo")]["flights"]["spec"]["partitions"] == 5

@@ -10,6 +10,7 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.replication.partition import ALL_REPLICAS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.making_topics import make_topic
 from tests.unit.running import running
 
 BATCH = encode_batch([Record(1, None, b"v")])
@@ -48,7 +49,7 @@ def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
     async def run() -> None:
         disk = HeldDisk()
         async with running(tmp_path, disk=disk) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             disk.syncs.clear()
             partition = broker.partitions.leader("t", 0)
             assert partition.acknowledged(partition.append(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
@@ -62,7 +63,7 @@ def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(t
     async def run() -> None:
         disk = HeldDisk()
         async with running(tmp_path, disk=disk) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1, config={"flush.messages": "1"}))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
             partition = broker.partitions.leader("t", 0)
             disk.gate.clear()
             disk.syncs.clear()
@@ -87,7 +88,7 @@ def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(t
 def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
     async def run() -> None:
         async with running(tmp_path) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if code is None:
                 assert broker.partitions.leader("t", 0, epoch=epoch).leads
                 return
@@ -101,7 +102,7 @@ def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode |
 def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             partition = broker.partitions.leader("t", 0)
             woken: list[int] = []
 

@@ -11,6 +11,7 @@ from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.refusals import BEHIND, MOST_PRODUCERS, Refusals
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.making_topics import make_topic
 from tests.unit.replication.leading import Peers, led
 from tests.unit.running import running
 
@@ -86,7 +87,7 @@ def test_nothing_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, know
 
     async def run() -> None:
         async with running(tmp_path) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             partition = broker.partitions.leader("t", 0)
             if known:
                 partition.append(batch(0), acks=ALL_REPLICAS)

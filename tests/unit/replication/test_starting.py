@@ -20,6 +20,7 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.making_topics import make_topic
 from tests.unit.running import records_of, running
 
 BATCH = encode_batch([Record(1, b"k", b"v")])
@@ -28,7 +29,7 @@ BATCH = encode_batch([Record(1, b"k", b"v")])
 def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: Path) -> None:
     async def first() -> object:
         async with running(tmp_path) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 2, 1, config={"retention.ms": "77"}))
+            await make_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "77"}))
             broker.partitions.leader("t", 1).append(BATCH, acks=-1)
             return what_stays(broker)
 
@@ -105,7 +106,7 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
 def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: Path) -> None:
     async def start_once() -> None:
         async with running(tmp_path) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append(BATCH, acks=-1)
 
     async def with_a_stranger() -> None:
@@ -124,7 +125,7 @@ def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it
         async with running(tmp_path) as broker:
             if keep:
                 await broker.active_controller().delete_topic("t")
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if not keep:
                 broker.partitions.leader("t", 0).append(BATCH, acks=-1)
 
@@ -145,9 +146,9 @@ def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it
 def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path) as broker:
-            old = await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            old = await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             await broker.active_controller().delete_topic("t")
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             with pytest.raises(KafkaError) as caught:
                 broker.partitions.leader("t", 0, topic_id=old)
             assert caught.value.code is ErrorCode.inconsistent_topic_id
@@ -182,9 +183,9 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
             with monkeypatch.context() as patch:
                 patch.setattr(Quorum, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
-                    await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+                    await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert broker.image.topics == {}
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert "t" in broker.image.topics
 
     asyncio.run(run())
@@ -195,7 +196,7 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
 
     async def run() -> None:
         async with running(tmp_path) as broker:
-            await broker.active_controller().create_topic(NewTopic("t", 1, 1))
+            await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append(BATCH, acks=-1)
 
     asyncio.run(run())

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla_spark.checkpoint import Checkpoint, Facts, check_topics, settle
+from ottla_spark.checkpoint import Checkpoint, Facts, check_topics, ends_of, settle
 from ottla_spark.session import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
 from ottla_spark.spec import API_VERSION, of
 from ottla_spark.trouble import Trouble
@@ -124,3 +124,10 @@ def test_a_small_file_is_whole_wherever_one_is_killed_and_however_often() -> Non
     assert kept(files).read_text("f") == "second"
     kept(files).write_text("f", "fourth")
     assert (kept(files).read_text("f"), list(files.there)) == ("fourth", ["c/f"])
+
+
+def test_the_ends_of_a_batch_are_read_from_spark_s_own_file() -> None:
+    batch = '{"batchWatermarkMs":0,"batchTimestampMs":1763805000000,"conf":{}}'
+    text = f'v1\n{batch}\n{{"t":{{"0":5,"1":7}}}}\n-\n{{"t":{{"0":3}},"u":{{"0":1}}}}'
+    assert ends_of(text) == {("t", 0): 3, ("t", 1): 7, ("u", 0): 1}
+    assert ends_of(f"v1\n{batch}") == ends_of("") == {}

@@ -66,6 +66,33 @@ def test_the_position_is_that_of_the_query_furthest_behind() -> None:
     assert positions.ends[("t", 0)] == 10
 
 
+def test_a_query_that_has_not_told_yet_in_this_life_is_where_its_checkpoint_is() -> None:
+    positions = Positions()
+    positions.begin("a", frozenset("t"), {("t", 0): 10})
+    positions.begin("b", frozenset("t"), {("t", 0): 4})
+    positions.add(done("a", {0: 20}))
+    assert positions.ends == {("t", 0): 4} and not positions.everyone_told
+    positions.add(done("b", {0: 30}))
+    assert positions.ends == {("t", 0): 20} and positions.everyone_told
+
+
+def test_where_a_query_has_processed_nothing_nobody_is_told_that_it_has() -> None:
+    positions = Positions()
+    positions.begin("a", frozenset("tu"), {})
+    positions.begin("new", frozenset("t"), {})
+    positions.begin("other", frozenset("v"), {})
+    positions.add(batch({"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(u={0: 7})]}))
+    assert positions.ends == {("u", 0): 7}, "what it does not read does not wait for it"
+    assert positions.behind({("t", 0): 6, ("u", 0): 7})[("t", 0)] == 1, "and how far the first is may be known"
+    positions.add(done("new", {0: 3, 1: 1}))
+    assert positions.ends == {("t", 0): 3, ("u", 0): 7}, "nor is a partition that only one has seen so far"
+
+
+def test_two_streams_of_one_topic_in_one_query_are_as_far_as_the_one_behind() -> None:
+    found = batch({"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(t={0: 3, 1: 9})]})
+    assert found.ends == {("t", 0): 3, ("t", 1): 9}
+
+
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), max_size=8))
 def test_nobody_is_ever_ahead_of_what_is_there(steps: list[tuple[str, int, int]]) -> None:
@@ -73,7 +100,11 @@ def test_nobody_is_ever_ahead_of_what_is_there(steps: list[tuple[str, int, int]]
     for query, end, more in steps:
         positions.add(done(query, {0: end}))
         assert all(records >= 0 for records in positions.behind({("t", 0): more}).values())
-        assert positions.ends[("t", 0)] == min(b.ends[("t", 0)] for b in positions.queries.values())
+        assert positions.ends[("t", 0)] == min(at[("t", 0)] for at in positions.at.values())
+
+
+def ends(**topics: dict[int, int]) -> dict[str, Any]:
+    return {"endOffset": {topic: {str(at): end for at, end in of.items()} for topic, of in topics.items()}}
 
 
 def test_lag_in_records_and_seconds() -> None:
