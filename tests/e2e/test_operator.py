@@ -139,6 +139,31 @@ def test_a_new_topic_with_more_copies_than_its_cluster_shall_have_brokers_is_a_p
     run(tmp_path, 1, story)
 
 
+def test_no_pod_may_be_evicted_while_a_partition_is_short_of_replicas(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        def may() -> object:
+            return world.api.objects["PodDisruptionBudget", "events", "demo"]["spec"]["maxUnavailable"]
+
+        world.topic("flights", replicas=2)
+        await world.current("Topic", "flights")
+        await world.until(lambda: may() == 1)
+        del world.api.objects["Pod", "events", "demo-2"]  # as an eviction does
+        await world.until(lambda: may() == 0)
+        short: list[object] = []
+
+        def back() -> bool:
+            status = world.status("Cluster", "demo")
+            if status["readyReplicas"] == 2 and status["underReplicated"]:
+                short.append(may())
+            return may() == 1
+
+        await world.until(back)
+        assert set(short) <= {0}, "one that serves again may still have to copy"
+        assert world.status("Cluster", "demo")["underReplicated"] == 0
+
+    run(tmp_path, 2, story)
+
+
 def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         assert world.made == ["demo-1"]

@@ -33,6 +33,26 @@ def test_the_chart_again(plane: ControlPlane) -> None:
     assert {it["kind"] for it in kept} == {"CustomResourceDefinition"}, "resources, topics and records stay"
 
 
+def test_two_releases_do_not_keep_the_same_namespaces(plane: ControlPlane) -> None:
+    def install(release: str, namespace: str, *values: str) -> str:
+        """Why not; empty when it is installed."""
+        sets = [part for it in ("crds.install=false", *values) for part in ("--set", it)]
+        where = ("--kubeconfig", plane.kubeconfig(), "--namespace", namespace, "--create-namespace")
+        done = helm.run("upgrade", "--install", release, helm.CHART, *where, *sets)
+        return "" if done.returncode == 0 else done.stderr
+
+    for namespace in ("red", "blue"):
+        plane.admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    assert install("west", "here", "namespaces={red}") == ""
+    assert install("west", "here", "namespaces={red}") == "", "it may be upgraded"
+    assert install("east", "here", "namespaces={blue}") == ""
+    assert "release west in namespace here keeps red already" in install("north", "here", "namespaces={red}")
+    assert "already, and no two releases may keep the same" in install("south", "elsewhere")
+    for release in ("west", "east"):
+        done = helm.run("uninstall", release, "--kubeconfig", plane.kubeconfig(), "--namespace", "here")
+        assert done.returncode == 0, done.stderr
+
+
 def test_crds_are_upgraded_with_the_chart(plane: ControlPlane, tmp_path: Path) -> None:
     older = tmp_path / "ottla"
     shutil.copytree(helm.CHART, older)

@@ -4,7 +4,7 @@ Settings as Kafka's kafka-reassign-partitions sets them, so that either tool can
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -14,6 +14,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.brokers.link import Link, checked
 from ottla_operator.brokers.topics import BROKER_RESOURCE, DELETE, SET, TOPIC_RESOURCE
 from ottla_operator.plan.moves import Move
@@ -32,8 +33,9 @@ async def put(link: Link, moves: Iterable[Move], rate: int, brokers: Iterable[in
 
 
 async def take_off(link: Link, brokers: Iterable[int], topics: Iterable[str]) -> None:
-    """Takes the throttle off; what has none is left as it is. `brokers`: those that are up."""
-    await _alter(link, TOPIC_RESOURCE, {it: dict.fromkeys(REPLICAS) for it in sorted(topics)})
+    """Takes the throttle off; what has none is left as it is, and what is gone has none. `brokers`: those that are up."""
+    off = {it: dict.fromkeys(REPLICAS) for it in sorted(topics)}
+    await _alter(link, TOPIC_RESOURCE, off, allow=(ErrorCode.unknown_topic_or_partition,))
     for broker in sorted(brokers):
         await _alter(link, BROKER_RESOURCE, {str(broker): dict.fromkeys(RATES)}, broker)
 
@@ -56,7 +58,11 @@ def throttled(moves: Iterable[Move]) -> tuple[dict[str, str], dict[str, str], se
 
 
 async def _alter(
-    link: Link, kind: int, wanted: Mapping[str, Mapping[str, str | None]], broker: int | None = None
+    link: Link,
+    kind: int,
+    wanted: Mapping[str, Mapping[str, str | None]],
+    broker: int | None = None,
+    allow: Collection[ErrorCode] = (),
 ) -> None:
     """Name of the resource → setting → value, None to take it off. Apache Kafka takes a broker's settings from that broker alone."""
     if not wanted:
@@ -78,4 +84,4 @@ async def _alter(
     answer = await (link.ask_controller(request) if broker is None else link.ask(request, broker=broker))
     for it in answer.responses:
         about = f"throttle of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {it.resource_name}"
-        checked(it.error_code, it.error_message, about)
+        checked(it.error_code, it.error_message, about, allow=allow)

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ottla_operator.kube.rolling import Rolled
 from ottla_operator.plan.cluster_verdict import Facts
 from ottla_operator.plan.objects import names
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
+
+MOST_BLOCKERS: Final = 100  # thousands of partitions may be short of replicas, and an object holds a megabyte
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def status_of(
             **({"current": current} if current is not None else {}),
             "blockedBy": [
                 {"topic": it.topic, "partition": it.partition, "isr": list(it.isr), "minIsr": it.needed + 1}
-                for it in rolled.blocked_by
+                for it in rolled.blocked_by[:MOST_BLOCKERS]
             ],
         }
     found["reassignment"] = reassignment(told.moving, told.begun, before.get("reassignment"))

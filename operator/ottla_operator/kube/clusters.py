@@ -30,6 +30,7 @@ from ottla_operator.plan.brokers import suited
 from ottla_operator.plan.cluster_verdict import NO_CERTIFICATE, Facts, serving, verdict
 from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working
 from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.addresses import bootstrap
 from ottla_operator.plan.objects.pods import Images, pod_hash
 from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
@@ -96,15 +97,8 @@ class Clusters:
         if live and "deletionTimestamp" in live["metadata"]:
             await self._tell(body, memory, Working("Waiting", "the StatefulSet is being deleted; then it is made anew"))
             return SOON_S
-        # An operator that was killed while disks grew leaves pods whose StatefulSet is gone.
-        there = live["spec"]["replicas"] if live else max(seen.pods, default=0)
-        brokers = max(there, cluster.spec.replicas)
-        digest, unusable = await self._certificates(cluster, seen)
-        if unusable and digest is None:
-            await self._tell(body, memory, Stuck(NO_CERTIFICATE, unusable))
-            return WAITING_S
         try:
-            wanted = await self._bring(body, cluster, memory, seen, brokers, digest or "")
+            return await self._kept(key, body, cluster, memory, seen)
         except Taken as error:
             await self._tell(body, memory, Stuck("NameTaken", str(error)))
             return RESYNC_S
@@ -116,6 +110,18 @@ class Clusters:
                 raise
             await self._tell(body, memory, Stuck("Refused", f"the API server refuses a change: {error}"))
             return RESYNC_S
+
+    async def _kept(self, key: Key, body: Json, cluster: Cluster, memory: Memory, seen: Seen) -> float:
+        """Taken, Leaving, ApiError."""
+        live = seen.stateful_set
+        # An operator that was killed while disks grew leaves pods whose StatefulSet is gone.
+        there = live["spec"]["replicas"] if live else max(seen.pods, default=0)
+        brokers = max(there, cluster.spec.replicas)
+        digest, unusable = await self._certificates(cluster, seen)
+        if unusable and digest is None:
+            await self._tell(body, memory, Stuck(NO_CERTIFICATE, unusable))
+            return WAITING_S
+        wanted = await self._bring(body, cluster, memory, seen, brokers, digest or "")
         if wanted.waits_for:
             await self._tell(
                 body, memory, Working("WaitingForAddress", f"Service {', '.join(wanted.waits_for)} has no address yet")
@@ -233,6 +239,7 @@ class Clusters:
             unreached=look.unreached,
             no_certificates=look.unusable,
         )
+        await self._children.ensure_all([disruption_budget(cluster, evictable=facts.can_spare_one)], seen)
         judged = verdict(facts)
         told = Told(
             cluster_id=described.id if described else None,

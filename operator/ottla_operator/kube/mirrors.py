@@ -56,14 +56,14 @@ class Mirrors:
     telling: Telling
     body: Callable[[Key], Json | None]
     cluster: Callable[[Key], Awaitable[Json | None]]
-    _patiences: dict[str, Patience] = field(default_factory=dict)
-    """By uid."""
+    _patiences: dict[Key, Patience] = field(default_factory=dict)
     _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.unfit(mirror_of(body))))
 
     async def look(self, key: Key) -> float | None:
         body = self.body(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._checked.forget(key)
+            self._patiences.pop(key, None)
             return None
         if why := self._checked.wrong(key, body):
             return await self._tell(body, Stuck("InvalidSpec", why))
@@ -143,7 +143,8 @@ class Mirrors:
         if not isinstance(judged, Working):
             return RESYNC_S
         soon_s = WAITING_S if judged.reason in OTHERS_FIRST else AGAIN_S
-        patience = self._patiences.setdefault(str(body["metadata"]["uid"]), Patience())
+        key = Key(body["metadata"]["namespace"], body["metadata"]["name"])
+        patience = self._patiences.setdefault(key, Patience())
         return patience.pause(judged, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
 

@@ -1,8 +1,9 @@
 """More and fewer brokers: partitions spread to those that come and moved off those that go, one step of the plan at a time."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla_operator.brokers import cluster as clusters
 from ottla_operator.brokers import elections, placing, quorum, reassignments, throttle
@@ -20,6 +21,8 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import quantity
 
 OWN_TOPICS = {"__consumer_offsets": OFFSETS_FACTOR}
+LONGEST_NOTE: Final = 64 * 1024  # all annotations of an object together have 256 KiB
+ALL: Final = "*"  # no topic's name
 
 
 @dataclass(slots=True)
@@ -94,8 +97,8 @@ async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move,
     if rebalance and rebalance.throttle and any(it.adding for it in moves):
         noted = set(json.loads(done.notes.get(names.THROTTLED, "[]")))
         topics = {it.topic for it in moves}
-        if not topics <= noted:
-            done.notes[names.THROTTLED] = json.dumps(sorted(noted | topics))
+        if ALL not in noted and not topics <= noted:
+            done.notes[names.THROTTLED] = note_of_throttled(noted | topics)
             return False
         await throttle.put(link, moves, int(quantity(rebalance.throttle)), found.ids)
     await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
@@ -103,10 +106,17 @@ async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move,
     return True
 
 
+def note_of_throttled(topics: Collection[str]) -> str:
+    """As JSON: their names, or `ALL` when they are too many for an annotation."""
+    text = json.dumps(sorted(topics))
+    return text if len(text) <= LONGEST_NOTE else json.dumps([ALL])
+
+
 async def _end(link: Link, found: Placing, done: Scaled) -> None:
     """Takes off what a move may have left, and has partitions led as they should be."""
     if throttled := json.loads(done.notes.pop(names.THROTTLED, "[]")):
-        await throttle.take_off(link, found.ids, throttled)
+        every = {it.topic for it in found.partitions}
+        await throttle.take_off(link, found.ids, sorted(every) if ALL in throttled else throttled)
     others = [
         (it.topic, it.partition) for it in found.partitions if it.leader != it.replicas[0] and it.replicas[0] in it.isr
     ]

@@ -81,6 +81,7 @@ class Topics:
         ledger = await Ledger.read(self.api, key)
         notes = await self._hear(key, wishes, ledger, body)
         if not wishes and not notes:
+            self._patiences.pop(key, None)
             return None
         at = await ready_addresses(self.api, cluster_of(body))
         if not at:

@@ -39,6 +39,11 @@ class Facts:
     def serving(self) -> list[int]:
         return [it.broker for it in self.pods.values() if it.ready and it.broker in self.up]
 
+    @property
+    def can_spare_one(self) -> bool:
+        """Whether all that should be in sync is. While nobody can be asked, that is not known."""
+        return len(self.serving) >= self.wanted and self.under_replicated == 0
+
 
 def verdict(facts: Facts) -> Verdict:
     """First what a person has to do; then what is under way."""

@@ -34,6 +34,9 @@ TAKEN_OFF: Final = (
     "throttled.rate",
     *source_credentials.NAMES,
 )  # when a resource wishes for them no more
+MOST_TOPICS: Final = (
+    500  # told of one by one: an object holds a megabyte, and what it names once more where its fields are managed
+)
 MOST_NAMED: Final = 3  # partitions, in a sentence
 SILENCE_S: Final = (
     5.0  # before that a source is not said to be silent: it answers every half second, unless another time was set
@@ -215,17 +218,22 @@ def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen], itself: Mir
     found = {name: _topic(name, parts) for name, parts in by_topic.items()}
     for name, why in itself.refused.items():
         found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = why
-    topics = [found[name] for name in sorted(found)]
+    topics = list(found.values())
     lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
     seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
     return {
         "role": wanted[ROLE],
-        "topics": topics,
+        "topics": sorted(sorted(topics, key=_calm)[:MOST_TOPICS], key=lambda it: str(it["topic"])),
         "lagRecords": sum(lags) if lags else None,
         "lagSeconds": max(seconds, default=None),
         "lagBytes": sum(it["lagBytes"] for it in topics if "lagBytes" in it) if lags else None,
         "silentSeconds": max((it["silentSeconds"] for it in topics if "silentSeconds" in it), default=None),
     }
+
+
+def _calm(topic: Mapping[str, Json]) -> tuple[bool, int, str]:
+    """The less there is to say of it, the larger."""
+    return topic["state"] in ("Replicating", "Paused", "FailedOver"), -topic.get("lagRecords", 0), topic["topic"]
 
 
 WORST_FIRST: Final = (

@@ -296,7 +296,7 @@ class RollStatus(Model):
 
     pending: list[int] | None = Field(default=None, description="Brokers still to be restarted.")
     current: int | None = Field(default=None, description="The broker that is being restarted.")
-    blocked_by: list[Blocker] | None = Field(default=None, description="What it waits for.")
+    blocked_by: list[Blocker] | None = Field(default=None, description="What it waits for, at most a hundred of it.")
 
 
 class ReassignmentStatus(Model):

@@ -158,7 +158,7 @@ class MirrorStatus(Status):
 
     topics: list[MirroredTopic] | None = Field(
         default=None,
-        description="The mirrored topics.",
+        description="The mirrored topics; of more than 500 those that are in trouble or furthest behind.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["topic"]},
     )
     lag_records: int | None = Field(default=None, description="Lag over all topics, in records.")

@@ -52,6 +52,14 @@ def test_what_is_in_the_way_is_said(facts: Facts, kind: type, reason: str, said:
     assert isinstance(found, kind) and found.reason == reason and said in found.message
 
 
+def test_a_broker_can_be_spared_only_while_all_is_in_sync_and_somebody_says_so() -> None:
+    assert WELL.can_spare_one
+    assert not replace(WELL, under_replicated=1).can_spare_one
+    assert not replace(WELL, pods={**PODS, 3: pod(3, ready=False)}).can_spare_one
+    assert not replace(WELL, up=frozenset({1, 2})).can_spare_one
+    assert not replace(WELL, under_replicated=None, unreached="nobody answers").can_spare_one
+
+
 def test_a_roll_does_not_stop_the_serving() -> None:
     assert serving(replace(WELL, outdated={2: "image"}, pods={1: pod(1)})).holds
     assert not serving(replace(WELL, leaderless=1)).holds

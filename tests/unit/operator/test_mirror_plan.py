@@ -232,3 +232,12 @@ def test_what_nobody_tells_of_is_not_safe_and_changes_nothing_else() -> None:
     assert [(it.holds, it.message) for it in aspects(untold)] == [(False, "1 partitions were not compared yet")] * 2
     assert verdict(wanted, untold) == verdict(wanted, told)
     assert status(wanted, untold) == status(wanted, told)
+
+
+def test_of_thousands_of_topics_those_are_told_that_somebody_has_to_look_at() -> None:
+    fine = [PartitionSeen(f"t{number:04}", 0, "Replicating", 1, lag=number) for number in range(3_000)]
+    bad = [PartitionSeen("zz", 0, "Stopped", 1, lag=0), PartitionSeen("aa", 0, "Unreachable", 1)]
+    found = plan.status({"role": "Replicate"}, [*fine, *bad], MirrorSeen())
+    names = [it["topic"] for it in found["topics"]]
+    assert len(names) == 500 and names == sorted(names) and names[0] == "aa" and names[-1] == "zz"
+    assert names[1] == "t2502" and found["lagRecords"] == sum(range(3_000)), "and the sum is of all of them"

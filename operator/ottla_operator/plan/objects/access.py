@@ -73,14 +73,16 @@ def network_policy(cluster: Cluster) -> Json:
     }
 
 
-def disruption_budget(cluster: Cluster) -> Json:
+def disruption_budget(cluster: Cluster, *, evictable: bool = True) -> Json:
+    """`evictable`: whether every partition can spare a broker. Kubernetes knows which pods are ready, and not what they have still to copy: nodes that are
+    drained one after the other would else take the second broker as soon as the first one serves again."""
     roll = cluster.spec.roll
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": names.metadata(cluster, cluster.name),
         "spec": {
-            "maxUnavailable": (roll and roll.max_unavailable) or 1,
+            "maxUnavailable": ((roll and roll.max_unavailable) or 1) if evictable else 0,
             "selector": {"matchLabels": names.selector(cluster)},
             # A pod that is not ready protects nothing by staying.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

@@ -32,17 +32,18 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """`first`: what pods need before they are made. `settings` and `brokers` are None while a broker would not know its address; `waits_for` names
+    """`first`: what pods need before they are made. `budget`: how many may be evicted, while every partition can spare a broker. `settings` and `brokers` are None while a broker would not know its address; `waits_for` names
     the Services then."""
 
     first: tuple[Json, ...]
+    budget: Json
     settings: Json | None
     brokers: Json | None
     waits_for: tuple[str, ...] = ()
 
     @property
     def every(self) -> tuple[Json, ...]:
-        return (*self.first, *(it for it in (self.settings, self.brokers) if it is not None))
+        return (*self.first, self.budget, *(it for it in (self.settings, self.brokers) if it is not None))
 
 
 def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
@@ -55,14 +56,14 @@ def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
         access.lease(cluster),
         *services(cluster, ids),
         access.network_policy(cluster),
-        access.disruption_budget(cluster),
     )
+    budget = access.disruption_budget(cluster)
     if waits := [service for broker in ids for service in missing(cluster, broker, given.addresses)]:
-        return Objects(first, None, None, tuple(waits))
+        return Objects(first, budget, None, None, tuple(waits))
     common = given.common or common_settings(cluster, given.brokers)
     settings = config_map(cluster, common, all_own(cluster, ids, given.addresses))
     template = pod_template(cluster, images, settings["metadata"]["name"], given.certificates)
-    return Objects(first, settings, stateful_set(cluster, template, given.brokers, given.notes))
+    return Objects(first, budget, settings, stateful_set(cluster, template, given.brokers, given.notes))
 
 
 def broker_ids(brokers: int) -> range:

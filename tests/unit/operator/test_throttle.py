@@ -1,0 +1,44 @@
+"""The throttle of a move, taken off."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.brokers import throttle
+from ottla_operator.brokers.link import Link
+from tests.unit.operator.loop import on_loop
+
+
+class Brokers:
+    """`codes`: topic → what altering it gives. `asked`: what was altered, by name."""
+
+    def __init__(self, **codes: ErrorCode) -> None:
+        self.codes = codes
+        self.asked: list[str] = []
+
+    async def ask_controller(self, request: Any) -> SimpleNamespace:
+        return await self.ask(request)
+
+    async def ask(self, request: Any, broker: int | None = None) -> SimpleNamespace:
+        names = [str(it.resource_name) for it in request.resources]
+        self.asked += names
+        answers = [(it, self.codes.get(it, ErrorCode.none)) for it in names]
+        return SimpleNamespace(
+            responses=[SimpleNamespace(resource_name=it, error_code=code, error_message=None) for it, code in answers]
+        )
+
+
+@on_loop
+async def test_a_topic_that_was_deleted_while_it_moved_leaves_no_broker_throttled() -> None:
+    brokers = Brokers(gone=ErrorCode.unknown_topic_or_partition)
+    await throttle.take_off(cast(Link, brokers), [1, 2], ["gone", "there"])
+    assert brokers.asked == ["gone", "there", "1", "2"]
+
+
+@on_loop
+async def test_what_brokers_refuse_is_an_error() -> None:
+    brokers = Brokers(there=ErrorCode.topic_authorization_failed)
+    with pytest.raises(KafkaError):
+        await throttle.take_off(cast(Link, brokers), [1], ["there"])
