@@ -154,6 +154,7 @@ def test_an_operator_of_another_release_in_the_same_namespace_acts_as_well(
     try:
         eventually(lambda: other.active, within_s=12, what=other.daemon.said())
         assert operator.active
+        eventually(lambda: other.ready and operator.ready, what="both know what there is")
     finally:
         other.daemon.stop()
 
