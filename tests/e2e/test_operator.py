@@ -86,7 +86,7 @@ def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Pat
         await world.topics.look(KEY)
         found = await names(world)
         assert {"kept", "unseen"} <= found and "gone" not in found
-        assert any(it.startswith("TopicKept: Topic unseen ") for it in world.said)
+        assert any(it.startswith("TopicKept: ") and it.endswith(": unseen") for it in world.said)
         await world.current("Topic", "again")
         assert world.status("Topic", "again")["topicId"] != before, "one that is made anew has no records of the other"
 
