@@ -56,6 +56,8 @@ async def produce(talk: Talk) -> None:
     await ask("bytes behind", await odd(), (0, good + b"\0\0\0"))
     await ask("two batches", there, (0, good + good))
     await ask("magic 1", there, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
+    zstd = batch(b"a" * 99, compression=Compression.zstd)
+    await ask("magic 1 and zstd", there, (0, zstd[:MAGIC_AT] + b"\1" + zstd[MAGIC_AT + 1 :]))
     await ask("magic 3", there, (0, good[:MAGIC_AT] + b"\3" + good[MAGIC_AT + 1 :]))
     await ask("magic 0, whole", there, (0, old_message(0)))
     await ask("magic 1, whole", there, (0, old_message(1)))
@@ -88,7 +90,7 @@ async def produce(talk: Talk) -> None:
     await ask("a key in a compacted topic", compacted, (0, batch(b"a")))
     some_keys = encode_batch([Record(START_MS, b"k", b"v"), Record(START_MS, None, b"v"), Record(START_MS, None, b"v")])
     await ask("some without key in a compacted topic", compacted, (0, some_keys))
-    first = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
+    first: dict[str, Any] = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
     await ask("a producer's first", compacted, (0, batch(b"a", **first)))
     await ask("a gap and no key", compacted, (0, batch(b"a", key=None, **first | {"base_sequence": 5})))
     appended = await talk.topic("appended", message_timestamp_type="LogAppendTime")

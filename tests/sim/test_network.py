@@ -146,3 +146,21 @@ def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
         assert done == []
 
     on_a_network(main)
+
+
+def test_a_packet_that_is_repeated_holds_up_its_own_connection_and_no_other() -> None:
+    async def main(loop: SimulatedLoop, network: Network) -> None:
+        await serve(loop)
+        lost, other = await connect(), await connect()
+        with network.repeated(lambda way, piece: way[1] == "server" and piece == b"lost", 2.0):
+            lost[1].write(b"lost")
+            lost[1].write(b"behind it")
+            other[1].write(b"past it")
+            assert await asyncio.wait_for(other[0].readexactly(7), 1) == b"past it"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(lost[0].readexactly(1), 1)
+        assert await asyncio.wait_for(lost[0].readexactly(13), 2) == b"lostbehind it"
+        lost[1].write(b"lost")
+        assert await asyncio.wait_for(lost[0].readexactly(4), 1) == b"lost"  # it is over
+
+    on_a_network(main)

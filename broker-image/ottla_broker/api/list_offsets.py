@@ -69,16 +69,9 @@ async def settled(ctx: Context, request: ListOffsetsRequest) -> None:
 
 
 async def until_settled(partition: "Partition") -> None:
-    changed = asyncio.Event()
-    partition.watchers.add(changed.set)
-    try:
-        with suppress(TimeoutError):  # the answer will say so
-            async with asyncio.timeout(LONGEST_WAIT_S):
-                while partition.leads and not partition.settled:
-                    await changed.wait()
-                    changed.clear()
-    finally:
-        partition.watchers.remove(changed.set)
+    with suppress(TimeoutError):  # the answer will say so
+        async with asyncio.timeout(LONGEST_WAIT_S):
+            await partition.watchers.until(lambda: partition.settled or not partition.leads)
 
 
 def answered(

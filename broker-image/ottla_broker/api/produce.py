@@ -94,7 +94,7 @@ def append(
         partition = find(context, topic, index)
         if not records:
             raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
-        if len(records) > ATTRIBUTES_AT:
+        if len(records) > ATTRIBUTES_AT and records[MAGIC_AT] == MAGIC:  # of other formats the log says what is wrong
             check_attributes(records[ATTRIBUTES_AT], context.version)
         if acks not in (ALL_REPLICAS, NO_ANSWER, 1) and is_one_batch(records):
             raise KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {acks}")

@@ -97,13 +97,13 @@ class Keeping:
 
 
 async def _committed(partition: Partition, offset: int) -> None:
-    epoch, changed = partition.leader_epoch, asyncio.Event()
-    partition.watchers.add(changed.set)
-    try:
-        while partition.log.high_watermark <= offset:
-            if not (partition.leads and partition.leader_epoch == epoch):
-                raise KafkaError(ErrorCode.not_leader_or_follower)
-            await changed.wait()
-            changed.clear()
-    finally:
-        partition.watchers.remove(changed.set)
+    epoch = partition.leader_epoch
+
+    def committed() -> bool:
+        if partition.log.high_watermark > offset:
+            return True
+        if not (partition.leads and partition.leader_epoch == epoch):
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        return False
+
+    await partition.watchers.until(committed)

@@ -1,6 +1,5 @@
 """A coordinator's view of its partition of an internal topic in one leader epoch: append with the strength of acks=all, and read everything."""
 
-import asyncio
 from collections.abc import Iterator
 
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
@@ -24,16 +23,12 @@ class PartitionJournal:
 
     async def settled(self) -> None:
         """Returns when the log holds, below its high watermark, all that was acknowledged in earlier epochs. NOT_LEADER_OR_FOLLOWER."""
-        self._check()
-        changed = asyncio.Event()
-        self._partition.watchers.add(changed.set)
-        try:
-            while not self._partition.settled:
-                await changed.wait()
-                changed.clear()
-                self._check()
-        finally:
-            self._partition.watchers.remove(changed.set)
+
+        def settled() -> bool:
+            self._check()
+            return self._partition.settled
+
+        await self._partition.watchers.until(settled)
 
     async def append(self, batch: bytes) -> int:
         """The base offset, once the whole ISR has it. KafkaError when it could not be kept."""

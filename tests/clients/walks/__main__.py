@@ -8,7 +8,7 @@ from collections import Counter
 
 from tests.clients.walks.pair import both
 from tests.clients.walks.runs import Verdict, begun
-from tests.clients.walks.themes import THEMES
+from tests.clients.walks.themes import EXPIRY, THEMES
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many walks")
     parser.add_argument("--first", type=int, default=1, help="the first one's seed")
     parser.add_argument("--steps", type=int, default=60, help="of each walk")
-    parser.add_argument("--theme", choices=list(THEMES), help="default: the seed's own")
+    parser.add_argument("--theme", choices=[*THEMES, EXPIRY], help="default: the seed's own")
     parser.add_argument("--most", type=int, default=5, help="stop after so many different differences")
     chosen = parser.parse_args()
     with both() as (kafka, ottla):

@@ -56,14 +56,16 @@ def structures(hint: Any) -> Iterator[type]:
 
 
 class Draw:
-    """Chance, with the shapes that several kinds of step need."""
+    """Chance, with the shapes that several kinds of step need. `session_ms`: of the members."""
 
-    def __init__(self, seed: int, highest: dict[str, int]) -> None:
+    def __init__(self, seed: int, highest: dict[str, int], session_ms: int) -> None:
         self.chance = Random(seed)
+        self.session_ms = session_ms
         self._highest = highest
         # What is there if all went well: topics with their partitions, members by group.
         self.made: dict[str, int] = {}
         self.joined: dict[str, list[str]] = {}
+        self.cut: set[str] = set()  # topics of which records were deleted
 
     def step(self, api: str, *, low: int = 0, high: int = 99, learns: tuple[str, ...] = (), **fields: Any) -> Step:
         high = min(high, self._highest[api])

@@ -3,10 +3,11 @@
 from typing import Any, Final
 
 from tests.clients.walks.drawing import INSTANCES, SLOTS, Draw
-from tests.clients.walks.steps import Ref, Step
+from tests.clients.walks.steps import WAIT, Ref, Step
 
 STRANGER: Final = "nobody-00000000-0000-0000-0000-000000000000"
 LONG_MS: Final = 600_000  # nothing expires while somebody walks
+SHORT_MS: Final = 3000
 RANGE: Final = {"name": "range", "metadata": b"r"}
 STICKY: Final = {"name": "sticky", "metadata": b"s"}
 OTHER: Final = {"name": "range", "metadata": b"R"}
@@ -38,8 +39,8 @@ def join_group(draw: Draw) -> Step:
         "join_group",
         learns=(group, slot),
         group_id=Ref("name", (group,)),
-        session_timeout=1 if draw.rarely(0.02) else LONG_MS,
-        rebalance_timeout=LONG_MS,
+        session_timeout=1 if draw.rarely(0.02) else draw.session_ms,
+        rebalance_timeout=draw.session_ms,
         member_id="" if draw.rarely(0.1) else member(draw, group, slot),
         group_instance_id=instance(draw, slot),
         protocol_type="connect" if draw.rarely(0.03) else "consumer",
@@ -67,8 +68,8 @@ def joining(draw: Draw, group: str, slot: str) -> Step:
         low=5 if slot in INSTANCES else 0,
         learns=(group, slot),
         group_id=Ref("name", (group,)),
-        session_timeout=LONG_MS,
-        rebalance_timeout=LONG_MS,
+        session_timeout=draw.session_ms,
+        rebalance_timeout=draw.session_ms,
         member_id=Ref("member", (group, slot)),
         group_instance_id=INSTANCES.get(slot),
         protocol_type="consumer",
@@ -129,6 +130,11 @@ def leave_group(draw: Draw) -> Step:
         for slot in dict.fromkeys([first, *draw.chance.sample(SLOTS, draw.one(0, 0, 0, 1))])
     ]
     return draw.step("leave_group", group_id=Ref("name", (group,)), member_id=leaving[0]["member_id"], members=leaving)
+
+
+def expiry(draw: Draw) -> Step:
+    """Time in which all members expire who do not join anew, and in which a rebalance ends that waits for them."""
+    return Step(WAIT, 0, {"seconds": 1.2 * SHORT_MS / 1000})
 
 
 def describe_groups(draw: Draw) -> Step:

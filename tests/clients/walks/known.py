@@ -35,12 +35,6 @@ KNOWN: Final = (
     ),
     Known(
         "list_offsets",
-        r".*\.(timestamp|offset|leader_epoch) Kafka .*, we -1",
-        "the largest timestamp when all records are deleted: Kafka tells that of one which is",
-        asked="'timestamp': -3",
-    ),
-    Known(
-        "list_offsets",
         r".*\.(timestamp|offset|leader_epoch) Kafka -1, we [0-9]",
         "a time whose first segment has deleted records only: Kafka looks no further",
         asked="'timestamp': (0|17)",

@@ -5,8 +5,9 @@ reference to what was never told has a value as well (no member id, an id that n
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+WAIT: Final = "wait"  # a step that asks nothing, but lets time go by: `seconds`
 Kind = Literal[
     "name",  # of a topic or group, with the walk's prefix
     "id",  # the topic's

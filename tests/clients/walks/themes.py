@@ -57,11 +57,16 @@ THEMES: Final[Mapping[str, Mapping[Kind, float]]] = {
 }
 
 
+# Walked only when asked for: it takes seconds for each time that members expire.
+EXPIRY: Final = "expiry"
+EXPIRING: Final = mixed((MEMBER_KINDS, 10), (COMMIT_KINDS, 1), ({groups.expiry: 1}, 1))
+
+
 def drawn(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
     """A walk of about so many steps, of a theme that the seed chooses; it begins with a topic or two."""
-    draw = Draw(seed, highest)
+    draw = Draw(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
     chosen = theme or draw.one(*THEMES)
-    kinds = THEMES[chosen]
+    kinds = EXPIRING if theme == EXPIRY else THEMES[chosen]
     first = [topics.create_topics(draw, topic) for topic in TOPICS[: draw.one(1, 2, 3)]]
     steps: list[Step] = [*first]
     while len(steps) < count:

@@ -56,6 +56,7 @@ def delete_topics(draw: Draw) -> Step:
     names = draw.topics()
     for name in names:
         draw.made.pop(name, None)
+        draw.cut.discard(name)
     if step.version < 6:
         step.fields["topic_names"] = [Ref("name", (name,)) for name in names]
     elif draw.rarely(0.5):

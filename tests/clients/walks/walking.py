@@ -11,7 +11,7 @@ from tests.clients.walks.known import CHANCE, KNOWN
 from tests.clients.walks.memory import Memory
 from tests.clients.walks.shared import Form
 from tests.clients.walks.side import Side
-from tests.clients.walks.steps import Step
+from tests.clients.walks.steps import WAIT, Step
 
 WAITS_AFTER_S: Final = 0.06  # who has not answered a join or a sync by then waits for other members
 LETS_GO_WITHIN_S: Final = 0.03
@@ -65,6 +65,11 @@ class Walk:
         memories = [Memory(self.prefix) for _ in self.sides]
         try:
             for at, step in enumerate(steps):
+                if step.api == WAIT:
+                    await asyncio.sleep(step.fields["seconds"])
+                    if (found := await self._take(memories)) is not None:
+                        return found
+                    continue
                 sent = [memory.value(step.fields) for memory in memories]
                 tasks = [asyncio.create_task(side.ask(step, said)) for side, said in zip(self.sides, sent, strict=True)]
                 asked = Asked(at, step, sent, tasks)
@@ -95,6 +100,13 @@ class Walk:
         if before and "group" in step.api:
             others = [task for asked in before for task in asked.tasks]
             await asyncio.wait(others, timeout=LETS_GO_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        if (found := await self._take(memories)) is not None:
+            return found
+        await asyncio.gather(*(side.settle(step, memory) for side, memory in zip(self.sides, memories, strict=True)))
+        return None
+
+    async def _take(self, memories: list[Memory]) -> Difference | None:
+        """Compares what one of them has answered, as soon as both have."""
         for asked in list(self.waiting):
             if any(task.done() for task in asked.tasks):
                 await asyncio.wait(asked.tasks, timeout=LETS_GO_WITHIN_S if asked.overtaken else BOTH_WITHIN_S)
@@ -104,7 +116,6 @@ class Walk:
                     continue
                 if (found := self._compared(asked, memories)) is not None:
                     return found
-        await asyncio.gather(*(side.settle(step, memory) for side, memory in zip(self.sides, memories, strict=True)))
         return None
 
     def _compared(self, asked: Asked, memories: list[Memory]) -> Difference | None:
