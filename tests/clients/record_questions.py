@@ -85,6 +85,7 @@ async def produce(talk: Talk) -> None:
     await ask("a transaction that was not begun", await odd(), (0, unbegun), transactional_id=talk.name("tx"))
     small = await talk.topic("small", max_message_bytes=100)
     await ask("too large", small, (0, batch(b"x" * 101)))
+    await ask("too large, and from offset 7 on", small, (0, batch(b"x" * 101, base_offset=7)))
     compacted = await talk.topic("compacted", cleanup_policy="compact")
     await ask("no key in a compacted topic", compacted, (0, batch(b"a", key=None)))
     await ask("a key in a compacted topic", compacted, (0, batch(b"a")))

@@ -26,6 +26,7 @@ from ottla_broker.log.validation import (
     Fields,
     check_crc,
     check_from_client,
+    check_from_zero,
     check_size,
     fields_at,
     from_leader,
@@ -148,6 +149,8 @@ class PartitionLog:
         fields = fields_at(records, 0, size)
         if fields[1] + LENGTH_END != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
+        if from_client:
+            check_from_zero(fields)
         check_size(fields, self.config)
         check_crc(records, 0, fields)
         if from_client:

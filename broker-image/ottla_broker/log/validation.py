@@ -76,6 +76,12 @@ def check_crc(data: Buffer, at: int, fields: Fields) -> None:
         )
 
 
+def check_from_zero(fields: Fields) -> None:
+    """Of a client's batch, before its size and its CRC are looked at. KafkaError: INVALID_RECORD."""
+    if fields[0] != 0:
+        raise KafkaError(ErrorCode.invalid_record, f"offsets from {fields[0]} on; a producer's batch counts from 0")
+
+
 def check_size(fields: Fields, config: LogConfig) -> None:
     size = fields[1] + LENGTH_END
     if size > config.max_message_bytes:
@@ -92,9 +98,7 @@ def no_segment_holds(size: int, config: LogConfig) -> KafkaError:
 
 def check_from_client(fields: Fields, config: LogConfig, now_ms: int) -> None:
     """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
-    first, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
-    if first != 0:
-        raise KafkaError(ErrorCode.invalid_record, f"offsets from {first} on; a producer's batch counts from 0")
+    _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
     if attributes & CONTROL:
