@@ -103,6 +103,7 @@ def test_what_somebody_changes_is_put_right(resources: Resources, operator: Oper
     service = f"/api/v1/namespaces/{resources.namespace}/services/demo-brokers"
     resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets/demo"
+    eventually(lambda: resources.api.get(budget), what="the budget comes last")
     resources.api.ask("DELETE", budget)
     eventually(lambda: resources.api.get(budget), within_s=30)
     eventually(lambda: (resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"), within_s=30)
@@ -182,6 +183,7 @@ def test_what_was_deleted_while_nobody_watched_is_forgotten(
     eventually(lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, what=operator.daemon.said())
     eventually(lambda: knows_what_there_is(operator, resources), within_s=90)
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
+    eventually(lambda: resources.api.get(f"{budget}/demo") and resources.api.get(f"{budget}/other"))
     resources.api.ask("DELETE", f"{budget}/demo")
     resources.api.ask("DELETE", f"{budget}/other")
     eventually(lambda: resources.api.get(f"{budget}/other"), within_s=30)
