@@ -308,6 +308,7 @@ class Broker:
 
     def _deposed(self) -> None:
         self.controller = self.mirror_office = None
+        self.lifecycle.deposed()
         for task in self._controlling:
             task.cancel()
         self._controlling = []

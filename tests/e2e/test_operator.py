@@ -86,7 +86,7 @@ def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Pat
         await world.topics.look(KEY)
         found = await names(world)
         assert {"kept", "unseen"} <= found and "gone" not in found
-        assert any(it.startswith("TopicKept: Topic unseen ") for it in world.said)
+        assert any(it.startswith("TopicKept: ") and it.endswith(": unseen") for it in world.said)
         await world.current("Topic", "again")
         assert world.status("Topic", "again")["topicId"] != before, "one that is made anew has no records of the other"
 
@@ -137,6 +137,16 @@ def test_a_new_topic_with_more_copies_than_its_cluster_shall_have_brokers_is_a_p
         await world.current("Topic", "flights")
 
     run(tmp_path, 1, story)
+
+
+def test_a_listener_that_takes_the_port_between_brokers_is_a_roll(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        for port in (9091, 9092):
+            world.edit("Cluster", "demo", listeners=[{"name": "plain", "port": port}])
+            await world.current()
+        assert sorted(world.made) == 3 * ["demo-1"] + 3 * ["demo-2"]
+
+    run(tmp_path, 2, story)
 
 
 def test_no_pod_may_be_evicted_while_a_partition_is_short_of_replicas(tmp_path: Path) -> None:

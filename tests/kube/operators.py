@@ -2,6 +2,7 @@
 
 import os
 import sys
+import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,14 @@ class OperatorProcess:
             return bool(self.metrics())
         except OSError:
             assert self.daemon.running(), self.daemon.said()
+            return False
+
+    @property
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError:
             return False
 
     def metrics(self) -> dict[str, float]:

@@ -108,14 +108,18 @@ def test_what_somebody_changes_is_put_right(resources: Resources, operator: Oper
     eventually(lambda: (resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"), within_s=30)
 
 
+def said(resources: Resources) -> set[tuple[str, str]]:
+    """Reasons and types of the events."""
+    return {(it["reason"], it["type"]) for it in resources.of("v1", "events").values()}
+
+
 def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Cluster", "demo", {**SPEC, "config": {"node.id": 3}})
     resources.wait("Cluster", "demo", "Failed")
     assert "node.id" in resources.condition("Cluster", "demo", "Stalled")["message"]
     resources.edit("Cluster", "demo", {"config": None})
     resources.wait("Cluster", "demo", "InProgress")
-    events = resources.of("v1", "events").values()
-    assert any(it["reason"] == "InvalidSpec" and it["type"] == "Warning" for it in events)
+    eventually(lambda: ("InvalidSpec", "Warning") in said(resources), what="the event comes after the status")
 
 
 def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
@@ -154,6 +158,7 @@ def test_an_operator_of_another_release_in_the_same_namespace_acts_as_well(
     try:
         eventually(lambda: other.active, within_s=12, what=other.daemon.said())
         assert operator.active
+        eventually(lambda: other.ready and operator.ready, what="both know what there is")
     finally:
         other.daemon.stop()
 

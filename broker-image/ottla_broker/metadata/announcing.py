@@ -1,6 +1,7 @@
 """Telling a broker who leads the metadata log: BeginQuorumEpoch (53), which Kafka's own quorum has for it."""
 
 import asyncio
+import logging
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest, LeaderEndpoint, PartitionData, TopicData
 from kio.schema.types import BrokerId, TopicName
@@ -8,7 +9,11 @@ from kio.static.primitive import i32, u16
 
 from ottla_broker.metadata.following import connect, host_and_port
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.register import Member
+from ottla_broker.metadata.register import Member, RegisterValue
+from ottla_broker.metadata.register.steps import address_of
+from ottla_broker.wire.errors import KafkaError
+
+logger = logging.getLogger(__name__)
 
 LISTENER = "BROKERS"
 ANSWERED_WITHIN_S = 1.0
@@ -30,3 +35,15 @@ async def announce(address: str, client_id: str, leader: Member, epoch: int) -> 
             await channel.ask(request)
     finally:
         channel.close()
+
+
+async def tell_former(former: RegisterValue, newest: RegisterValue, client_id: str) -> None:
+    """Who led before is told who leads now: it may hear neither its successor nor the register, and would believe itself for a while (rule 6). Once, if it
+    can be reached."""
+    leader = next((member for member in newest.isr if member.broker == newest.leader), None)
+    if leader is None or not (address := address_of(former, former.leader)):
+        return
+    try:
+        await announce(address, client_id, leader, newest.epoch)
+    except (OSError, TimeoutError, KafkaError) as reason:
+        logger.debug("broker %d does not hear that it leads no more: %s", former.leader, reason)

@@ -47,10 +47,11 @@ class Standing:
 
 
 class BrokerControl:
-    """Times are the running loop's. Commands raise KafkaError: NOT_CONTROLLER when the lead was lost meanwhile."""
+    """`believed_s`: see `sessions`. Times are the running loop's. Commands raise KafkaError: NOT_CONTROLLER when the lead was lost meanwhile."""
 
-    def __init__(self, turn: Turn, session_timeout_s: float) -> None:
+    def __init__(self, turn: Turn, session_timeout_s: float, believed_s: float) -> None:
         self._turn = turn
+        self._believed_s = believed_s
         self._image = turn.image
         self._now = asyncio.get_running_loop().time
         self.sessions = Sessions(session_timeout_s, self._now())
@@ -85,7 +86,7 @@ class BrokerControl:
 
     async def heartbeat(self, beat: Heartbeat) -> Standing:
         """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER when there may be another one, because no majority is heard."""
-        if not self._turn.log.hears_majority(self.sessions.timeout_s):
+        if not self._turn.log.hears_majority(self._believed_s):
             raise KafkaError(
                 ErrorCode.not_controller, "this controller hears no majority of the metadata log's members"
             )

@@ -25,6 +25,7 @@ from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.pulses import Pulses
 from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIds, TopicRecord
 from ottla_broker.metadata.replica_control import ReplicaControl
+from ottla_broker.metadata.sessions import believed_s
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, growth, removal
 from ottla_broker.metadata.turn import Commits, Decision, Turn
 from ottla_broker.runtime import Runtime
@@ -49,7 +50,7 @@ class Controller:
         self._config = config
         self._me = me
         self._turn = Turn(image, log, config)
-        self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000)
+        self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000, believed_s(config))
         self.replicas = ReplicaControl(self._turn)
         self.mirrors = MirrorControl(self._turn, runtime, self.brokers.all_heard)
         self._pulses = pulses or Pulses(me, image, config.inter_broker_listener)

@@ -2,7 +2,7 @@
 
 `in_session` is what rule 6 asks for: whether the controller can have missed this broker yet. It is counted from when the last heartbeat that was
 answered was sent, so it ends here before it ends there; and who is fenced has been missed already. A controller that hears no majority of the metadata log's members answers no heartbeats,
-its own least of all: its successor may be at work already.
+its own least of all: its successor may be at work already. That one begins by fencing it, so what a controller has answered itself counts no longer than it leads.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from ottla_broker.metadata.controller_link import ControllerLink
 from ottla_broker.metadata.image import Image
 from ottla_broker.metadata.last_life import LastLife
 from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.sessions import believed_s
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,10 @@ class Lifecycle:
         self._replaced = replaced
         self._interval_s = config(BROKER_HEARTBEAT_INTERVAL_MS) / 1000
         self._session_s = config(BROKER_SESSION_TIMEOUT_MS) / 1000
+        self._believed_s = believed_s(config)
         self._now = asyncio.get_running_loop().time
         self._heard_at = -self._session_s  # when the last heartbeat that was answered had been sent
+        self._deposed_at = -self._session_s  # as a controller; what was sent before that says nothing
         self._request: BrokerRegistrationRequest | None = None
         self._wake = asyncio.Event()
         self._leaving = False
@@ -88,9 +91,9 @@ class Lifecycle:
 
     @property
     def in_session(self) -> bool:
-        if self._now() - self._heard_at >= self._session_s:
+        if self._now() - self._heard_at >= self._session_s or self._heard_at <= self._deposed_at:
             return False
-        return self._hears_majority(self._session_s) is not False
+        return self._hears_majority(self._believed_s) is not False
 
     async def register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
         """Until a controller has taken the registration. KafkaError when it may not be, or was not within
@@ -154,6 +157,10 @@ class Lifecycle:
     def beat_now(self) -> None:
         """A new controller has heard nobody yet, and waits for that before it places anything."""
         self._wake.set()
+
+    def deposed(self) -> None:
+        """This broker is the controller no longer: another one has to hear it now."""
+        self._deposed_at = self._now()
 
     async def leave(self) -> None:
         """Before a stop, while everything is still served: returns when others lead what this broker led, or after a while in any case."""

@@ -81,6 +81,7 @@ class Quorum:
         self._failures = 0  # epochs in a row that were this broker's and in which it could not lead …
         self._not_before = 0.0  # … and when it may try again, by the loop's clock
         self._stopping = False
+        self._telling: asyncio.Task[None] | None = None
 
     # --- what the broker asks
 
@@ -176,8 +177,9 @@ class Quorum:
                 while True:
                     await self._turn()
             finally:
-                for task in beside:
-                    task.cancel()
+                for task in (*beside, self._telling):
+                    if task is not None:
+                        task.cancel()
         except (KafkaError, RegisterError) as reason:
             if self._caught_up.done():
                 raise
@@ -257,6 +259,8 @@ class Quorum:
                 newest = self._newest()
                 assert newest is not None
                 if newest.epoch > value.epoch:
+                    if not following.gone and newest.leader not in (value.leader, self.me.broker):
+                        self._tell_former(value, newest)
                     return
                 if copying.done():
                     copying.result()
@@ -271,6 +275,13 @@ class Quorum:
         finally:
             copying.cancel()
             await asyncio.gather(copying, return_exceptions=True)
+
+    def _tell_former(self, former: RegisterValue, newest: RegisterValue) -> None:
+        from ottla_broker.metadata.announcing import tell_former  # a broker that is alone has nobody to tell
+
+        if self._telling is not None:
+            self._telling.cancel()
+        self._telling = self._loop.create_task(tell_former(former, newest, self._copying.client_id))
 
     def _vacant_at(self, value: RegisterValue, following: Following) -> float:
         """When the lead is to be taken as vacant, if nothing changes, by the loop's clock."""

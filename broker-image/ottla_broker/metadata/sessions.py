@@ -6,7 +6,14 @@ Times are the controller's own monotonic clock. A session counts only time in wh
 
 from dataclasses import dataclass
 
+from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, REGISTER_LEASE_MS, Config
+
 TURNS_A_SESSION = 10
+
+
+def believed_s(config: Config) -> float:
+    """How long a controller that hears no majority goes on being believed, by itself too: others wait for a lease before they follow it."""
+    return min(config(BROKER_SESSION_TIMEOUT_MS), config(REGISTER_LEASE_MS)) / 1000
 
 
 @dataclass(slots=True)

@@ -49,8 +49,9 @@ class Brokers:
 
 def addresses(cluster: Cluster, pods: Iterable[BrokerPod]) -> list[str]:
     """host:port of the brokers whose pods are ready, where the operator speaks to them."""
-    port = names.brokers_port(cluster)
-    return [f"[{it.ip}]:{port}" if ":" in it.ip else f"{it.ip}:{port}" for it in pods if it.ready and it.ip]
+    usual = names.brokers_port(cluster)
+    found = [(it.ip, it.port or usual) for it in pods if it.ready and it.ip]
+    return [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip, port in found]
 
 
 async def ready_addresses(api: Api, cluster: Cluster) -> list[str]:

@@ -151,7 +151,8 @@ class Clusters:
         """Everything but the pods themselves; what is wanted now."""
         count = suited(brokers, scaling.spread_over(seen.notes))
         common = _without_refused(common_settings(cluster, count), memory, seen)
-        given = Given(brokers, seen.addresses(), seen.notes, common, certificates)
+        in_use = frozenset(it.port for it in seen.pods.values() if it.port)
+        given = Given(brokers, seen.addresses(), seen.notes, common, certificates, in_use)
         wanted = desired(cluster, self.images, given)
         await self._children.ensure_all(wanted.first, seen)
         wanted = desired(cluster, self.images, replace(given, addresses=seen.addresses()))

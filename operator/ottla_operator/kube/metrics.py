@@ -18,6 +18,7 @@ class Metrics:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     resources: dict[str, int] = field(default_factory=dict)
     active: bool = False
+    ready: bool = False
 
     def wrote(self, kind: str) -> None:
         self.writes[kind] += 1
@@ -72,16 +73,22 @@ def _resident() -> int:
 
 
 async def serve(metrics: Metrics, host: str, port: int) -> web.AppRunner:
-    """/livez, /readyz and /metrics. An operator that stands by is ready, too."""
+    """/livez, /readyz and /metrics. An operator that stands by is ready, too, once its watches have shown what there is: the one that it replaces goes only
+    then, and nothing happens that nobody sees."""
 
     async def alive(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    async def ready(request: web.Request) -> web.Response:
+        if metrics.ready:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="the watches have not shown yet what there is\n")
 
     async def figures(request: web.Request) -> web.Response:
         return web.Response(text=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     app = web.Application()
-    app.add_routes([web.get("/livez", alive), web.get("/readyz", alive), web.get("/metrics", figures)])
+    app.add_routes([web.get("/livez", alive), web.get("/readyz", ready), web.get("/metrics", figures)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host or None, port).start()

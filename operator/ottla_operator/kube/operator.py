@@ -41,6 +41,7 @@ from ottla_operator.resources.model import Json  # noqa: E402
 
 LoginError = kopf.LoginError
 CRDS_AGAIN_S: Final = 2.0
+SHOWN_AGAIN_S: Final = 0.5
 COMPARED_AGAIN_S: Final = 60.0
 RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR)
 FAILURES: Final = (ApiError, KafkaError, Unreachable, TimeoutError)
@@ -122,6 +123,7 @@ class Operator:
         served = await figures.serve(self.metrics, *self.options.http) if self.options.http else None
         watching = asyncio.create_task(self._watch(stop))
         acting = asyncio.create_task(self._act())
+        shown = asyncio.create_task(self.everything_shown())
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((watching, acting, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -130,9 +132,9 @@ class Operator:
                     it.result()
         finally:
             stop.set()
-            acting.cancel()
-            stopped.cancel()
-            await asyncio.gather(acting, watching, stopped, return_exceptions=True)
+            for task in (acting, shown, stopped):
+                task.cancel()
+            await asyncio.gather(acting, shown, watching, stopped, return_exceptions=True)
             if served is not None:
                 await served.cleanup()
             await self.api.close()
@@ -160,6 +162,23 @@ class Operator:
                     for it in loops:
                         await it.stop()
 
+    async def everything_shown(self) -> None:
+        """Returns when watches have shown all that there is, and says that the operator is ready."""
+        while not self.metrics.ready:
+            try:
+                there = await self._there()
+                known = {it["metadata"]["uid"] for it in self.known.every()}
+                self.metrics.ready = there.keys() <= known
+            except (ApiError, LoginError) as error:
+                log.warning("cannot look whether everything is known: %s", error)
+            await asyncio.sleep(SHOWN_AGAIN_S)
+
+    async def _there(self) -> dict[str, tuple[Kind, Json]]:
+        """Metadata of the resources that there are now, by uid. ApiError."""
+        places = [(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
+        found = await asyncio.gather(*(self.api.list_metadata(*it) for it in places))
+        return {it["uid"]: (kind, it) for (kind, _), every in zip(places, found, strict=True) for it in every}
+
     async def _compare_now_and_then(self) -> None:
         while True:
             try:
@@ -178,9 +197,7 @@ class Operator:
         """
         known = {it["metadata"]["uid"]: it for it in self.known.every()}
         versions = {uid: it["metadata"].get("resourceVersion") for uid, it in known.items()}
-        places = [(kind, name) for kind in RESOURCES for name in self.options.namespaces or (None,)]
-        found = await asyncio.gather(*(self.api.list_metadata(*it) for it in places))
-        there = {it["uid"]: (kind, it) for (kind, _), every in zip(places, found, strict=True) for it in every}
+        there = await self._there()
         for uid in known.keys() - there.keys():
             self._wake_for(known[uid]["kind"], self.known.forget(known[uid]))
         unshown = {

@@ -22,7 +22,7 @@ from ottla_operator.kube.ledger import Ledger
 from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
-from ottla_operator.plan.leaving import Note, heard, leaving, unsure
+from ottla_operator.plan.leaving import Note, heard, leaving, named, unsure
 from ottla_operator.plan.topic_verdict import Wish, owners, verdict
 from ottla_operator.plan.topics import Seen, changes
 from ottla_operator.plan.topics import Stuck as CannotBe
@@ -128,21 +128,26 @@ class Topics:
         namespace = cluster["metadata"]["namespace"]
         there = {name: await self._uid(namespace, name) for name in sorted(unsure(notes, wishes))}
         found = leaving(notes, wishes, there)
-        for note in found.kept.values():
-            why = f"Topic {note.resource} went while no operator watched, so what it said last is not known: topic {note.topic} stays, with its records"
+        if found.kept:
+            why = f"no operator watched when their Topics went, so what these said last is not known; with their records stay: {named(found.kept.values())}"
             await self.telling.event(cluster, "TopicKept", why, warning=True)
-        stay, deleted = dict(found.wait), set[str]()
-        for uid, note in found.go.items():
+        stay, gone, deleted = dict(found.wait), set[str](), list[Note]()
+
+        async def delete(leaving: tuple[str, Note]) -> None:
+            uid, note = leaving
             try:
                 if note.id and await brokers_topics.delete_by_id(link, UUID(note.id)):
-                    why = f"topic {note.topic} is deleted, as Topic {note.resource} said"
-                    await self.telling.event(cluster, "TopicDeleted", why)
-                deleted.add(note.id)
+                    deleted.append(note)
+                gone.add(note.id)
             except KafkaError as error:
                 stay[uid] = note
                 why = f"topic {note.topic} of Topic {note.resource}, which is gone, cannot be deleted: {error}"
                 await self.telling.event(cluster, "TopicNotDeleted", why, warning=True)
-        return stay, deleted
+
+        await _each(found.go.items(), delete)
+        if deleted:
+            await self.telling.event(cluster, "TopicDeleted", f"deleted, as their Topics said: {named(deleted)}")
+        return stay, gone
 
     async def _uid(self, namespace: str, name: str) -> str | None:
         """Of the Topic of this name. The API server itself has to say so: what watches have shown may be old."""

@@ -6,9 +6,11 @@ the one that was made in its place says Delete of the same topic as well; whenev
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla_operator.plan.topic_verdict import Wish
+
+MOST_NAMED: Final = 10
 
 
 class Note(NamedTuple):
@@ -29,6 +31,13 @@ class Leaving:
     go: dict[str, Note] = field(default_factory=dict)
     wait: dict[str, Note] = field(default_factory=dict)
     kept: dict[str, Note] = field(default_factory=dict)
+
+
+def named(notes: Iterable[Note]) -> str:
+    """Their topics, for a sentence; of many the first."""
+    topics = sorted({it.topic for it in notes})
+    more = len(topics) - MOST_NAMED
+    return ", ".join(topics[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def heard(notes: Mapping[str, Note], wishes: Iterable[Wish], gone: Mapping[str, bool]) -> dict[str, Note]:

@@ -15,7 +15,8 @@ _PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 @dataclass(frozen=True, slots=True)
 class BrokerPod:
     """`settings`: name of the ConfigMap that it mounts. `certificates`: names those it was started with; empty without. `since`: from when on it has been
-    ready, or not ready; of one that leaves, when it should have gone. `trouble`: what keeps it from running, in words; empty when nothing is known."""
+    ready, or not ready; of one that leaves, when it should have gone. `port`: where brokers and the operator reach it, which the Cluster may say otherwise by now;
+    0 when the pod does not say. `trouble`: what keeps it from running, in words; empty when nothing is known."""
 
     broker: int
     name: str
@@ -28,6 +29,7 @@ class BrokerPod:
     certificates: str
     image: str
     ip: str
+    port: int
     node: str
     rack: str
     trouble: str
@@ -60,10 +62,15 @@ def _broker_pod(broker: int, pod: Json) -> BrokerPod:
         certificates=annotations.get(names.CERTIFICATES, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
         ip=status.get("podIP") or "",
+        port=next((int(it["containerPort"]) for it in _ports(spec) if it.get("name") == names.BROKERS_PORT), 0),
         node=spec.get("nodeName") or "",
         rack=annotations.get(names.RACK, ""),
         trouble="; ".join(dict.fromkeys(troubles(status))),
     )
+
+
+def _ports(spec: Json) -> list[Json]:
+    return [port for it in spec["containers"] for port in it.get("ports") or []]
 
 
 def troubles(status: Json) -> Iterator[str]:

@@ -66,8 +66,12 @@ class Broker:
         disk: Any = None,
         image: Any = None,
         interval_ms: int = 20,
+        lease_ms: int = 2500,
     ) -> None:
         self.small = small
+        self.held: asyncio.Event | None = None  # answers wait for it
+        self.asked_while_held = 0
+        self.asked_majority_within_s: set[float] = set()
         self.cut = False
         self.replaced: list[str] = []
         self.majority: bool | None = None
@@ -79,6 +83,7 @@ class Broker:
                 "broker.heartbeat.interval.ms": str(interval_ms),
                 "broker.session.timeout.ms": str(max(200, interval_ms)),
                 "initial.broker.registration.timeout.ms": "400",
+                "register.lease.ms": str(lease_ms),
             }
         )
         ask = Asking(small).ask
@@ -87,7 +92,15 @@ class Broker:
         async def answer(request: Any) -> Any:
             if self.cut:
                 raise KafkaError(ErrorCode.not_controller)
-            return await ask(request)
+            answered = await ask(request)
+            if self.held is not None:
+                self.asked_while_held += 1
+                await self.held.wait()
+            return answered
+
+        def hears_majority(within_s: float) -> bool | None:
+            self.asked_majority_within_s.add(within_s)
+            return self.majority
 
         link.answer_here = answer
         self.last_life = LastLife("/data", disk or MemoryDisk(), Runtime(boot=lambda: boot))
@@ -98,7 +111,7 @@ class Broker:
             link,
             cast(Any, self.directories),
             self.last_life,
-            hears_majority=lambda _: self.majority,
+            hears_majority=hears_majority,
             replaced=self.replaced.append,
         )
 
@@ -141,6 +154,46 @@ async def test_a_new_controller_hears_it_at_once() -> None:
     small.brokers.sessions.forget(7, broker.life.epoch)
     broker.life.beat_now()
     await until(lambda: small.brokers.sessions.offset(7) >= 0)
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_rule_6_who_was_the_controller_has_only_its_own_word_that_it_was_heard() -> None:
+    """Whoever follows it fences it at once: it is in a session when that one has answered it, whatever it has answered itself before."""
+    small = SmallController()
+    broker = await Broker(small, interval_ms=20).come()
+    broker.majority = True
+    await until(lambda: broker.life.in_session)
+    broker.cut, broker.majority = True, None
+    broker.life.deposed()
+    assert not broker.life.in_session
+    broker.cut = False
+    await until(lambda: broker.life.in_session)
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_rule_6_what_it_answered_itself_just_before_does_not_come_after() -> None:
+    small = SmallController()
+    broker = await Broker(small, interval_ms=20).come()
+    broker.held = asyncio.Event()
+    await until(lambda: broker.asked_while_held > 0)
+    broker.life.deposed()
+    held, broker.held = broker.held, asyncio.Event()
+    held.set()  # the answer to what was sent before
+    await until(lambda: broker.asked_while_held > 1)
+    assert not broker.life.in_session
+    broker.held.set()
+    await until(lambda: broker.life.in_session)
+    broker.running.cancel()
+
+
+@on_a_loop
+async def test_rule_6_a_controller_believes_itself_no_longer_than_others_wait_before_they_follow_it() -> None:
+    small = SmallController()
+    broker = await Broker(small, lease_ms=100).come()
+    assert broker.life.in_session
+    assert broker.asked_majority_within_s == {0.1}
     broker.running.cancel()
 
 

@@ -249,3 +249,27 @@ def test_the_only_broker_says_that_its_disk_is_full_and_goes_on_when_it_is_not()
         await cluster.all_agree("one")
 
     played(scene, brokers=1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rule_6_a_controller_that_neither_its_successor_nor_the_register_reaches_hears_of_it_from_others(
+    seed: int,
+) -> None:
+    async def scene(cluster: WholeCluster) -> None:
+        old = await cluster.all_up()
+        new, other = cluster.others(old)
+        cluster.register.cut(old.host)
+        cluster.network.isolate(old.host, [new.host])
+        await cluster.until(lambda: new in cluster.leaders)
+
+        def is_fenced() -> bool:
+            assert new.broker is not None
+            return new.broker.image.brokers[old.node_id].fenced
+
+        await cluster.until(is_fenced)
+        assert old.broker is not None
+        assert not old.broker.lifecycle.in_session, "others lead what it led"
+        assert other.broker is not None
+        assert other.broker.lifecycle.in_session
+
+    played(scene, seed=seed)

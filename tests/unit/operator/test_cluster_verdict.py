@@ -17,7 +17,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 def pod(broker: int, *, ready: bool = True, trouble: str = "") -> BrokerPod:
     return BrokerPod(
-        broker, f"demo-{broker}", "u", ready, False, NOW, "h", "s", "", "i:1", "10.0.0.1", "one", "", trouble
+        broker, f"demo-{broker}", "u", ready, False, NOW, "h", "s", "", "i:1", "10.0.0.1", 9091, "one", "", trouble
     )
 
 

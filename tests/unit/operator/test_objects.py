@@ -120,6 +120,14 @@ def test_bootstrap_addresses() -> None:
     assert set(bootstrap(it, Addresses())) == {"plain"}
 
 
+def test_brokers_reach_each_other_while_the_port_between_them_becomes_another() -> None:
+    taken = plain(listeners=[{"name": "plain", "port": 9091}])
+    (policy,) = (
+        it for it in desired(taken, IMAGES, Given(1, in_use=frozenset({9091}))).first if it["kind"] == "NetworkPolicy"
+    )
+    assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]
+
+
 def test_every_object_goes_with_the_cluster_but_what_belongs_to_data_that_stay() -> None:
     kept = [it for it in objects(plain()).every if "ownerReferences" not in it["metadata"]]
     assert [it["kind"] for it in kept] == ["Lease"]

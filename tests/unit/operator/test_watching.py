@@ -128,6 +128,18 @@ async def test_what_went_while_nobody_watched_is_forgotten() -> None:
 
 
 @on_loop
+async def test_it_is_ready_when_it_knows_what_there_is() -> None:
+    server = ApiServer()
+    server.make(CLUSTER, "demo", "1", replicas=1)
+    server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
+    async with watching(server) as operator:
+        shown = asyncio.create_task(operator.everything_shown())
+        assert not operator.metrics.ready
+        await asyncio.wait_for(shown, WITHIN_S)
+        assert len(operator.known.every()) == 2 and operator.metrics.ready
+
+
+@on_loop
 async def test_what_no_watch_has_shown_is_found() -> None:
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)

@@ -1,5 +1,7 @@
 """Who may do what around brokers: their account and its one Lease, who reaches which port, and how many pods may be evicted at once."""
 
+from collections.abc import Collection
+
 from ottla_operator.plan.objects import names
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
@@ -49,8 +51,10 @@ def role_binding(cluster: Cluster) -> Json:
     }
 
 
-def network_policy(cluster: Cluster) -> Json:
-    """Clients reach the listeners, everybody health and metrics; the port between brokers only brokers and operators."""
+def network_policy(cluster: Cluster, in_use: Collection[int] = ()) -> Json:
+    """Clients reach the listeners, everybody health and metrics; the port between brokers only brokers and operators. `in_use`: those between brokers that were
+    started before it became another."""
+    between = sorted({names.brokers_port(cluster), *in_use})
     open_ports = [*(it.port for it in cluster.listeners), names.http_port(cluster)]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -66,7 +70,7 @@ def network_policy(cluster: Cluster) -> Json:
                         {"podSelector": {"matchLabels": names.selector(cluster)}},
                         {"namespaceSelector": {}, "podSelector": {"matchLabels": names.OPERATOR}},
                     ],
-                    "ports": [_tcp(names.brokers_port(cluster))],
+                    "ports": [_tcp(port) for port in between],
                 },
             ],
         },

@@ -21,13 +21,15 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 @dataclass(frozen=True, slots=True)
 class Given:
     """What there is already. `brokers`: pods that the StatefulSet shall have now. `notes`: annotations that the operator keeps on it. `common`: settings
-    for all brokers instead of those that follow from the Cluster, while some of these are refused. `certificates`: names those of the listeners."""
+    for all brokers instead of those that follow from the Cluster, while some of these are refused. `certificates`: names those of the listeners. `in_use`: ports between
+    brokers of the pods that are there."""
 
     brokers: int
     addresses: Addresses = field(default_factory=Addresses)
     notes: Mapping[str, str] = field(default_factory=dict)
     common: Settings | None = None
     certificates: str = ""
+    in_use: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
         access.role_binding(cluster),
         access.lease(cluster),
         *services(cluster, ids),
-        access.network_policy(cluster),
+        access.network_policy(cluster, given.in_use),
     )
     budget = access.disruption_budget(cluster)
     if waits := [service for broker in ids for service in missing(cluster, broker, given.addresses)]:
