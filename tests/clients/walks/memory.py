@@ -25,7 +25,6 @@ class Memory:
     _ids: dict[str, list[UUID]] = field(default_factory=dict)
     _members: dict[tuple[Any, ...], list[str]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    batches: dict[tuple[str, int], Batch] = field(default_factory=dict)
 
     # --- values of references
 

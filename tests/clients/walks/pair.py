@@ -42,7 +42,7 @@ async def sides_of(kafka: str, ottla: str) -> list[Side]:
         await talk.do("create_topics", topics=[wanted], timeout=10_000)
         await ids_given_out(talk)
         talk.close()
-    return [Side("Kafka", kafka, KAFKA_PAUSES_S), Side("we", ottla, 0.0)]
+    return [Side(kafka, KAFKA_PAUSES_S), Side(ottla, 0.0)]
 
 
 async def highest_versions(sides: Sequence[Side]) -> dict[str, int]:

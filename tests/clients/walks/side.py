@@ -20,8 +20,7 @@ CLOSED: Final = "the connection is closed"
 class Side:
     """`pause_s`: how long what the controller has changed may take to reach all of the broker after it answered."""
 
-    def __init__(self, name: str, bootstrap: str, pause_s: float) -> None:
-        self.name = name
+    def __init__(self, bootstrap: str, pause_s: float) -> None:
         host, _, port = bootstrap.partition(":")
         self._address = (host, int(port))
         self._pause_s = pause_s
