@@ -79,7 +79,7 @@ NOTICED_BY = {
     ("recovery drops the last batch", 1): (1, 2, 4, 7),
     ("commits acknowledged before they are written", 1): (1, 2, 4, 7),
     ("coordinators load what they know to be committed", 1): (5, 7, 9, 11, 12, 17),
-    ("new folders are not synced", 1): (5, 17, 7, 9, 11),
+    ("new folders are not synced", 1): (7, 34, 47, 5, 9, 11, 17),
     ("acks before the high watermark", 3): (1, 2, 3, 4),
     ("high watermark over the committed isr", 3): (10, 22, 24, 7, 19, 20),
     ("isrs of leaders that were", 3): (1, 25, 17, 26),
