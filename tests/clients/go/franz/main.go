@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
 	"os"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"ottla.dev/tests/clients/program"
 )
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -26,9 +27,9 @@ func main() {
 	command, bootstrap, topic := os.Args[1], os.Args[2], os.Args[3]
 	switch command {
 	case "produce":
-		produce(ctx, bootstrap, topic, os.Args[4], number(os.Args[5]))
+		produce(ctx, bootstrap, topic, os.Args[4], program.Number(os.Args[5]))
 	case "group":
-		group(ctx, bootstrap, topic, os.Args[4], number(os.Args[5]), number(os.Args[6]))
+		group(ctx, bootstrap, topic, os.Args[4], program.Number(os.Args[5]), program.Number(os.Args[6]))
 	case "admin":
 		admin(ctx, bootstrap, topic)
 	default:
@@ -41,9 +42,9 @@ func produce(ctx context.Context, bootstrap, topic, codec string, count int) {
 	defer client.Close()
 	for i := range count {
 		record := &kgo.Record{Key: []byte(strconv.Itoa(i)), Value: fmt.Appendf(nil, "%s %d", codec, i)}
-		client.Produce(ctx, record, func(_ *kgo.Record, err error) { must(err) })
+		client.Produce(ctx, record, func(_ *kgo.Record, err error) { program.Must(err) })
 	}
-	must(client.Flush(ctx))
+	program.Must(client.Flush(ctx))
 }
 
 func group(ctx context.Context, bootstrap, topic, name string, members, count int) {
@@ -61,19 +62,19 @@ func group(ctx context.Context, bootstrap, topic, name string, members, count in
 				client.PollFetches(reading).EachRecord(func(record *kgo.Record) {
 					lock.Lock()
 					defer lock.Unlock()
-					tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
+					program.Tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
 					if seen[fmt.Sprint(record.Partition, record.Offset)] = true; len(seen) >= count {
 						finish()
 					}
 				})
 			}
-			must(client.CommitUncommittedOffsets(ctx))
+			program.Must(client.CommitUncommittedOffsets(ctx))
 			client.Close()
 		}()
 	}
 	running.Wait()
 	finish()
-	must(ctx.Err())
+	program.Must(ctx.Err())
 }
 
 func admin(ctx context.Context, bootstrap, topic string) {
@@ -83,22 +84,22 @@ func admin(ctx context.Context, bootstrap, topic string) {
 	topics := []string{topic}
 	value := "86400000"
 	_, err := asks.CreateTopic(ctx, 3, 1, map[string]*string{"retention.ms": &value}, topic)
-	must(err)
-	must(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 0, Key: []byte("k"), Value: []byte("v")}).FirstErr())
+	program.Must(err)
+	program.Must(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 0, Key: []byte("k"), Value: []byte("v")}).FirstErr())
 	grown, err := asks.CreatePartitions(ctx, 2, topic)
-	must(err)
-	must(grown.Error())
+	program.Must(err)
+	program.Must(grown.Error())
 	altered, err := asks.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "segment.ms", Value: &value}}, topic)
-	must(err)
-	must(altered[0].Err)
+	program.Must(err)
+	program.Must(altered[0].Err)
 	described, err := asks.DescribeTopicConfigs(ctx, topics...)
-	must(err)
+	program.Must(err)
 	settings := map[string]string{}
 	for _, each := range described[0].Configs {
 		settings[each.Key] = each.MaybeValue()
 	}
 	ends, err := asks.ListEndOffsets(ctx, topics...)
-	must(err)
+	program.Must(err)
 	written := int64(0)
 	before := kadm.Offsets{}
 	ends.Each(func(each kadm.ListedOffset) {
@@ -106,37 +107,23 @@ func admin(ctx context.Context, bootstrap, topic string) {
 		before.Add(kadm.Offset{Topic: topic, Partition: each.Partition, At: each.Offset})
 	})
 	deleted, err := asks.DeleteRecords(ctx, before)
-	must(err)
-	must(deleted.Error())
+	program.Must(err)
+	program.Must(deleted.Error())
 	starts, err := asks.ListStartOffsets(ctx, topics...)
-	must(err)
+	program.Must(err)
 	left := written
 	starts.Each(func(each kadm.ListedOffset) { left -= each.Offset })
 	metadata, err := asks.Metadata(ctx, topics...)
-	must(err)
+	program.Must(err)
 	gone, err := asks.DeleteTopics(ctx, topics...)
-	must(err)
-	must(gone.Error())
-	tell(map[string]any{"partitions": len(metadata.Topics[topic].Partitions), "retention.ms": settings["retention.ms"],
+	program.Must(err)
+	program.Must(gone.Error())
+	program.Tell(map[string]any{"partitions": len(metadata.Topics[topic].Partitions), "retention.ms": settings["retention.ms"],
 		"segment.ms": settings["segment.ms"], "written": written, "left": left, "brokers": len(metadata.Brokers)})
 }
 
 func open(bootstrap string, options ...kgo.Opt) *kgo.Client {
 	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
-	must(err)
+	program.Must(err)
 	return client
-}
-
-func number(text string) int {
-	value, err := strconv.Atoi(text)
-	must(err)
-	return value
-}
-
-func tell(what map[string]any) { must(json.NewEncoder(os.Stdout).Encode(what)) }
-
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
 }

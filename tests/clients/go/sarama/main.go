@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"ottla.dev/tests/clients/program"
 )
 
 var codecs = map[string]sarama.CompressionCodec{
@@ -26,7 +27,7 @@ func main() {
 	settings.Version = sarama.MaxVersion
 	if told := os.Getenv("SARAMA_VERSION"); told != "" {
 		version, err := sarama.ParseKafkaVersion(told)
-		must(err)
+		program.Must(err)
 		settings.Version = version
 	}
 	settings.Producer.Return.Successes = true
@@ -38,9 +39,9 @@ func main() {
 	switch command {
 	case "produce":
 		settings.Producer.Compression = codecs[os.Args[4]]
-		produce(settings, bootstrap, topic, os.Args[4], number(os.Args[5]))
+		produce(settings, bootstrap, topic, os.Args[4], program.Number(os.Args[5]))
 	case "group":
-		group(settings, bootstrap, topic, os.Args[4], number(os.Args[5]), number(os.Args[6]))
+		group(settings, bootstrap, topic, os.Args[4], program.Number(os.Args[5]), program.Number(os.Args[6]))
 	case "admin":
 		admin(settings, bootstrap, topic)
 	default:
@@ -50,13 +51,13 @@ func main() {
 
 func produce(settings *sarama.Config, bootstrap []string, topic, codec string, count int) {
 	producer, err := sarama.NewSyncProducer(bootstrap, settings)
-	must(err)
+	program.Must(err)
 	var records []*sarama.ProducerMessage
 	for i := range count {
 		records = append(records, &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(strconv.Itoa(i)), Value: sarama.StringEncoder(fmt.Sprintf("%s %d", codec, i))})
 	}
-	must(producer.SendMessages(records))
-	must(producer.Close())
+	program.Must(producer.SendMessages(records))
+	program.Must(producer.Close())
 }
 
 // A group's member: it tells what it reads, and when that is enough ends all of them.
@@ -91,7 +92,7 @@ func group(settings *sarama.Config, bootstrap []string, topic, name string, memb
 	read := func(member int, record *sarama.ConsumerMessage) {
 		lock.Lock()
 		defer lock.Unlock()
-		tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
+		program.Tell(map[string]any{"member": member, "partition": record.Partition, "offset": record.Offset, "key": string(record.Key), "value": string(record.Value)})
 		if seen[fmt.Sprint(record.Partition, record.Offset)] = true; len(seen) >= count {
 			finish()
 		}
@@ -99,77 +100,63 @@ func group(settings *sarama.Config, bootstrap []string, topic, name string, memb
 	var running sync.WaitGroup
 	for member := range members {
 		joined, err := sarama.NewConsumerGroup(bootstrap, name, settings)
-		must(err)
+		program.Must(err)
 		running.Add(1)
 		go func() {
 			defer running.Done()
 			for reading.Err() == nil {
-				must(joined.Consume(reading, []string{topic}, reader{member, read}))
+				program.Must(joined.Consume(reading, []string{topic}, reader{member, read}))
 			}
-			must(joined.Close()) // commits what was marked
+			program.Must(joined.Close()) // commits what was marked
 		}()
 	}
 	running.Wait()
-	must(limit.Err())
+	program.Must(limit.Err())
 	finish()
 }
 
 func admin(settings *sarama.Config, bootstrap []string, topic string) {
 	client, err := sarama.NewClient(bootstrap, settings)
-	must(err)
+	program.Must(err)
 	asks, err := sarama.NewClusterAdminFromClient(client)
-	must(err)
+	program.Must(err)
 	value := "86400000"
-	must(asks.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &value}}, false))
+	program.Must(asks.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &value}}, false))
 	produce(settings, bootstrap, topic, "none", 1)
-	must(asks.CreatePartitions(topic, 5, nil, false))
+	program.Must(asks.CreatePartitions(topic, 5, nil, false))
 	if settings.Version.IsAtLeast(sarama.V2_3_0_0) {
-		must(asks.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{
+		program.Must(asks.IncrementalAlterConfig(sarama.TopicResource, topic, map[string]sarama.IncrementalAlterConfigsEntry{
 			"segment.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &value}}, false))
 	} else { // what is not named goes back to its default
-		must(asks.AlterConfig(sarama.TopicResource, topic, map[string]*string{"segment.ms": &value, "retention.ms": &value}, false))
+		program.Must(asks.AlterConfig(sarama.TopicResource, topic, map[string]*string{"segment.ms": &value, "retention.ms": &value}, false))
 	}
 	described, err := asks.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
-	must(err)
+	program.Must(err)
 	found := map[string]string{}
 	for _, each := range described {
 		found[each.Name] = each.Value
 	}
-	must(client.RefreshMetadata(topic))
+	program.Must(client.RefreshMetadata(topic))
 	partitions, err := client.Partitions(topic)
-	must(err)
+	program.Must(err)
 	written, left := int64(0), int64(0)
 	before := map[int32]int64{}
 	for _, partition := range partitions {
 		end, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
-		must(err)
+		program.Must(err)
 		before[partition] = end
 		written += end
 	}
-	must(asks.DeleteRecords(topic, before))
+	program.Must(asks.DeleteRecords(topic, before))
 	for _, partition := range partitions {
 		start, err := client.GetOffset(topic, partition, sarama.OffsetOldest)
-		must(err)
+		program.Must(err)
 		left += before[partition] - start
 	}
 	brokers, _, err := asks.DescribeCluster()
-	must(err)
-	must(asks.DeleteTopic(topic))
-	must(asks.Close())
-	tell(map[string]any{"partitions": len(partitions), "retention.ms": found["retention.ms"], "segment.ms": found["segment.ms"],
+	program.Must(err)
+	program.Must(asks.DeleteTopic(topic))
+	program.Must(asks.Close())
+	program.Tell(map[string]any{"partitions": len(partitions), "retention.ms": found["retention.ms"], "segment.ms": found["segment.ms"],
 		"written": written, "left": left, "brokers": len(brokers)})
-}
-
-func number(text string) int {
-	value, err := strconv.Atoi(text)
-	must(err)
-	return value
-}
-
-func tell(what map[string]any) { must(json.NewEncoder(os.Stdout).Encode(what)) }
-
-func must(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
 }
