@@ -93,9 +93,8 @@ async def change(ctx: Context, kind: int, name: str, changes: Mapping[str, str |
         case ConfigResource.TOPIC:
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a topic's name is needed: topics have no common configs")
-            config.check_topic(
-                changes, current(ctx, kind, name)
-            )  # first, as in Kafka: a bad setting is told of whatever topic
+            # First, as in Kafka: a bad setting is told of whatever topic.
+            config.check_topic(changes, current(ctx, kind, name))
             must_be_topic(ctx, name)
         case ConfigResource.BROKER:
             if name:

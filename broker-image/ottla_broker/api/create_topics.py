@@ -61,9 +61,8 @@ def checked(ctx: Context, topic: CreatableTopic) -> NewTopic:
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")
-    check_new_name(
-        ctx.broker.image, topic.name
-    )  # what is wrong with the name is told before what is wrong with a setting
+    # What is wrong with the name is told before what is wrong with a setting.
+    check_new_name(ctx.broker.image, topic.name)
     if nothing := [entry.name for entry in topic.configs if entry.value is None]:
         raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}

@@ -135,13 +135,8 @@ class Session:
             return True
         self.stirred.pop(remembered, None)
         failed = fetched.error is not ErrorCode.none
-        if (
-            len(fetched.records) > 0
-            or fetched.more
-            or failed
-            or fetched.diverging is not None
-            or fetched.preferred >= 0
-        ):
+        elsewhere = fetched.diverging is not None or fetched.preferred >= 0
+        if len(fetched.records) > 0 or fetched.more or failed or elsewhere:
             self.stirred[remembered] = None  # until another offset is asked for, it has the same to give
         return remembered.is_news(fetched)
 

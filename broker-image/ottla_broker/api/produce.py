@@ -26,7 +26,7 @@ from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import refusal
 from ottla_broker.replication.successors import JUST_S, PAUSE_S
 from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, LENGTH_END, TRANSACTIONAL, Compression
+from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, Compression, parse_header
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import NO_OFFSET, WITH_LEADERS, Produced, ProduceRequest, write_produce
@@ -38,8 +38,7 @@ OLDEST = 3
 NO_ANSWER = 0
 ALL_REPLICAS = -1
 ZSTD_SINCE = 7  # KIP-110
-LENGTH_AT = 8  # in a batch's header
-MAGIC_AT = 16
+MAGIC_AT = 16  # in a batch's header
 ATTRIBUTES_AT = 22  # the low byte of the two
 WITHOUT_START = frozenset(
     {
@@ -203,9 +202,10 @@ def start_beside(reason: KafkaError, partition: "Partition", records: memoryview
 
 def is_one_batch(records: memoryview) -> bool:
     """Of today's format, as far as its header says; what it is instead the log will say."""
-    if len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+    if len(records) < HEADER_SIZE:
         return False
-    return int.from_bytes(records[LENGTH_AT:LENGTH_END]) + LENGTH_END == len(records)
+    header = parse_header(records)
+    return header.magic == MAGIC and header.size == len(records)
 
 
 def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray:
