@@ -11,7 +11,7 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: up test check unit clients sim spark bench bench-cluster bench-mirror bench-kube load-programs rounds kcat kube-programs control-plane kube kind clean
+.PHONY: up test check docs unit clients sim spark bench bench-cluster bench-mirror bench-kube load-programs rounds kcat kube-programs control-plane kube kind clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ check: $(VENV)/.installed-test ## style, types and layering
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.installed-test ## the documentation as a site, in build/site; fails on a broken link
+	$(BIN)/mkdocs build --quiet --strict
+
 unit: $(VENV)/.installed-test
 	$(BIN)/pytest tests/unit
 
@@ -55,7 +58,7 @@ NODES := tests/kube tests/e2e/test_operator.py
 STREAMS ?= 2
 COMPUTES := tests/unit tests/sim
 
-test: check kcat control-plane ## everything but `kube`
+test: check docs kcat control-plane ## everything but `kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
 	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
