@@ -20,11 +20,11 @@ from rich.table import Table
 
 from bench import machine, programs
 from bench.report import Spread
-from ottla_broker.wire.batch import batches
-from ottla_broker.wire.codec import read_front
+from ottla_broker.wire.batch import iter_batches
+from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch import Fetched, read_fetch, write_fetch
-from tests.brokers import Broker, apache_kafka, ottla_broker
+from ottla_broker.wire.fetch import FetchResponsePartition, read_fetch_request, write_fetch_response
+from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.ports import free_port
 
@@ -45,7 +45,7 @@ def answers(folder: Path, version: int) -> dict[int, Answer]:
         with path.open("rb") as file:
             pages = memoryview(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ))
         start, first, stop = 0, -1, 0
-        for at, header in batches(pages):
+        for at, header in iter_batches(pages):
             stop = at + header.size
             if at > start and stop - start > MOST:
                 pieces.append((first, pages[start:at]))
@@ -57,7 +57,9 @@ def answers(folder: Path, version: int) -> dict[int, Answer]:
 
 
 def _answer(version: int, end: int, records: memoryview) -> Answer:
-    head, *rest = write_fetch(version, 0, [(TOPIC, [Fetched(0, ErrorCode.none, end, end, 0, records)])])
+    head, *rest = write_fetch_response(
+        version, 0, [(TOPIC, [FetchResponsePartition(0, ErrorCode.none, end, end, 0, records)])]
+    )
     assert isinstance(head, bytearray) and rest == [records], "the records go out uncopied and last"
     return head, records
 
@@ -68,9 +70,9 @@ def serve(client: socket.socket, broker_port: int, folder: Path) -> None:
     with client, socket.create_connection(("127.0.0.1", broker_port)) as broker:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while (frame := _frame(client)) is not None:
-            header = read_front(frame)
+            header = read_request_header(frame)
             if header.api_key == FETCH:
-                asked = read_fetch(frame, header).partitions
+                asked = read_fetch_request(frame, header).partitions
                 ready = ready or answers(folder, header.version)
                 if asked and (answer := ready.get(asked[0].offset)) is not None:
                     head, records = answer
@@ -95,7 +97,7 @@ def _frame(sock: socket.socket) -> bytearray | None:
     return frame
 
 
-def listen(broker: Broker, port: int) -> None:
+def listen(broker: BrokerProcess, port: int) -> None:
     """Takes connections at `port` as the ideal broker, for as long as the process runs; `broker` is told to name that port to who comes by it."""
     passed = free_port()
     both = f"PLAINTEXT://127.0.0.1:{broker.port},READY://127.0.0.1:"
@@ -124,7 +126,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 120)
     for what, fact in machine.about().items():
         console.print(f"[bold]{what}[/]: {fact}", highlight=False)
-    with ottla_broker(start=False, test_settings=False) as ottla, apache_kafka(test_settings=False) as kafka:
+    with run_ottla_broker(start=False, test_settings=False) as ottla, run_apache_kafka(test_settings=False) as kafka:
         listen(ottla, port := free_port())
         ottla.start()
         where = {"Ottla": ottla.bootstrap, "ideal": f"127.0.0.1:{port}", "Apache Kafka": kafka.bootstrap}

@@ -20,19 +20,19 @@ from rich.table import Table
 
 from ottla_broker.api.metadata import metadata
 from ottla_broker.metadata import broker_plans
-from ottla_broker.metadata.election import TopicRules
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.image_records import records_of
-from ottla_broker.metadata.placement import Place, place
+from ottla_broker.metadata.election import TopicElectionRules
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.image_records import image_to_records
+from ottla_broker.metadata.placement import UsableBroker, assign_replicas
 from ottla_broker.metadata.records import (
-    BrokerChange,
+    BrokerRegistrationChangeRecord,
     Endpoint,
     MetadataRecord,
     PartitionRecord,
-    RegisterBroker,
+    RegisterBrokerRecord,
     TopicRecord,
-    decode,
-    encode,
+    decode_record,
+    encode_record,
 )
 from ottla_broker.wire.codec import write_response
 from tests.unit.api.brokers import SmallBroker, context
@@ -43,7 +43,7 @@ IN_A_TOPIC = 100
 REPLICAS = 3
 RACKS = 3
 METADATA_API, METADATA_VERSION = 3, 13
-RULES = TopicRules(min_insync=2, unclean=False)
+RULES = TopicElectionRules(min_insync=2, allow_unclean=False)
 MIB = 2**20
 
 
@@ -64,27 +64,27 @@ def measured(brokers: int, partitions: int) -> Iterable[tuple[str, float, str]]:
     before = resident()
     records, placing_s = timed(lambda: cluster(brokers, partitions))
     yield "placing every partition", placing_s, "s"
-    image = Image()
-    _, applying_s = timed(lambda: image.apply(enumerate(records)))
+    image = MetadataImage()
+    _, applying_s = timed(lambda: image.apply_records(enumerate(records)))
     yield "applying the records", applying_s, "s"
     yield "memory of the image", (resident() - before) / MIB, "MiB"
-    _, counting_s = timed(lambda: image.placed)
+    _, counting_s = timed(lambda: image.replica_index)
     yield "a new controller counts what lies where", counting_s, "s"
     yield "memory with that", (resident() - before) / MIB, "MiB"
-    kept, listing_s = timed(lambda: records_of(image, 1))
+    kept, listing_s = timed(lambda: image_to_records(image, 1))
     yield "listing a snapshot (nothing else runs meanwhile)", listing_s, "s"
-    written, encoding_s = timed(lambda: [encode(record) for record in kept])
+    written, encoding_s = timed(lambda: [encode_record(record) for record in kept])
     yield "encoding it (in another thread)", encoding_s, "s"
     yield "its size", sum(map(len, written)) / MIB, "MiB"
-    _, decoding_s = timed(lambda: Image().apply(enumerate(map(decode, written))))
+    _, decoding_s = timed(lambda: MetadataImage().apply_records(enumerate(map(decode_record, written))))
     yield "starting from it", decoding_s, "s"
-    lost, fencing_s = timed(lambda: broker_plans.fencing(image, 1, lambda _: RULES))
+    lost, fencing_s = timed(lambda: broker_plans.plan_fencing(image, 1, lambda _: RULES))
     yield "a broker dies: the plan", fencing_s, "s"
     yield "  partitions that change", len(lost), ""
-    change, encoding_s = timed(lambda: [encode(record) for record in lost])
+    change, encoding_s = timed(lambda: [encode_record(record) for record in lost])
     yield "  its records", sum(map(len, change)) / MIB, "MiB"
     yield "  encoding them", encoding_s, "s"
-    _, taking_s = timed(lambda: image.apply(enumerate(map(decode, change), image.end)))
+    _, taking_s = timed(lambda: image.apply_records(enumerate(map(decode_record, change), image.end_offset)))
     yield "  each broker reads and applies them", taking_s, "s"
     for topics in (1, 10):
         size, answering_s = timed(lambda topics=topics: answered(image, topics))  # type: ignore[misc]
@@ -96,23 +96,23 @@ def cluster(brokers: int, partitions: int) -> list[MetadataRecord]:
     """The records of a cluster in which everything is well."""
     ids = random.Random(1)
     directories = {broker: UUID(int=ids.getrandbits(128)) for broker in range(1, brokers + 1)}
-    places = [Place(broker, f"rack-{broker % RACKS}") for broker in directories]
+    places = [UsableBroker(broker, f"rack-{broker % RACKS}") for broker in directories]
     records: list[MetadataRecord] = []
     for at in places:
         here = {"PLAINTEXT": Endpoint(f"broker-{at.broker}.brokers.events.svc.cluster.local", 9092)}
-        came = RegisterBroker(at.broker, UUID(int=ids.getrandbits(128)), here, at.rack, (directories[at.broker],), None, at.broker)  # fmt: skip
-        records += [came, BrokerChange(at.broker, at.broker, fenced=False)]
+        came = RegisterBrokerRecord(at.broker, UUID(int=ids.getrandbits(128)), here, at.rack, (directories[at.broker],), None, at.broker)  # fmt: skip
+        records += [came, BrokerRegistrationChangeRecord(at.broker, at.broker, fenced=False)]
     for number in range(partitions // IN_A_TOPIC):
         topic = UUID(int=ids.getrandbits(128))
         records.append(TopicRecord(f"events.of-team-{number % 100}.kind-{number}", topic))
         start = ids.randrange(brokers)
-        for index, replicas in enumerate(place(IN_A_TOPIC, REPLICAS, places, start=start, shift=number)):
+        for index, replicas in enumerate(assign_replicas(IN_A_TOPIC, REPLICAS, places, start=start, shift=number)):
             held_in = tuple(directories[broker] for broker in replicas)
             records.append(PartitionRecord(topic, index, replicas, replicas, replicas[0], directories=held_in))
     return records
 
 
-def answered(image: Image, topics: int) -> int:
+def answered(image: MetadataImage, topics: int) -> int:
     """The bytes of a Metadata answer."""
 
     async def ask() -> int:

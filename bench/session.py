@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from bench import programs, raw
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 
-NewBroker = Callable[..., AbstractContextManager[Broker]]
+NewBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 KIB, HUNDRED = 1024, 100
 CONSUMERS = 20
 READINGS = 5
@@ -49,11 +49,11 @@ def measure(side: NewBroker, wanted: Sequence[str], amounts: Amounts) -> dict[st
     return {name: value for name, value in found.items() if name in wanted}
 
 
-def _one_broker(broker: Broker, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def _one_broker(broker: BrokerProcess, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
     broker.command(broker)  # Kafka's folder is formatted before the clock runs
     found = {"start": _start(broker, "first")}
     time.sleep(2)  # whatever a start leaves to be done comes to its end
-    found["memory-idle"] = broker.memory_kib() / 1024
+    found["memory-idle"] = broker.resident_memory_kib() / 1024
     for topic in ("large", "small", "java", "latency", "busy"):
         rd.create(broker.bootstrap, topic)
     where = broker.bootstrap
@@ -78,11 +78,11 @@ def _one_broker(broker: Broker, wanted: Sequence[str], amounts: Amounts) -> dict
         found |= {"latency-p50": took.p50, "latency-p99": took.p99}
     if _any(wanted, "fan-out", "memory-load"):
         found["fan-out"] = _fan_out(broker, amounts)
-    found["memory-load"] = broker.memory_kib() / 1024
+    found["memory-load"] = broker.resident_memory_kib() / 1024
     return found
 
 
-def _consume(broker: Broker, topic: str, records: int) -> float:
+def _consume(broker: BrokerProcess, topic: str, records: int) -> float:
     """The median of a few readings: one takes no two seconds, in which the machine's own noise counts."""
     programs.consume(broker.bootstrap, topic, records)
     os.sync()
@@ -94,14 +94,14 @@ def _consume(broker: Broker, topic: str, records: int) -> float:
 
 
 @contextmanager
-def _noting_cpu(broker: Broker) -> Iterator[None]:
+def _noting_cpu(broker: BrokerProcess) -> Iterator[None]:
     """Writes the broker's processor time under the command: no line of the table, but it says what a figure cost."""
     before = broker.cpu_s()
     yield
     programs.commands[-1] += f"\n      the broker took {broker.cpu_s() - before:.2f} s of processor time"
 
 
-def _fan_out(broker: Broker, amounts: Amounts) -> float:
+def _fan_out(broker: BrokerProcess, amounts: Amounts) -> float:
     """Processor seconds of the broker per GB that it served while one producer wrote and twenty consumers followed."""
     os.sync()
     readers = programs.consumers(broker.bootstrap, "busy", amounts.fan_out, CONSUMERS)
@@ -112,7 +112,7 @@ def _fan_out(broker: Broker, amounts: Amounts) -> float:
     return (broker.cpu_s() - before) / (served.records * KIB / 1e9)
 
 
-def _many_partitions(broker: Broker, amounts: Amounts) -> dict[str, float]:
+def _many_partitions(broker: BrokerProcess, amounts: Amounts) -> dict[str, float]:
     names = [f"many-{number}" for number in range(TOPICS)]
     for name in names:
         rd.create(broker.bootstrap, name, PARTITIONS // TOPICS)
@@ -129,12 +129,12 @@ def _many_partitions(broker: Broker, amounts: Amounts) -> dict[str, float]:
     return {"partitions-start": took, "partitions-cpu": share * 100}
 
 
-def _start(broker: Broker, topic: str) -> float:
+def _start(broker: BrokerProcess, topic: str) -> float:
     """Seconds from the creation of the process to the first acknowledged record, in a topic that is made if need be."""
     broker.spawn()
     raw.first_ack(broker.port, topic, STARTS_WITHIN_S)
     took = time.monotonic() - broker.spawned_at
-    broker.wait_ready()
+    broker.wait_until_ready()
     return took
 
 

@@ -42,11 +42,11 @@ FOR_TESTS = {
 OTTLA_HAS_NOT = ("transaction.state.log.",)  # settings of rooms that are still to be built
 AS_ANYBODY_HAS_IT = ("-Xms1g", "-Xmx1g")  # Kafka's own start script sets this
 
-running: "list[Broker]" = []
+running: "list[BrokerProcess]" = []
 
 
 @dataclass
-class Broker:
+class BrokerProcess:
     """A broker that runs, or ran. `command` is a function of nothing, so that a restart may see changed `settings`."""
 
     kind: str
@@ -54,8 +54,8 @@ class Broker:
     log_dir: Path
     folder: Path
     settings: dict[str, str]
-    command: "Callable[[Broker], Sequence[str]]"
-    ready_mark: str
+    command: "Callable[[BrokerProcess], Sequence[str]]"
+    ready_line: str
     host: str = "127.0.0.1"
     namespace: str = ""  # of the network that it runs in (tests/networks.py); empty: this machine's own
     process: subprocess.Popen[str] | None = None
@@ -74,7 +74,7 @@ class Broker:
     def start(self) -> None:
         """Returns when the broker has said that it serves."""
         self.spawn()
-        self.wait_ready()
+        self.wait_until_ready()
 
     def spawn(self) -> None:
         """Creates the process, and does not wait."""
@@ -94,13 +94,13 @@ class Broker:
         )
         threading.Thread(target=self._follow, args=(self.process, self._ready), daemon=True).start()
 
-    def wait_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         """RuntimeError with what the broker wrote when it ended, or is not ready in time."""
         assert self.process is not None
         if not self._ready.wait(READY_WITHIN_S) or self.process.poll() is not None:
             code = self.process.poll()
             why = f"ended with exit code {code}" if code is not None else f"not ready in {READY_WITHIN_S} s"
-            said = self.log_text()
+            said = self.log_tail()
             self.kill()
             raise RuntimeError(f"{self.kind} {why}\n{said}")
 
@@ -110,7 +110,7 @@ class Broker:
             for line in lines:
                 log.write(line)
                 log.flush()
-                if self.ready_mark in line:
+                if self.ready_line in line:
                     ready.set()
         process.wait()
         ready.set()  # it ended: whoever waits has to look
@@ -131,23 +131,23 @@ class Broker:
         """SIGSTOP: the process stands still, and its connections stay open and silent."""
         os.kill(self.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
     def restart(self) -> None:
         self.stop()
         self.start()
 
-    def log_text(self, characters: int = 20_000) -> str:
+    def log_tail(self, characters: int = 20_000) -> str:
         """The end of what the broker wrote, stdout and stderr."""
         path = self.folder / "broker.log"
         return path.read_text(errors="replace")[-characters:] if path.exists() else ""
 
-    def memory_kib(self) -> int:
+    def resident_memory_kib(self) -> int:
         """Resident memory (VmRSS)."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
@@ -159,9 +159,9 @@ class Broker:
 
 
 @contextmanager
-def ottla_broker(
+def run_ottla_broker(
     *, folder: Path | None = None, start: bool = True, test_settings: bool = True, **settings: object
-) -> Iterator[Broker]:
+) -> Iterator[BrokerProcess]:
     """One Ottla broker on a free port. `folder`: where data and the log of the process go (default: a new one, removed
     afterwards). `start=False`: the caller lays something into `log_dir` first. `test_settings=False`: own defaults."""
     base = {key: value for key, value in FOR_TESTS.items() if test_settings and not key.startswith(OTTLA_HAS_NOT)}
@@ -170,14 +170,14 @@ def ottla_broker(
 
 
 @contextmanager
-def apache_kafka(
+def run_apache_kafka(
     *,
     version: str = KAFKA,
     folder: Path | None = None,
     start: bool = True,
     test_settings: bool = True,
     **settings: object,
-) -> Iterator[Broker]:
+) -> Iterator[BrokerProcess]:
     """One Apache Kafka broker in KRaft combined mode; else like `ottla_broker`. `test_settings=False`: its JVM, too, is as anybody has it."""
     base = (
         FOR_TESTS
@@ -189,7 +189,7 @@ def apache_kafka(
         yield broker
 
 
-BROKERS = {"ottla": ottla_broker, "kafka": apache_kafka}
+BROKERS = {"ottla": run_ottla_broker, "kafka": run_apache_kafka}
 
 
 @contextmanager
@@ -198,13 +198,13 @@ def _process(
     folder: Path | None,
     start: bool,
     settings: dict[str, str],
-    command: Callable[[Broker], Sequence[str]],
+    command: Callable[[BrokerProcess], Sequence[str]],
     mark: str,
-) -> Iterator[Broker]:
+) -> Iterator[BrokerProcess]:
     place = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}-"))
     log_dir = place / "data"
     log_dir.mkdir(parents=True, exist_ok=True)
-    broker = Broker(kind, free_port(), log_dir, place, dict(settings), command, mark)
+    broker = BrokerProcess(kind, free_port(), log_dir, place, dict(settings), command, mark)
     running.append(broker)
     try:
         if start:
@@ -232,7 +232,7 @@ def _dotted(settings: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def ottla_command(broker: Broker) -> list[str]:
+def ottla_command(broker: BrokerProcess) -> list[str]:
     settings = {
         "node.id": "1",
         "listeners": f"PLAINTEXT://{broker.host}:{broker.port}",
@@ -246,7 +246,7 @@ def ottla_command(broker: Broker) -> list[str]:
     ]
 
 
-def kafka_command(broker: Broker, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
+def kafka_command(broker: BrokerProcess, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
     """`jvm`: instead of options for a JVM that starts quickly and ends soon."""
     controller = broker.folder / "controller.port"
     if not controller.exists():

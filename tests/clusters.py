@@ -27,7 +27,7 @@ from kio.static.primitive import i32
 
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
-from tests.brokers import Broker, kafka_command, ottla_command, running
+from tests.brokers import BrokerProcess, kafka_command, ottla_command, running
 from tests.class_archives import READY
 from tests.disks import small_disk
 from tests.networks import Network
@@ -54,23 +54,23 @@ ASKS_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True)
-class PartitionView:
+class PartitionState:
     leader: int
     epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
     @property
-    def whole(self) -> bool:
+    def is_fully_in_sync(self) -> bool:
         return self.leader in self.isr and sorted(self.isr) == sorted(self.replicas)
 
 
-View = dict[tuple[str, int], PartitionView]
+PartitionStates = dict[tuple[str, int], PartitionState]
 
 
-def partitions(answer: MetadataResponse) -> View:
+def partitions(answer: MetadataResponse) -> PartitionStates:
     return {
-        (str(topic.name), int(p.partition_index)): PartitionView(
+        (str(topic.name), int(p.partition_index)): PartitionState(
             int(p.leader_id), int(p.leader_epoch), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
         )
         for topic in answer.topics
@@ -90,16 +90,17 @@ def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) ->
     except (OSError, KafkaError):
         return False
     return bool(seen) and all(
-        it.whole and len(it.replicas) == replicas and (not preferred or it.leader == it.replicas[0]) for it in seen
+        it.is_fully_in_sync and len(it.replicas) == replicas and (not preferred or it.leader == it.replicas[0])
+        for it in seen
     )
 
 
 @dataclass
-class Cluster:
+class ProcessCluster:
     """`brokers`: by node id, 1 … n. `register`: Ottla's; None for Kafka. `network`: None on loopback."""
 
     kind: str
-    brokers: dict[int, Broker]
+    brokers: dict[int, BrokerProcess]
     folder: Path
     register: Path | None = None
     network: Network | None = None
@@ -109,20 +110,20 @@ class Cluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
-    def alive(self) -> list[int]:
-        return [number for number, broker in self.brokers.items() if broker.runs]
+    def running_ids(self) -> list[int]:
+        return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
         """All at once; returns when each has said that it serves, and all of them know each other."""
         for broker in self.brokers.values():
             broker.spawn()
         for broker in self.brokers.values():
-            broker.wait_ready()
-        eventually(lambda: self.healthy(), within_s=60, what="all brokers know each other")
+            broker.wait_until_ready()
+        eventually(lambda: self.is_healthy(), within_s=60, message="all brokers know each other")
 
     # --- what clients are told
 
-    def ask(self, broker: int, question: Callable[[Client], Any], within_s: float = ASKS_WITHIN_S) -> Any:
+    def call_broker(self, broker: int, question: Callable[[Client], Any], within_s: float = ASKS_WITHIN_S) -> Any:
         """What `question` (a coroutine function) learns from this broker alone. OSError, TimeoutError, KafkaError."""
 
         async def run() -> Any:
@@ -132,27 +133,27 @@ class Cluster:
         return asyncio.run(run())
 
     def metadata(self, broker: int) -> MetadataResponse:
-        found: MetadataResponse = self.ask(broker, lambda client: client.metadata(None))
+        found: MetadataResponse = self.call_broker(broker, lambda client: client.metadata(None))
         return found
 
-    def view(self, broker: int) -> View:
+    def partition_states(self, broker: int) -> PartitionStates:
         """Every partition as this broker sees it."""
         return partitions(self.metadata(broker))
 
-    def partition(self, topic: str, partition: int = 0) -> PartitionView:
+    def partition_state(self, topic: str, partition: int = 0) -> PartitionState:
         """As the first broker that answers sees it."""
-        for number in self.alive:
+        for number in self.running_ids:
             try:
-                return self.view(number)[topic, partition]
+                return self.partition_states(number)[topic, partition]
             except (OSError, KafkaError, KeyError):
                 continue
         raise LookupError(f"no broker tells of {topic}-{partition}")
 
-    def healthy(self, of: Sequence[int] = ()) -> bool:
+    def is_healthy(self, of: Sequence[int] = ()) -> bool:
         """Every broker of `of` (all) answers, knows all of them, and sees all partitions in sync on all their replicas."""
-        return not self.troubles(of)
+        return not self.health_problems(of)
 
-    def troubles(self, of: Sequence[int] = (), asked: Sequence[int] = ()) -> list[str]:
+    def health_problems(self, of: Sequence[int] = (), asked: Sequence[int] = ()) -> list[str]:
         """Why it is not healthy, in words; stops at the first broker, of `asked` (`of`), that has something to tell."""
         wanted = list(of) or list(self.brokers)
         topics: dict[int, int] = {}
@@ -176,16 +177,16 @@ class Cluster:
             topics[number] = len(answer.topics)
         return [f"numbers of topics by broker: {topics}"] if len(set(topics.values())) > 1 else []
 
-    def controller(self) -> int:
+    def controller_id(self) -> int:
         """The active controller's id. LookupError when nobody says."""
         if self.register is not None:
             return int(json.loads(self.register.read_text())["leader"])
         topic = TopicData(
             topic_name=TopicName("__cluster_metadata"), partitions=(PartitionData(partition_index=i32(0)),)
         )
-        for number in self.alive:
+        for number in self.running_ids:
             try:
-                answer = self.ask(number, lambda client: client.ask(DescribeQuorumRequest(topics=(topic,))))
+                answer = self.call_broker(number, lambda client: client.send(DescribeQuorumRequest(topics=(topic,))))
             except (OSError, KafkaError):
                 continue
             if (leader := int(answer.topics[0].partitions[0].leader_id)) > 0:
@@ -194,7 +195,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster_of(
+def run_cluster(
     kind: str,
     count: int = 3,
     *,
@@ -205,7 +206,7 @@ def cluster_of(
     test_settings: bool = True,
     jvm: Sequence[str] = (),
     **settings: object,
-) -> Iterator[Cluster]:
+) -> Iterator[ProcessCluster]:
     """`kind`: "ottla" or "kafka". `folder`: kept when given. `disk_mebibytes`: the size of a disk of each broker's own (0:
     none). `settings`: of each broker, with `_` for `.`. `test_settings=False`: only what three brokers promise. `jvm`: Kafka's, see `kafka_command`."""
     place = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}s-"))
@@ -218,7 +219,7 @@ def cluster_of(
         hosts = {n: network.hosts[str(n)].address if network else "127.0.0.1" for n in numbers}
         ports = {n: PORT if network else stack.enter_context(kept_port()) for n in numbers}
         controllers = {n: CONTROLLER_PORT if network else stack.enter_context(kept_port()) for n in numbers}
-        cluster = Cluster(kind, {}, place, place / "register.json" if kind == "ottla" else None, network)
+        cluster = ProcessCluster(kind, {}, place, place / "register.json" if kind == "ottla" else None, network)
         for n in numbers:
             home = place / str(n)
             home.mkdir(parents=True, exist_ok=True)
@@ -234,7 +235,7 @@ def cluster_of(
                     "controller.quorum.voters": ",".join(f"{m}@{hosts[m]}:{controllers[m]}" for m in numbers),
                 }
                 command, mark = partial(kafka_command, jvm=jvm), READY
-            broker = Broker(kind, ports[n], home / "data", home, own, command, mark, hosts[n])
+            broker = BrokerProcess(kind, ports[n], home / "data", home, own, command, mark, hosts[n])
             broker.log_dir.mkdir(exist_ok=True)
             if network:
                 broker.namespace = network.hosts[str(n)].namespace

@@ -48,4 +48,4 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
         for broker in brokers.running:
-            report.sections.append((f"{broker.kind} on {broker.bootstrap} wrote", broker.log_text(6000)))
+            report.sections.append((f"{broker.kind} on {broker.bootstrap} wrote", broker.log_tail(6000)))

@@ -59,7 +59,9 @@ class Daemon:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         threads = Path(f"/proc/{self.process.pid}/task")
-        eventually(lambda: all(_state(thread) == "T" for thread in threads.iterdir()), what=f"{self.name} holds still")
+        eventually(
+            lambda: all(_state(thread) == "T" for thread in threads.iterdir()), message=f"{self.name} holds still"
+        )
 
     def go_on(self) -> None:
         assert self.process is not None

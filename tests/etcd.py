@@ -27,7 +27,7 @@ class Etcd:
     def start(self) -> None:
         """Returns when it is healthy."""
         self.daemon.start()
-        eventually(self.healthy, within_s=30, what=lambda: f"etcd is healthy; it said {self.daemon.said()}")
+        eventually(self.healthy, within_s=30, message=lambda: f"etcd is healthy; it said {self.daemon.said()}")
 
     def healthy(self) -> bool:
         assert self.daemon.running(), self.daemon.said()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ottla_broker.metadata.register import Register
 from ottla_broker.metadata.register.kubernetes import ANNOTATION
-from ottla_broker.metadata.register.stores import connect
+from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime
 from tests.etcd import Etcd
 from tests.kube.api import Refused
@@ -32,7 +32,7 @@ class Store(Protocol):
 
 
 def connected(store: Store, name: str) -> Register:
-    return connect(store.setting(name), Runtime(), os.environ | dict(store.environment))
+    return open_register(store.setting(name), Runtime(), os.environ | dict(store.environment))
 
 
 class FileStore:

@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic
 
 from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
-from tests.clusters import Cluster
+from tests.clusters import ProcessCluster
 from tests.waiting import eventually
 
 IN_A_TOPIC = 500
@@ -24,7 +24,7 @@ class Amounts(Protocol):
 
 
 def partitions(
-    side: Callable[..., AbstractContextManager[Cluster]], wanted: Sequence[str], amounts: Amounts
+    side: Callable[..., AbstractContextManager[ProcessCluster]], wanted: Sequence[str], amounts: Amounts
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     in_a_topic = min(IN_A_TOPIC, amounts.partitions)
@@ -34,44 +34,44 @@ def partitions(
         began = time.monotonic()
         for name in names:
             client.create_topics([NewTopic(name, in_a_topic, 3)], operation_timeout=120)[name].result(WITHIN_S)
-        eventually(lambda: led(cluster, cluster.alive, len(names) * in_a_topic), within_s=WITHIN_S)
+        eventually(lambda: led(cluster, cluster.running_ids, len(names) * in_a_topic), within_s=WITHIN_S)
         found["10k-create"] = time.monotonic() - began
-        eventually(lambda: in_sync(cluster, cluster.alive[0]), within_s=WITHIN_S)
+        eventually(lambda: in_sync(cluster, cluster.running_ids[0]), within_s=WITHIN_S)
         time.sleep(5)
         found["10k-cpu"] = 100 * busiest(cluster, amounts.idle_s)
         one, watching = cluster.brokers[1], 2
         one.stop(within_s=WITHIN_S)
         began = time.monotonic()
         one.spawn()
-        eventually(lambda: in_sync(cluster, watching), within_s=WITHIN_S, what="all in sync again")
+        eventually(lambda: in_sync(cluster, watching), within_s=WITHIN_S, message="all in sync again")
         found["10k-restart"] = time.monotonic() - began
-        one.wait_ready()
+        one.wait_until_ready()
         time.sleep(5)
         began = time.monotonic()
         cluster.brokers[3].kill()
-        eventually(lambda: led(cluster, [1, 2], len(names) * in_a_topic), within_s=WITHIN_S, what="all led again")
+        eventually(lambda: led(cluster, [1, 2], len(names) * in_a_topic), within_s=WITHIN_S, message="all led again")
         found["10k-kill"] = time.monotonic() - began
     return found
 
 
-def led(cluster: Cluster, by: Sequence[int], count: int) -> bool:
+def led(cluster: ProcessCluster, by: Sequence[int], count: int) -> bool:
     """The first of `by` knows of this many partitions, each led by one of `by`."""
     try:
-        view = cluster.view(by[0])
+        view = cluster.partition_states(by[0])
     except (OSError, KafkaError):
         return False
     mine = [partition for (topic, _), partition in view.items() if topic.startswith("many-")]
     return len(mine) == count and all(partition.leader in by for partition in mine)
 
 
-def in_sync(cluster: Cluster, asked: int) -> bool:
+def in_sync(cluster: ProcessCluster, asked: int) -> bool:
     try:
-        return all(partition.whole for partition in cluster.view(asked).values())
+        return all(partition.is_fully_in_sync for partition in cluster.partition_states(asked).values())
     except (OSError, KafkaError):
         return False
 
 
-def busiest(cluster: Cluster, seconds: float) -> float:
+def busiest(cluster: ProcessCluster, seconds: float) -> float:
     """The share of a core that the busiest broker takes while nobody asks anything."""
     brokers = list(cluster.brokers.values())
     before, began = [broker.cpu_s() for broker in brokers], time.monotonic()

@@ -12,7 +12,7 @@ from bench.cluster import acks, many
 from bench.cluster.topics import create, first_ack, topic_created
 from bench.programs import commands
 from bench.turns import Session
-from tests.clusters import Cluster, cluster_of
+from tests.clusters import ProcessCluster, run_cluster
 from tests.waiting import eventually
 
 KIB, HUNDRED, PARTITIONS = 1024, 100, 6
@@ -24,7 +24,7 @@ HEALS_WITHIN_S = 180.0
 IMPATIENT = ("socket.timeout.ms=1000", "request.timeout.ms=1000")
 KAFKAS_HEAP = ("-Xms1g", "-Xmx1g")
 
-NewCluster = Callable[..., AbstractContextManager[Cluster]]
+NewCluster = Callable[..., AbstractContextManager[ProcessCluster]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ QUICK = Amounts(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
 
 
 def new_cluster(kind: str) -> NewCluster:
-    return partial(cluster_of, kind, 3, test_settings=False, jvm=KAFKAS_HEAP)
+    return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKAS_HEAP)
 
 
 def load(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
@@ -61,9 +61,9 @@ def load(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str,
         asyncio.run(first_ack(cluster.bootstrap, "first", 3, within_s=120))
         found["start"] = time.monotonic() - began
         for broker in cluster.brokers.values():
-            broker.wait_ready()
+            broker.wait_until_ready()
         time.sleep(2)  # whatever a start leaves to be done comes to its end
-        found["memory"] = sum(broker.memory_kib() for broker in cluster.brokers.values()) / 1024
+        found["memory"] = sum(broker.resident_memory_kib() for broker in cluster.brokers.values()) / 1024
         for name, size, records in (("produce-1k", KIB, amounts.large), ("produce-100", HUNDRED, amounts.small)):
             if name in wanted:
                 create(cluster, name, PARTITIONS)
@@ -85,7 +85,7 @@ def load(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str,
 PERCENTILES = {"p50": "p50", "p99": "p99", "p99.9": "p999"}
 
 
-def _cpu_s(cluster: Cluster) -> float:
+def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(broker.cpu_s() for broker in cluster.brokers.values())
 
 
@@ -117,20 +117,23 @@ def faults(side: NewCluster, wanted: Sequence[str], amounts: Amounts) -> dict[st
 
 
 def without_acks_s(
-    cluster: Cluster, strike: Callable[[Cluster, int], None], mend: Callable[[Cluster, int], None], *settings: str
+    cluster: ProcessCluster,
+    strike: Callable[[ProcessCluster, int], None],
+    mend: Callable[[ProcessCluster, int], None],
+    *settings: str,
 ) -> float:
     """The longest time without an acknowledgement from the moment before `strike` hits the leader of the watched topic
     until acknowledgements come again steadily. Then it is mended, and the cluster whole again."""
     _whole(cluster)
     with acks.watch(cluster.bootstrap, WATCHED, WATCH_PER_S, "message.timeout.ms=120000", *settings) as watch:
         began = time.monotonic()
-        eventually(lambda: watch.acked_since(began + 1.0), within_s=60, what="acknowledgements")
-        leader = cluster.partition(WATCHED).leader
+        eventually(lambda: watch.acked_since(began + 1.0), within_s=60, message="acknowledgements")
+        leader = cluster.partition_state(WATCHED).leader
         struck = time.monotonic()
         strike(cluster, leader)
         # What was on its way may still come; afterwards there is silence, and then a stream.
         settled = time.monotonic() + 0.3
-        eventually(lambda: _steady(watch, settled), within_s=120, what="acknowledgements again")
+        eventually(lambda: _steady(watch, settled), within_s=120, message="acknowledgements again")
         gap = watch.longest_gap_s(struck, time.monotonic())
         mend(cluster, leader)
         _whole(cluster)
@@ -145,10 +148,10 @@ def _steady(watch: acks.Watch, since: float) -> bool:
     return bool(recent) and recent[-1] - recent[0] > 0.5 and time.monotonic() - recent[-1] < 0.1
 
 
-def until_created_s(cluster: Cluster, number: int) -> float:
+def until_created_s(cluster: ProcessCluster, number: int) -> float:
     """From the controller's end until a topic of two replicas is created: three would want the one that is away."""
     _whole(cluster)
-    controller = cluster.controller()
+    controller = cluster.controller_id()
     others = ",".join(broker.bootstrap for n, broker in cluster.brokers.items() if n != controller)
     began = time.monotonic()
     cluster.brokers[controller].kill()
@@ -164,33 +167,33 @@ def percentile(values: Sequence[float], of_hundred: int) -> float:
     return sorted(values)[-(-len(values) * of_hundred // 100) - 1]
 
 
-def _kill(cluster: Cluster, number: int) -> None:
+def _kill(cluster: ProcessCluster, number: int) -> None:
     cluster.brokers[number].kill()
 
 
-def _pause(cluster: Cluster, number: int) -> None:
+def _pause(cluster: ProcessCluster, number: int) -> None:
     cluster.brokers[number].pause()
 
 
-def _go_on(cluster: Cluster, number: int) -> None:
-    cluster.brokers[number].go_on()
+def _go_on(cluster: ProcessCluster, number: int) -> None:
+    cluster.brokers[number].resume()
 
 
-def _start(cluster: Cluster, number: int) -> None:
+def _start(cluster: ProcessCluster, number: int) -> None:
     cluster.brokers[number].start()
 
 
-def _restart(cluster: Cluster, number: int) -> None:
+def _restart(cluster: ProcessCluster, number: int) -> None:
     cluster.brokers[number].stop(within_s=60)
     cluster.brokers[number].start()
 
 
-def _nothing(cluster: Cluster, number: int) -> None:
+def _nothing(cluster: ProcessCluster, number: int) -> None:
     """It is back already."""
 
 
-def _whole(cluster: Cluster) -> None:
-    eventually(lambda: cluster.healthy(), within_s=HEALS_WITHIN_S, what="the cluster is whole")
+def _whole(cluster: ProcessCluster) -> None:
+    eventually(lambda: cluster.is_healthy(), within_s=HEALS_WITHIN_S, message="the cluster is whole")
 
 
 def _times(count: int, what: str) -> range:

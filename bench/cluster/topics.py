@@ -9,11 +9,11 @@ from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequ
 from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32
 
-from ottla_broker.wire.client import Client, milliseconds
+from ottla_broker.wire.client import Client, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.clients import librdkafka as rd
-from tests.clusters import Cluster
+from tests.clusters import ProcessCluster
 from tests.waiting import eventually
 
 PAUSE_S = 0.005
@@ -53,14 +53,14 @@ async def _create(client: Client, name: str, replicas: int) -> None:
     wanted = CreatableTopic(
         name=TopicName(name), num_partitions=i32(1), replication_factor=i16(replicas), assignments=(), configs=()
     )
-    request = CreateTopicsRequest(topics=(wanted,), timeout=milliseconds(ATTEMPT_S), validate_only=False)
-    (answer,) = (await client.ask_controller(request)).topics
+    request = CreateTopicsRequest(topics=(wanted,), timeout=to_timedelta_field(ATTEMPT_S), validate_only=False)
+    (answer,) = (await client.send_to_controller(request)).topics
     if answer.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
         raise KafkaError(answer.error_code, answer.error_message or "")
 
 
-def create(cluster: Cluster, topic: str, partitions: int) -> None:
+def create(cluster: ProcessCluster, topic: str, partitions: int) -> None:
     """With three replicas; returns when all of them are in sync."""
     client = rd.admin(cluster.bootstrap)
     client.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[topic].result(60)
-    eventually(lambda: cluster.healthy(), within_s=60, what=f"{topic} is in sync")
+    eventually(lambda: cluster.is_healthy(), within_s=60, message=f"{topic} is in sync")

@@ -53,7 +53,7 @@ def make_topics(resources: Resources, numbers: range) -> float:
     eventually(
         lambda: sum(map(is_ready, resources.of("ottla.dev/v1alpha1", "topics").values())) == len(numbers),
         within_s=DONE_WITHIN_S,
-        what="all topics are ready",
+        message="all topics are ready",
     )
     return time.monotonic() - began
 

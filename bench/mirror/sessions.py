@@ -82,7 +82,7 @@ def _catch_up_s(copier: Copier, amounts: Amounts) -> float:
             missing = asyncio.run(ends(source, "bench-flood", PARTITIONS)) - _copies(copier, "bench-flood")
             return missing <= amounts.meanwhile_per_s * LEVEL_S
 
-        eventually(level, within_s=COPIED_WITHIN_S, what="the copy is level")
+        eventually(level, within_s=COPIED_WITHIN_S, message="the copy is level")
         took = time.monotonic() - began
     _copied(copier, "bench-flood", asyncio.run(ends(source, "bench-flood", PARTITIONS)))
     return took
@@ -131,7 +131,7 @@ def _copied(copier: Copier, topic: str, records: int, partitions: int = PARTITIO
     eventually(
         lambda: _copies(copier, topic, partitions) >= records,
         within_s=COPIED_WITHIN_S,
-        what=lambda: f"{_copies(copier, topic, partitions)} of {records} records of {topic} are copied",
+        message=lambda: f"{_copies(copier, topic, partitions)} of {records} records of {topic} are copied",
     )
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from bench.programs import commands
 from ottla_broker.wire.client import Client
-from tests.brokers import Broker, apache_kafka, ottla_broker
+from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.e2e.mirroring import set_mirror
 from tests.jars import KAFKA, MIRROR_MAKER, fetched_classpath, java
 
@@ -26,8 +26,8 @@ FINDS_EVERY_S = 2
 class Copier(Protocol):
     """Copies every topic of `source` whose name begins with `bench` to `target`, while it runs."""
 
-    source: Broker
-    target: Broker
+    source: BrokerProcess
+    target: BrokerProcess
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -47,12 +47,12 @@ class Copier(Protocol):
 
 @dataclass
 class ByTheBroker:
-    source: Broker
-    target: Broker
+    source: BrokerProcess
+    target: BrokerProcess
     without_kib: int = 0  # the broker's memory before it had a mirror
 
     def start(self) -> None:
-        self.without_kib = self.without_kib or self.target.memory_kib()
+        self.without_kib = self.without_kib or self.target.resident_memory_kib()
         self._set("Replicate")
 
     def stop(self) -> None:
@@ -75,14 +75,14 @@ class ByTheBroker:
         return self.target.cpu_s()
 
     def memory_kib(self) -> int:
-        return self.target.memory_kib() - self.without_kib
+        return self.target.resident_memory_kib() - self.without_kib
 
 
 @dataclass
 class ByMirrorMaker:
-    source: Broker
-    target: Broker
-    maker: Broker
+    source: BrokerProcess
+    target: BrokerProcess
+    maker: BrokerProcess
     earlier_cpu_s: float = 0.0  # of makers that have ended
 
     def start(self) -> None:
@@ -97,23 +97,23 @@ class ByMirrorMaker:
         return f"source.{topic}"
 
     def cpu_s(self) -> float:
-        return self.target.cpu_s() + self.earlier_cpu_s + (self.maker.cpu_s() if self.maker.runs else 0)
+        return self.target.cpu_s() + self.earlier_cpu_s + (self.maker.cpu_s() if self.maker.is_running else 0)
 
     def memory_kib(self) -> int:
-        return self.maker.memory_kib()
+        return self.maker.resident_memory_kib()
 
 
 @contextmanager
 def by_the_broker() -> Iterator[Copier]:
-    with apache_kafka(test_settings=False) as source, ottla_broker(test_settings=False) as target:
+    with run_apache_kafka(test_settings=False) as source, run_ottla_broker(test_settings=False) as target:
         yield ByTheBroker(source, target)
 
 
 @contextmanager
 def by_mirror_maker() -> Iterator[Copier]:
     with (
-        apache_kafka(test_settings=False) as source,
-        apache_kafka(test_settings=False) as target,
+        run_apache_kafka(test_settings=False) as source,
+        run_apache_kafka(test_settings=False) as target,
         tempfile.TemporaryDirectory(prefix="ottla-bench-mirror-maker-") as folder,
     ):
         properties = Path(folder) / "mm2.properties"
@@ -127,7 +127,7 @@ def by_mirror_maker() -> Iterator[Copier]:
             "tasks.max": str(PARTITIONS),
         } | dict.fromkeys(ONE_REPLICA, "1")
         properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
-        maker = Broker("MirrorMaker 2", 0, Path(folder), Path(folder), {}, _command, "Kafka MirrorMaker started")
+        maker = BrokerProcess("MirrorMaker 2", 0, Path(folder), Path(folder), {}, _command, "Kafka MirrorMaker started")
         copier = ByMirrorMaker(source, target, maker)
         try:
             yield copier
@@ -149,7 +149,7 @@ ONE_REPLICA = (
 )
 
 
-def _command(maker: Broker) -> list[str]:
+def _command(maker: BrokerProcess) -> list[str]:
     return java(
         fetched_classpath(KAFKA, MIRROR_MAKER),
         "org.apache.kafka.connect.mirror.MirrorMaker",
@@ -165,4 +165,4 @@ def _command(maker: Broker) -> list[str]:
 async def ends(bootstrap: str, topic: str, partitions: int) -> int:
     """The sum of the partitions' high watermarks; KafkaError while the topic is not there."""
     async with Client.connect(bootstrap) as client:
-        return sum(await asyncio.gather(*(client.offset(topic, number) for number in range(partitions))))
+        return sum(await asyncio.gather(*(client.list_offset(topic, number) for number in range(partitions))))

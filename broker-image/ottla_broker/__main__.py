@@ -22,14 +22,14 @@ import uvloop
 # Where hypothesis is installed, kio imports it, for its users' tests: seconds and megabytes that no broker needs.
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
-from ottla_broker import vigil
+from ottla_broker import busy_poll
 from ottla_broker.broker import Broker
 from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
-from ottla_broker.metadata.register.stores import connect
-from ottla_broker.runtime import Runtime, boot_of_this_machine
+from ottla_broker.metadata.register.stores import open_register
+from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
 
@@ -74,9 +74,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched; other
     brokers are answered while this one starts, clients when it is ready."""
-    runtime = Runtime(boot=boot_of_this_machine)
-    broker = Broker(config, connect(config.register, runtime, os.environ), runtime=runtime)
-    server = Server(broker, vigil=vigil_of(config))
+    runtime = Runtime(boot_id=machine_boot_id)
+    broker = Broker(config, open_register(config.register, runtime, os.environ), runtime=runtime)
+    server = Server(broker, busy_poll=busy_poll_of(config))
     http: HttpServer | None = None
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -85,7 +85,7 @@ async def serve(config: Config, started: float) -> None:
         reached = server.bind()
         http = await serve_http(broker, server)
         await server.serve()
-        endpoints = {name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()}
+        endpoints = {name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in reached.items()}
         if not await done_before(stop, broker.start(endpoints)):
             return
         gc.freeze()  # what a start leaves in memory stays there: no later collection has to look at it and make a record wait
@@ -93,7 +93,7 @@ async def serve(config: Config, started: float) -> None:
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()
-        await broker.leave()
+        await broker.controlled_shutdown()
     finally:
         await server.close()
         await broker.stop()
@@ -129,11 +129,11 @@ async def serve_http(broker: Broker, server: Server) -> "HttpServer | None":
     return http
 
 
-def vigil_of(config: Config) -> vigil.Vigil | None:
+def busy_poll_of(config: Config) -> busy_poll.BusyPoll | None:
     patience_us = config(PRODUCE_SPIN_MAX_US)
-    if not patience_us or not vigil.affordable():
+    if not patience_us or not busy_poll.is_affordable():
         return None
-    return vigil.Vigil(asyncio.get_running_loop().call_soon, patience_us)
+    return busy_poll.BusyPoll(asyncio.get_running_loop().call_soon, patience_us)
 
 
 if __name__ == "__main__":

@@ -16,18 +16,25 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, cast
 
 from ottla_broker.api.api_versions import answer as api_versions_answer
-from ottla_broker.api.context import Buffers, Context, HangUp, Later, Peer, Waiting
 from ottla_broker.api.early import may_come_early
 from ottla_broker.api.form import Form, refusal
 from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
-from ottla_broker.metadata.controller_link import RELAYED_BY
-from ottla_broker.metrics import API_KEYS
-from ottla_broker.security.principal import of_certificate
-from ottla_broker.vigil import LARGEST_REQUEST, Rhythm
-from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_front, read_request, write_response
+from ottla_broker.busy_poll import LARGEST_REQUEST, PollCredit
+from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
+from ottla_broker.metrics import API_KEY_LIMIT
+from ottla_broker.requests.context import (
+    Buffers,
+    CloseConnection,
+    ConnectionState,
+    DeferredResponse,
+    DelayedFetchResponse,
+    RequestContext,
+)
+from ottla_broker.security.principal import principal_from_certificate
+from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_request, read_request_header, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.framing import SMALL, FrameReader
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.framing import SMALL_FRAME_BYTES, FrameReader
+from ottla_broker.wire.message_reader import MalformedMessage
 
 if TYPE_CHECKING:
     from ottla_broker.server import Server
@@ -44,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server", listener: str) -> None:
         self._server = server
         self._listener = listener
-        self._frames = FrameReader(server.scratch, server.limits.request_bytes, server.requests.claim)
+        self._frames = FrameReader(server.scratch, server.limits.request_bytes, server.requests.try_allocate)
         self._queue: deque[bytearray] = deque()  # whole requests that wait for their turn
         self._queued_bytes = 0
         self._replies: deque[Buffers | Future[Buffers]] = deque()  # in order; only while the first of them is not ready
@@ -58,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent = 0  # bytes that the transport had not sent when it was last looked at
         self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
         self._last_written = 0
-        self._rhythm = Rhythm()
+        self._poll_credit = PollCredit()
         self.active_at = 0.0
         self.stuck_since = 0.0  # when unsent bytes last became fewer
 
@@ -67,7 +74,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self.peer = Peer(host, port, self._listener, of_certificate(transport.get_extra_info("peercert")))
+        self.peer = ConnectionState(
+            host, port, self._listener, principal_from_certificate(transport.get_extra_info("peercert"))
+        )
         self.active_at = self._server.now()
         self._transport.set_write_buffer_limits(UNSENT_HIGH_BYTES, UNSENT_LOW_BYTES)
         if not self._server.admit(self):
@@ -79,9 +88,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._early is not None:
             self._early.cancel()
         self._server.leave(self)
-        self._server.requests.forget(self._memory_is_back)
-        self._server.responses.forget(self._room_is_back)
-        self._server.requests.release(self._frames.claimed + sum(len(f) for f in self._queue if len(f) > SMALL))
+        self._server.requests.remove_waiter(self._memory_is_back)
+        self._server.responses.remove_waiter(self._room_is_back)
+        self._server.requests.release(
+            self._frames.claimed_bytes + sum(len(f) for f in self._queue if len(f) > SMALL_FRAME_BYTES)
+        )
         self._queue.clear()
         self._count_held(0)
         for reply in self._replies:
@@ -90,20 +101,20 @@ class Connection(asyncio.BufferedProtocol):
         self._replies.clear()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.buffer()
+        return self._frames.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
         self.active_at = self._server.now()
         if self._server.vigil is not None:
-            self._server.vigil.asked(self._rhythm)
+            self._server.vigil.on_request(self._poll_credit)
         try:
-            for frame in self._frames.received(count):
+            for frame in self._frames.buffer_updated(count):
                 self._take(frame)
-        except Malformed as reason:
+        except MalformedMessage as reason:
             self._hang_up(str(reason))
             return
         if self._frames.stalled and not self._closed:
-            self._server.requests.wait(self._memory_is_back)
+            self._server.requests.add_waiter(self._memory_is_back)
             self._consider_reading()
 
     def eof_received(self) -> bool:
@@ -129,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
             self._queue.append(frame)
             self._queued_bytes += len(frame)
             self._consider_reading()
-            if self.peer.follower and isinstance(self._working, Waiting):
+            if self.peer.is_follower and isinstance(self._working, DelayedFetchResponse):
                 self._working.hurry()  # a follower that asks for more waits no longer for what it asked before
         elif not self._closed:
             self._serve(frame)
@@ -170,38 +181,38 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: bytearray) -> None:
         try:
-            header = read_front(frame)
+            header = read_request_header(frame)
             if not self._server.broker.ready and not may_come_early(frame, header):
                 self._hold(frame)
                 return
-            if header.api_key == FETCH and self._server.responses.full and not self.peer.follower:
+            if header.api_key == FETCH and self._server.responses.is_exhausted and not self.peer.is_follower:
                 self._starve(frame)
                 return
             self._start(frame, header)
-        except (Malformed, HangUp) as reason:
+        except (MalformedMessage, CloseConnection) as reason:
             self._hang_up(str(reason))
-        if len(frame) > SMALL:
+        if len(frame) > SMALL_FRAME_BYTES:
             self._server.requests.release(len(frame))
 
     def _start(self, frame: bytearray, header: RequestHeader) -> None:
         key, version = header.api_key, header.version
-        if 0 <= key < API_KEYS:
+        if 0 <= key < API_KEY_LIMIT:
             self._server.served[key] += 1
         handler = self._server.hot_handler(key, version)
         if handler is not None:
-            context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
+            context = RequestContext(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
             reply = handler(context, frame, header, self._server.room())
             if isinstance(reply, Future):
                 self._wait_for(reply, pipelined=key == PRODUCE)
             elif reply is not None:
                 self._answer(reply)
                 if key == PRODUCE and len(frame) <= LARGEST_REQUEST and self.idle and self._server.vigil is not None:
-                    self._server.vigil.answered(self._rhythm)
+                    self._server.vigil.on_response(self._poll_credit)
             return
         form = form_of(key, version)
         if form is not None:
             request = read_request(bytes(frame), header, form.request)
-            context = Context(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
+            context = RequestContext(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
             work = self._handle(form, context, header, request)
             if key in CONTROLLERS and self._server.broker.controller is None:
                 work = self._relay(frame, work)
@@ -210,9 +221,9 @@ class Connection(asyncio.BufferedProtocol):
             refused = api_versions_answer(ErrorCode.unsupported_version)
             self._answer([write_response(API_VERSIONS, 0, header.correlation_id, refused)])
         else:
-            raise Malformed(f"no such request: API key {key}, version {version}")
+            raise MalformedMessage(f"no such request: API key {key}, version {version}")
 
-    async def _handle(self, form: Form, context: Context, header: RequestHeader, request: object) -> Buffers:
+    async def _handle(self, form: Form, context: RequestContext, header: RequestHeader, request: object) -> Buffers:
         try:
             response = await form.handle(context, request)
         except KafkaError as reason:
@@ -222,9 +233,9 @@ class Connection(asyncio.BufferedProtocol):
     async def _relay(self, frame: bytearray, here: Coroutine[None, None, Buffers]) -> Buffers:
         """The controller's answer; where none is to be had, that of this broker, which says so in its own way for each request."""
         try:
-            if self.peer.software_name == RELAYED_BY:
-                raise HangUp("a request for the controller was relayed to this broker, which is none")
-            answer = await self._server.broker.to_controller.relay(frame)
+            if self.peer.software_name == FORWARDING_SOFTWARE_NAME:
+                raise CloseConnection("a request for the controller was relayed to this broker, which is none")
+            answer = await self._server.broker.controller_channel.forward_frame(frame)
         except KafkaError:
             answer = None
         except BaseException:
@@ -247,8 +258,8 @@ class Connection(asyncio.BufferedProtocol):
         self._replies.append(reply)
         if not pipelined:
             self._working = reply
-        if isinstance(reply, Later):
-            reply.taker = self._ready
+        if isinstance(reply, DeferredResponse):
+            reply.on_complete = self._ready
         else:
             reply.add_done_callback(self._ready)
 
@@ -260,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
                 reply.exception()  # looked at: nobody is left to tell
             return
         if (failure := reply.exception()) is not None:
-            if isinstance(failure, HangUp | KafkaError):
+            if isinstance(failure, CloseConnection | KafkaError):
                 self._hang_up(str(failure))
             else:
                 logger.error("a request of %s:%d failed", self.peer.host, self.peer.port, exc_info=failure)
@@ -306,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
     def _count_held(self, held: int) -> None:
         change, self._held = held - self._held, held
         if change > 0:
-            self._server.responses.add(change)
+            self._server.responses.count_allocated(change)
         elif change < 0:
             self._server.responses.release(-change)
 
@@ -322,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
         self._starved = True
         self._queue.appendleft(frame)
         self._queued_bytes += len(frame)
-        self._server.responses.wait(self._room_is_back)
+        self._server.responses.add_waiter(self._room_is_back)
         self._server.look_for_stuck_readers()
 
     def _room_is_back(self) -> None:
@@ -332,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
     def _memory_is_back(self) -> None:
         self._frames.resume()
         if self._frames.stalled:
-            self._server.requests.wait(self._memory_is_back)
+            self._server.requests.add_waiter(self._memory_is_back)
         else:
             self._consider_reading()
 
@@ -350,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._reading_paused = True
         self._transport.pause_reading()
-        if isinstance(self._working, Waiting):
+        if isinstance(self._working, DelayedFetchResponse):
             self._working.hurry()
         self._close_when_answered()
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-API_KEYS = 128  # more than Kafka has; the size of the list that counts requests by key
+API_KEY_LIMIT = 128  # more than Kafka has; the size of the list that counts requests by key
 
 
 @dataclass(slots=True)
-class Traffic:
+class PartitionTraffic:
     """What clients wrote to and read from one partition since it came to this broker, and apart from that its followers and we as one."""
 
     messages_in: int = 0  # records

@@ -24,7 +24,7 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def boot_of_this_machine() -> str:
+def machine_boot_id() -> str:
     """Linux's name of the time since it was started; nothing where there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -41,9 +41,9 @@ class Runtime:
     now_ms: Callable[[], int] = _wall_clock_ms
     random: Random = field(default_factory=SystemRandom)
     executor: Executor | None = None
-    boot: Callable[[], str] = str
+    boot_id: Callable[[], str] = str
 
-    async def offload(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a blocking call (fsync, compaction, deletion) off the protocol's thread."""
         return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: call(*args, **kwargs))
 

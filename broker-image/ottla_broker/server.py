@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla_broker.api.context import Buffers, HotHandler
 from ottla_broker.api.in_process import InProcess
 from ottla_broker.api.table import FETCH, PRODUCE, served
+from ottla_broker.busy_poll import BusyPoll
 from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
     CONNECTIONS_MAX_IDLE_MS,
@@ -31,12 +31,12 @@ from ottla_broker.config import (
 )
 from ottla_broker.connection import Connection
 from ottla_broker.handshakes import Handshakes
-from ottla_broker.memory import Pool
-from ottla_broker.metrics import API_KEYS
+from ottla_broker.memory_pool import MemoryPool
+from ottla_broker.metrics import API_KEY_LIMIT
+from ottla_broker.requests.context import Buffers, FrameHandler
 from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.vigil import Vigil
 from ottla_broker.wire.framing import SCRATCH_BYTES
-from ottla_broker.wire.listener_tls import TlsError
+from ottla_broker.wire.listener_tls import TlsConfigError
 from ottla_broker.wire.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
@@ -53,35 +53,37 @@ class ListenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """Bounds of what connections may take. Requests and answers that wait are bounded over all connections: half of
     `queued.max.request.bytes` each."""
 
     request_bytes: int = 100 << 20  # socket.request.max.bytes
-    requests_bytes: int = 128 << 20
-    responses_bytes: int = 128 << 20
+    all_requests_bytes: int = 128 << 20
+    all_responses_bytes: int = 128 << 20
     queued_bytes: int = 1 << 20  # connection.queued.max.bytes
     idle_s: float = 600.0  # connections.max.idle.ms; 0: never
-    stuck_s: float = 10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
+    slow_reader_timeout_s: float = (
+        10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
+    )
 
     @classmethod
-    def of(cls, config: Config) -> "Limits":
+    def of(cls, config: Config) -> "ConnectionLimits":
         both = config(QUEUED_MAX_REQUEST_BYTES)
         half = both // 2 if both > 0 else sys.maxsize
         return cls(
             request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
-            requests_bytes=half,
-            responses_bytes=half,
+            all_requests_bytes=half,
+            all_responses_bytes=half,
             queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
             idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
         )
 
 
-TakePort = Callable[[Listener, Config], socket.socket]
+ListenOn = Callable[[Listener, Config], socket.socket]
 """Gives a socket that listens where a listener wants it, or raises OSError; the running loop's `create_server` takes it."""
 
 
-def take_port_of_machine(listener: Listener, config: Config) -> socket.socket:
+def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
     family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -106,11 +108,11 @@ def tls_of(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
     """`now`: seconds since 1970. Also says when clients will refuse the certificate. ListenError."""
     tls = config.tls(listener.name)
     try:
-        context, shown = tls.opened()
-    except TlsError as reason:
+        context, shown = tls.load()
+    except TlsConfigError as reason:
         raise ListenError(f"listeners={listener}: {reason}") from None
-    if why := shown.untimely(now):
-        logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore, why)
+    if why := shown.validity_problem(now):
+        logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
     return context
 
 
@@ -121,20 +123,20 @@ class Server:
     def __init__(
         self,
         broker: "Broker",
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
         authorizer: Authorizer | None = None,
-        take_port: "TakePort | None" = None,
-        vigil: Vigil | None = None,
+        listen_on: "ListenOn | None" = None,
+        busy_poll: BusyPoll | None = None,
     ) -> None:
         self.broker = broker
-        self.vigil = vigil
-        self.limits = limits or Limits.of(broker.config)
+        self.vigil = busy_poll
+        self.limits = limits or ConnectionLimits.of(broker.config)
         self.authorizer = authorizer or AllowAll()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.requests = Pool(self.limits.requests_bytes)
-        self.responses = Pool(self.limits.responses_bytes)
+        self.requests = MemoryPool(self.limits.all_requests_bytes)
+        self.responses = MemoryPool(self.limits.all_responses_bytes)
         self.connections: dict[Connection, None] = {}  # in their order, so that a run can be repeated
-        self._take_port = take_port or take_port_of_machine
+        self._take_port = listen_on or listen_on_socket
         self._per_ip: Counter[str] = Counter()
         self.listening: list[Listener] = []
         self._bound: list[tuple[str, socket.socket]] = []
@@ -149,11 +151,11 @@ class Server:
         self._stuck_look: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None  # while it stops
         self.refused = 0  # connections turned away
-        self.served = [0] * API_KEYS  # requests by API key
-        broker.to_controller.answer_here = InProcess(broker, self.authorizer)
+        self.served = [0] * API_KEY_LIMIT  # requests by API key
+        broker.controller_channel.handle_locally = InProcess(broker, self.authorizer)
         broker.when_ready.append(self._let_clients_in)
 
-    def _hot_handlers(self) -> dict[int, HotHandler]:
+    def _hot_handlers(self) -> dict[int, FrameHandler]:
         from ottla_broker.api.fetch import Fetching
         from ottla_broker.api.produce import produce
 
@@ -169,7 +171,7 @@ class Server:
         config = self.broker.config
         reached = {}
         for listener in config.listeners:
-            if config.protocol(listener.name) == "SSL":
+            if config.security_protocol(listener.name) == "SSL":
                 self._tls[listener.name] = tls_of(listener, config, self.broker.runtime.now_ms() / 1000)
             try:
                 sock = self._take_port(listener, config)
@@ -258,7 +260,7 @@ class Server:
             if not self._per_ip[host]:
                 del self._per_ip[host]
 
-    def hot_handler(self, key: int, version: int) -> HotHandler | None:
+    def hot_handler(self, key: int, version: int) -> FrameHandler | None:
         handler = self._hot.get(key)
         if handler is None:
             return None
@@ -280,17 +282,17 @@ class Server:
     def look_for_stuck_readers(self) -> None:
         """A fetch waits for memory: from now on, readers that take nothing lose theirs."""
         if self._stuck_look is None:
-            self._stuck_look = self._loop.call_later(self.limits.stuck_s / 4, self._close_stuck_readers)
+            self._stuck_look = self._loop.call_later(self.limits.slow_reader_timeout_s / 4, self._close_stuck_readers)
 
     def _close_stuck_readers(self) -> None:
         self._stuck_look = None
         for connection in [one for one in self.connections if one.unsent]:
             connection.recount_unsent()
-            if connection.unsent and self.now() - connection.stuck_since >= self.limits.stuck_s:
+            if connection.unsent and self.now() - connection.stuck_since >= self.limits.slow_reader_timeout_s:
                 connection.close(
-                    f"it left {connection.unsent} bytes unread for {self.limits.stuck_s:.0f} s, and others wait for memory"
+                    f"it left {connection.unsent} bytes unread for {self.limits.slow_reader_timeout_s:.0f} s, and others wait for memory"
                 )
-        if self.responses.wanted:
+        if self.responses.has_waiters:
             self.look_for_stuck_readers()
 
     def _sweep(self) -> None:

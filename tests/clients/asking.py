@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from ottla_broker.api.table import DECLARED
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.codec import read_response, request_class, write_request
-from ottla_broker.wire.records import Record, decode_all, encode_batch
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 KEYS = {api.name: api.key for api in DECLARED}
 ANSWERS_WITHIN_S = 5.0
@@ -77,7 +77,7 @@ class Talk:
             write_request(after, 3, -2, "asking", build(request_class(after, 3), {"key": "any"})),
         ]
         try:
-            await asyncio.wait_for(channel.send(-2, frames), ANSWERS_WITHIN_S)
+            await asyncio.wait_for(channel.send_frame(-2, frames), ANSWERS_WITHIN_S)
         except ConnectionError:
             self.answers[case] = "the connection is closed"
         else:
@@ -136,12 +136,12 @@ class Talk:
     async def _exchange(self, key: int, version: int, fields: Mapping[str, Any], on: str) -> Any:
         channel = await self._channel(on)
         request = build(request_class(key, version), fields)
-        frame = await asyncio.wait_for(channel.exchange(key, version, request), ANSWERS_WITHIN_S)
+        frame = await asyncio.wait_for(channel.send_in_version(key, version, request), ANSWERS_WITHIN_S)
         return read_response(bytes(frame), key, version)
 
     async def _channel(self, on: str) -> Channel:
         channel = self._channels.get(on)
-        if channel is None or not channel.usable:
+        if channel is None or not channel.is_open:
             channel = self._channels[on] = await open_channel(*self._address, f"asking{on}")
         return channel
 
@@ -189,7 +189,7 @@ def records_in(data: bytes) -> Json:
         whole = at if at <= len(data) else whole
     found = [
         f"{record.offset} at epoch {header.leader_epoch}: {(record.value or b'')[:9]!r}"
-        for header, record in decode_all(data[:whole])
+        for header, record in iter_records(data[:whole])
     ]
     return [*found, f"{len(data) - whole} bytes more"] if whole < len(data) else found
 

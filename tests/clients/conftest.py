@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.brokers import BROKERS, Broker
+from tests.brokers import BROKERS, BrokerProcess
 from tests.jars import kafka_classpath, unavailable
 
-NewBroker = Callable[..., AbstractContextManager[Broker]]
+NewBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 _numbers = itertools.count(1)
 
 
@@ -21,13 +21,13 @@ def new_broker(against: str) -> NewBroker:
 
 
 @pytest.fixture(scope="session")
-def _shared(new_broker: NewBroker) -> Iterator[Broker]:
+def _shared(new_broker: NewBroker) -> Iterator[BrokerProcess]:
     with new_broker(num_partitions=1) as broker:
         yield broker
 
 
 @pytest.fixture
-def broker(_shared: Broker) -> Broker:
+def broker(_shared: BrokerProcess) -> BrokerProcess:
     """The broker that most tests share: each uses its own topics and groups. A crashed one is started again,
     so that the tests after it say something."""
     if _shared.process is None or _shared.process.poll() is not None:

@@ -16,8 +16,8 @@ from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from ottla_broker.api.table import DECLARED
 from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_schema import FieldSchema, schema_of
 from ottla_broker.wire.records import Record, encode_batch
-from ottla_broker.wire.shapes import FieldShape, shape_of
 
 HELLO = ApiVersionsRequest(client_software_name="fuzz", client_software_version="1")
 NAMES = ("fuzz", "__consumer_offsets", "", "a" * 249, "a" * 300, "no/such")
@@ -105,9 +105,9 @@ class Inventor:
         return self._entity(request_class(key, version), small=name in MAKES_TOPICS)
 
     def _entity(self, cls: type, *, small: bool) -> object:
-        return cls(**{field.name: self._field(field, small=small) for field in shape_of(cls).every})
+        return cls(**{field.name: self._field(field, small=small) for field in schema_of(cls).all_fields})
 
-    def _field(self, field: FieldShape, *, small: bool) -> object:
+    def _field(self, field: FieldSchema, *, small: bool) -> object:
         chance = self.random
         if field.nullable and field.tag is None and chance.random() < 0.2:
             return None
@@ -115,7 +115,7 @@ class Inventor:
             return tuple(self._value(field, small=small) for _ in range(chance.choice((0, 1, 1, 2))))
         return self._value(field, small=small)
 
-    def _value(self, field: FieldShape, *, small: bool) -> object:
+    def _value(self, field: FieldSchema, *, small: bool) -> object:
         chance = self.random
         if field.entity is not None:
             return self._entity(field.entity, small=small)

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import OffsetOutOfRangeError
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
 from tests.waiting import eventually_async
 
@@ -24,7 +24,7 @@ def run(what: Coroutine[object, object, T]) -> T:
 
 
 @asynccontextmanager
-async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
+async def admin_of(broker: BrokerProcess) -> AsyncIterator[AIOKafkaAdminClient]:
     client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await client.start()
     try:
@@ -33,12 +33,12 @@ async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
         await client.close()
 
 
-async def create(broker: Broker, topic: str, partitions: int = 1) -> None:
+async def create(broker: BrokerProcess, topic: str, partitions: int = 1) -> None:
     async with admin_of(broker) as admin:
         await admin.create_topics([NewTopic(topic, partitions, 1)])
 
 
-async def produce(broker: Broker, topic: str, records: list[Message], **settings: object) -> list[int]:
+async def produce(broker: BrokerProcess, topic: str, records: list[Message], **settings: object) -> list[int]:
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **settings) as producer:
         waiting = [
             await producer.send(topic, r.value, r.key, 0, r.timestamp_ms, headers=list(r.headers)) for r in records
@@ -46,7 +46,7 @@ async def produce(broker: Broker, topic: str, records: list[Message], **settings
         return [(await future).offset for future in waiting]
 
 
-async def consume(broker: Broker, topic: str, count: int, offset: int = 0, **settings: object) -> list[Message]:
+async def consume(broker: BrokerProcess, topic: str, count: int, offset: int = 0, **settings: object) -> list[Message]:
     partition = TopicPartition(topic, 0)
     async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, **settings) as reader:
         reader.assign([partition])
@@ -64,7 +64,7 @@ async def gone(admin: AIOKafkaAdminClient, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_goes_in_comes_out(broker: Broker, name: str, compression: str) -> None:
+def test_what_goes_in_comes_out(broker: BrokerProcess, name: str, compression: str) -> None:
     async def there_and_back() -> None:
         await create(broker, name)
         kind = None if compression == "none" else compression
@@ -79,7 +79,7 @@ def test_what_goes_in_comes_out(broker: Broker, name: str, compression: str) -> 
     run(there_and_back())
 
 
-def test_offsets_by_time_and_outside(broker: Broker, name: str) -> None:
+def test_offsets_by_time_and_outside(broker: BrokerProcess, name: str) -> None:
     async def look() -> None:
         await create(broker, name)
         await produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])
@@ -97,7 +97,7 @@ def test_offsets_by_time_and_outside(broker: Broker, name: str) -> None:
     run(look())
 
 
-def test_a_group_shares_and_remembers(broker: Broker, name: str) -> None:
+def test_a_group_shares_and_remembers(broker: BrokerProcess, name: str) -> None:
     async def together() -> None:
         await create(broker, name, 4)
         settings = {
@@ -130,7 +130,7 @@ def test_a_group_shares_and_remembers(broker: Broker, name: str) -> None:
     run(together())
 
 
-def test_admin(broker: Broker, name: str) -> None:
+def test_admin(broker: BrokerProcess, name: str) -> None:
     async def administer() -> None:
         await create(broker, name, 2)
         async with admin_of(broker) as admin:

@@ -4,19 +4,19 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import ConfigResource
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.waiting import eventually
 
 
-def partitions(broker: Broker, topic: str) -> int:
+def partitions(broker: BrokerProcess, topic: str) -> int:
     """How many a topic has, without making it; 0 for none."""
     found = rd.admin(broker.bootstrap).list_topics(timeout=20).topics.get(topic)
     return 0 if found is None else len(found.partitions)
 
 
-def setting(broker: Broker, topic: str, key: str) -> str:
+def setting(broker: BrokerProcess, topic: str, key: str) -> str:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     client = rd.admin(broker.bootstrap)
     value = client.describe_configs([resource])[resource].result(20)[key].value
@@ -24,7 +24,7 @@ def setting(broker: Broker, topic: str, key: str) -> str:
     return value
 
 
-def refusal(broker: Broker, topic: str) -> int:
+def refusal(broker: BrokerProcess, topic: str) -> int:
     """The code that a producer is told."""
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, topic, rd.numbered(0, 1), message_timeout_ms=2000)
@@ -33,7 +33,7 @@ def refusal(broker: Broker, topic: str) -> int:
     return code
 
 
-def look(broker: Broker, topic: str) -> None:
+def look(broker: BrokerProcess, topic: str) -> None:
     """Asks for a topic's metadata as a producer does, which would have it made."""
     ck.Producer({"bootstrap.servers": broker.bootstrap}).list_topics(topic, timeout=20)
 
@@ -47,7 +47,7 @@ def test_a_topic_is_made_with_the_brokers_settings(new_broker: NewBroker) -> Non
         eventually(lambda: partitions(broker, "looked-at") == 3)
 
 
-def test_a_topic_is_made_only_where_both_sides_want_it(new_broker: NewBroker, broker: Broker, name: str) -> None:
+def test_a_topic_is_made_only_where_both_sides_want_it(new_broker: NewBroker, broker: BrokerProcess, name: str) -> None:
     unknown = ck.KafkaError.UNKNOWN_TOPIC_OR_PART
     with rd.consumer(broker.bootstrap, name) as reader:  # librdkafka's consumers do not want it
         reader.subscribe([name])
@@ -59,7 +59,7 @@ def test_a_topic_is_made_only_where_both_sides_want_it(new_broker: NewBroker, br
         assert partitions(other, name) == 0
 
 
-def test_a_name_that_no_topic_can_have(broker: Broker) -> None:
+def test_a_name_that_no_topic_can_have(broker: BrokerProcess) -> None:
     assert refusal(broker, "not/a name") == ck.KafkaError.TOPIC_EXCEPTION
 
 

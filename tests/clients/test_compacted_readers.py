@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import Message
@@ -26,7 +26,7 @@ TOPIC = "compacted"
 
 
 @pytest.fixture(scope="module")
-def compacted(new_broker: NewBroker) -> Iterator[Broker]:
+def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
     """A topic of which one key's last value is left, six segments behind the first offset."""
     with new_broker(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as broker:
         rd.create(
@@ -39,18 +39,18 @@ def compacted(new_broker: NewBroker) -> Iterator[Broker]:
         yield broker
 
 
-def kept(broker: Broker) -> list[int]:
+def kept(broker: BrokerProcess) -> list[int]:
     offsets = [message.offset() for message in rd.consume(broker.bootstrap, TOPIC)]
     assert offsets[0] > 40
     assert offsets[-1] == 65
     return offsets
 
 
-def test_librdkafka(compacted: Broker) -> None:
+def test_librdkafka(compacted: BrokerProcess) -> None:
     assert kept(compacted)
 
 
-def test_kafka_python(compacted: Broker) -> None:
+def test_kafka_python(compacted: BrokerProcess) -> None:
     expected = kept(compacted)
     with closing(KafkaConsumer(bootstrap_servers=compacted.bootstrap, consumer_timeout_ms=20_000)) as reader:
         reader.assign([TopicPartition(TOPIC, 0)])
@@ -58,7 +58,7 @@ def test_kafka_python(compacted: Broker) -> None:
         assert [record.offset for _, record in zip(expected, reader, strict=False)] == expected
 
 
-def test_aiokafka(compacted: Broker) -> None:
+def test_aiokafka(compacted: BrokerProcess) -> None:
     expected = kept(compacted)
 
     async def offsets() -> list[int]:
@@ -70,7 +70,7 @@ def test_aiokafka(compacted: Broker) -> None:
     assert asyncio.run(asyncio.wait_for(offsets(), 20)) == expected
 
 
-def test_java(compacted: Broker) -> None:
+def test_java(compacted: BrokerProcess) -> None:
     expected = kept(compacted)
     command = java(
         kafka_classpath(),

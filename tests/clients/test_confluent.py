@@ -3,14 +3,14 @@
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_goes_in_comes_out(broker: Broker, name: str, compression: str, idempotent: bool) -> None:
+def test_what_goes_in_comes_out(broker: BrokerProcess, name: str, compression: str, idempotent: bool) -> None:
     sent = messages()
     rd.create(broker.bootstrap, name)
     offsets = rd.produce(broker.bootstrap, name, sent, compression_type=compression, enable_idempotence=idempotent)
@@ -21,13 +21,13 @@ def test_what_goes_in_comes_out(broker: Broker, name: str, compression: str, ide
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks(broker: Broker, name: str, acks: int) -> None:
+def test_acks(broker: BrokerProcess, name: str, acks: int) -> None:
     rd.create(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, messages(), acks=acks)
     assert rd.plain(rd.consume(broker.bootstrap, name, len(messages()))) == messages()
 
 
-def test_many_partitions_at_once(broker: Broker, name: str) -> None:
+def test_many_partitions_at_once(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 7)
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(3500):
@@ -43,13 +43,13 @@ def test_many_partitions_at_once(broker: Broker, name: str) -> None:
         )
 
 
-def test_from_an_offset_and_from_inside_a_batch(broker: Broker, name: str) -> None:
+def test_from_an_offset_and_from_inside_a_batch(broker: BrokerProcess, name: str) -> None:
     sent = rd.numbered(0, 1000)
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="lz4")
     assert rd.values(rd.consume(broker.bootstrap, name, offset=517)) == [message.value for message in sent[517:]]
 
 
-def test_offsets_outside_the_log_reset(broker: Broker, name: str) -> None:
+def test_offsets_outside_the_log_reset(broker: BrokerProcess, name: str) -> None:
     rd.produce(broker.bootstrap, name, rd.numbered(0, 10))
     from_start = rd.consume(broker.bootstrap, name, 10, offset=5000, auto_offset_reset="earliest")
     assert [message.offset() for message in from_start] == list(range(10))
@@ -58,7 +58,7 @@ def test_offsets_outside_the_log_reset(broker: Broker, name: str) -> None:
     assert refused.value.args[0].code() == ck.KafkaError._AUTO_OFFSET_RESET
 
 
-def test_from_a_time(broker: Broker, name: str) -> None:
+def test_from_a_time(broker: BrokerProcess, name: str) -> None:
     sent = [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(100)]
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="zstd")
     with rd.consumer(broker.bootstrap) as reader:
@@ -75,13 +75,13 @@ def test_from_a_time(broker: Broker, name: str) -> None:
         assert reader.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10) == (0, 100)
 
 
-def test_fetch_sizes_smaller_than_a_batch(broker: Broker, name: str) -> None:
+def test_fetch_sizes_smaller_than_a_batch(broker: BrokerProcess, name: str) -> None:
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip")
     received = rd.consume(broker.bootstrap, name, fetch_message_max_bytes=1000, max_partition_fetch_bytes=1000)
     assert rd.plain(received) == messages()
 
 
-def test_a_waiting_consumer_is_woken_by_the_append(broker: Broker, name: str) -> None:
+def test_a_waiting_consumer_is_woken_by_the_append(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name)
     with rd.consumer(broker.bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=30_000) as reader:
         reader.assign([ck.TopicPartition(name, 0, 0)])
@@ -92,7 +92,7 @@ def test_a_waiting_consumer_is_woken_by_the_append(broker: Broker, name: str) ->
     assert message.value() == b"value 0"
 
 
-def test_too_large_a_record_is_refused_and_the_connection_goes_on(broker: Broker, name: str) -> None:
+def test_too_large_a_record_is_refused_and_the_connection_goes_on(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, max_message_bytes=5000)
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, name, [Message(None, b"x" * 20_000, START_MS)])
@@ -100,14 +100,14 @@ def test_too_large_a_record_is_refused_and_the_connection_goes_on(broker: Broker
     assert rd.produce(broker.bootstrap, name, rd.numbered(0, 1)) == [0]
 
 
-def test_a_compacted_topic_refuses_records_without_a_key(broker: Broker, name: str) -> None:
+def test_a_compacted_topic_refuses_records_without_a_key(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, cleanup_policy="compact")
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, name, [Message(None, b"no key", START_MS)])
     assert refused.value.args[0].code() == ck.KafkaError.INVALID_RECORD
 
 
-def test_log_append_time(broker: Broker, name: str) -> None:
+def test_log_append_time(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, message_timestamp_type="LogAppendTime")
     rd.produce(broker.bootstrap, name, messages(), compression_type="lz4")
     received = rd.consume(broker.bootstrap, name)
@@ -118,7 +118,7 @@ def test_log_append_time(broker: Broker, name: str) -> None:
 
 
 @pytest.mark.parametrize("kept", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
-def test_a_topic_that_recompresses(broker: Broker, name: str, kept: str) -> None:
+def test_a_topic_that_recompresses(broker: BrokerProcess, name: str, kept: str) -> None:
     rd.create(broker.bootstrap, name, compression_type=kept)
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip" if kept != "gzip" else "zstd")
     assert rd.plain(rd.consume(broker.bootstrap, name)) == messages()

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
 from tests.waiting import eventually
@@ -23,14 +23,14 @@ TOPIC = ConfigResource.Type.TOPIC
 WITHIN_S = 30
 
 
-def config(broker: Broker, topic: str) -> dict[str, ConfigEntry]:
+def config(broker: BrokerProcess, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(TOPIC, topic)
     client = rd.admin(broker.bootstrap)
     found: dict[str, ConfigEntry] = client.describe_configs([resource])[resource].result(WITHIN_S)
     return found
 
 
-def alter(broker: Broker, topic: str, key: str, operation: AlterConfigOpType, value: str | None) -> None:
+def alter(broker: BrokerProcess, topic: str, key: str, operation: AlterConfigOpType, value: str | None) -> None:
     entry = ConfigEntry(key, value, incremental_operation=operation)
     resource = ConfigResource(TOPIC, topic, incremental_configs=[entry])
     client = rd.admin(broker.bootstrap)
@@ -44,7 +44,7 @@ def refusal(call: Future[object]) -> int:
     return int(refused.value.args[0].code())
 
 
-def test_topics_are_made_grown_and_deleted(broker: Broker, name: str) -> None:
+def test_topics_are_made_grown_and_deleted(broker: BrokerProcess, name: str) -> None:
     client = rd.admin(broker.bootstrap)
     rd.create(broker.bootstrap, name, 3)
     assert len(client.list_topics(timeout=10).topics[name].partitions) == 3
@@ -57,7 +57,7 @@ def test_topics_are_made_grown_and_deleted(broker: Broker, name: str) -> None:
     assert rd.consume(broker.bootstrap, name) == [], "a topic made anew is another topic"
 
 
-def test_what_cannot_be_made_is_refused_by_its_code(broker: Broker, name: str) -> None:
+def test_what_cannot_be_made_is_refused_by_its_code(broker: BrokerProcess, name: str) -> None:
     client = rd.admin(broker.bootstrap)
     rd.create(broker.bootstrap, name, 2)
 
@@ -75,13 +75,13 @@ def test_what_cannot_be_made_is_refused_by_its_code(broker: Broker, name: str) -
     assert refusal(client.delete_topics(["absent"])["absent"]) == ck.KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_a_dry_run_makes_nothing(broker: Broker, name: str) -> None:
+def test_a_dry_run_makes_nothing(broker: BrokerProcess, name: str) -> None:
     client = rd.admin(broker.bootstrap)
     client.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(WITHIN_S)
     assert name not in client.list_topics(timeout=10).topics
 
 
-def test_settings_of_a_topic_with_their_sources(broker: Broker, name: str) -> None:
+def test_settings_of_a_topic_with_their_sources(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, retention_ms=1234567)
     found = config(broker, name)
     assert found["retention.ms"].value == "1234567"
@@ -93,7 +93,7 @@ def test_settings_of_a_topic_with_their_sources(broker: Broker, name: str) -> No
     assert {"segment.bytes", "max.message.bytes", "min.insync.replicas", "compression.type"} <= set(found)
 
 
-def test_settings_are_set_appended_subtracted_and_deleted(broker: Broker, name: str) -> None:
+def test_settings_are_set_appended_subtracted_and_deleted(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name)
     alter(broker, name, "segment.bytes", AlterConfigOpType.SET, "1048576")
     eventually(lambda: config(broker, name)["segment.bytes"].value == "1048576")
@@ -109,7 +109,7 @@ def test_settings_are_set_appended_subtracted_and_deleted(broker: Broker, name: 
     assert refused.value.args[0].code() == ck.KafkaError.INVALID_CONFIG
 
 
-def test_settings_of_the_broker(broker: Broker) -> None:
+def test_settings_of_the_broker(broker: BrokerProcess) -> None:
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     client = rd.admin(broker.bootstrap)
     found = client.describe_configs([resource])[resource].result(WITHIN_S)
@@ -119,7 +119,7 @@ def test_settings_of_the_broker(broker: Broker) -> None:
     assert found["log.dirs"].value == str(broker.log_dir)
 
 
-def test_a_setting_of_the_broker_is_changed_while_it_runs(broker: Broker, name: str) -> None:
+def test_a_setting_of_the_broker_is_changed_while_it_runs(broker: BrokerProcess, name: str) -> None:
     resource = ConfigResource(
         ConfigResource.Type.BROKER,
         "1",
@@ -136,7 +136,7 @@ def test_a_setting_of_the_broker_is_changed_while_it_runs(broker: Broker, name: 
     eventually(lambda: config(broker, name)["retention.ms"].value == "604800000")
 
 
-def test_records_are_deleted(broker: Broker, name: str) -> None:
+def test_records_are_deleted(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered(0, 100))
     client = rd.admin(broker.bootstrap)
@@ -151,7 +151,7 @@ def test_records_are_deleted(broker: Broker, name: str) -> None:
     assert rd.produce(broker.bootstrap, name, rd.numbered(0, 1)) == [100]
 
 
-def test_offsets_are_listed_in_every_form(broker: Broker, name: str) -> None:
+def test_offsets_are_listed_in_every_form(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name)
     partition = ck.TopicPartition(name, 0)
     client = rd.admin(broker.bootstrap)
@@ -171,7 +171,7 @@ def test_offsets_are_listed_in_every_form(broker: Broker, name: str) -> None:
     assert at(OffsetSpec.for_timestamp(START_MS + 6000))[0] == -1
 
 
-def test_the_cluster_is_described(broker: Broker) -> None:
+def test_the_cluster_is_described(broker: BrokerProcess) -> None:
     client = rd.admin(broker.bootstrap)
     cluster = client.describe_cluster(include_authorized_operations=True).result(WITHIN_S)
     assert [(node.id, node.host, node.port) for node in cluster.nodes] == [(1, "127.0.0.1", broker.port)]
@@ -180,7 +180,7 @@ def test_the_cluster_is_described(broker: Broker) -> None:
     assert cluster.authorized_operations
 
 
-def test_topics_are_described(broker: Broker, name: str) -> None:
+def test_topics_are_described(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 2)
     client = rd.admin(broker.bootstrap)
     found = client.describe_topics(ck.TopicCollection([name]))[name].result(WITHIN_S)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.jars import CONNECT, java, kafka_classpath
 from tests.ports import free_port
@@ -83,7 +83,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_standalone_worker(connect_classpath: str, broker: Broker, name: str, tmp_path: Path) -> None:
+def test_a_standalone_worker(connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
     read, written = tmp_path / "read", tmp_path / "written"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
     connectors = [
@@ -98,7 +98,7 @@ def test_a_standalone_worker(connect_classpath: str, broker: Broker, name: str, 
         eventually(lambda: lines(written) == lines(read))
 
 
-def test_distributed_workers(connect_classpath: str, broker: Broker, name: str, tmp_path: Path) -> None:
+def test_distributed_workers(connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
     read, written = tmp_path / "read", tmp_path / "written"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "scheduled.rebalance.max.delay.ms": "0"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import START_MS, Message
@@ -43,7 +43,7 @@ def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, fold
         assert broker.process is not None
         assert broker.process.poll() is None
         filler.unlink()
-        eventually(lambda: accepted(broker), within_s=30, what="there is room again")
+        eventually(lambda: accepted(broker), within_s=30, message="there is room again")
         after = len(rd.consume(broker.bootstrap, "full"))
         broker.restart()
         assert len(rd.consume(broker.bootstrap, "full")) == after
@@ -53,14 +53,14 @@ def records(count: int) -> list[Message]:
     return [Message(None, LARGE, START_MS) for _ in range(count)]
 
 
-def refusal(broker: Broker) -> int:
+def refusal(broker: BrokerProcess) -> int:
     """The code that a produce is refused with, once the last page of the log is full, too."""
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, "full", records(3), retries=0, message_send_max_retries=0)
     return int(refused.value.args[0].code())
 
 
-def accepted(broker: Broker) -> bool:
+def accepted(broker: BrokerProcess) -> bool:
     try:
         return bool(rd.produce(broker.bootstrap, "full", records(1), message_timeout_ms=2000))
     except ck.KafkaException:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from ottla_broker.server import Limits
-from tests.brokers import ottla_broker
+from ottla_broker.server import ConnectionLimits
+from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
 from tests.clients.recording import everyday, recorded
 from tests.ports import free_port
@@ -35,7 +35,7 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
     async def run() -> None:
         broker = SmallBroker(tmp_path)
         broker.add_topic("fuzz")
-        server = serve(broker, Limits(request_bytes=1 << 20, requests_bytes=4 << 20))
+        server = serve(broker, ConnectionLimits(request_bytes=1 << 20, all_requests_bytes=4 << 20))
         port = await listening(server)
 
         def watch() -> None:
@@ -62,7 +62,7 @@ def test_rule_18_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capture
 def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
     relay = free_port()
     advertised = f"PLAINTEXT://127.0.0.1:{relay}"
-    with ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:
+    with run_ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:
         session = partial(everyday, f"127.0.0.1:{relay}", "fuzz")
         requests = asyncio.run(recorded(broker.port, relay, session))
         kinds = {request[:4] for request in requests}
@@ -74,6 +74,6 @@ def test_rule_18_a_whole_broker(capsys: pytest.CaptureFixture[str]) -> None:
             print(f"resident memory {before} KiB before, {resident_kib(broker.pid)} KiB after")
         assert not tried.hung
         assert tried.requests >= LEAST
-        assert broker.runs
+        assert broker.is_running
         assert resident_kib(broker.pid) - before < MOST_GROWTH_KIB
-        assert "Traceback" not in broker.log_text(1 << 28)  # a fault of ours, where one line about theirs should be
+        assert "Traceback" not in broker.log_tail(1 << 28)  # a fault of ours, where one line about theirs should be

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.go_programs import ProgramMissing, built, home
 from tests.jars import unavailable
@@ -57,7 +57,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     return request.param
 
 
-def test_every_codec_and_a_group(client: Client, broker: Broker, name: str) -> None:
+def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, partitions=PARTITIONS)
     for codec in CODECS:
         client.run("produce", broker.bootstrap, name, codec, COUNT)
@@ -74,7 +74,7 @@ def test_every_codec_and_a_group(client: Client, broker: Broker, name: str) -> N
 
 
 def read_by(
-    client: Client, broker: Broker, topic: str, group: str, *, members: int, written: list[tuple[str, str]]
+    client: Client, broker: BrokerProcess, topic: str, group: str, *, members: int, written: list[tuple[str, str]]
 ) -> list[int]:
     """A group reads all of it; the end of each partition. Whoever joins is given again what another one had read and not
     committed, so the programs count places."""
@@ -84,7 +84,7 @@ def read_by(
     return [1 + max(offset for partition, offset in places if partition == at) for at in range(PARTITIONS)]
 
 
-def test_an_administrator(client: Client, broker: Broker, name: str) -> None:
+def test_an_administrator(client: Client, broker: BrokerProcess, name: str) -> None:
     assert client.run("admin", broker.bootstrap, name) == [
         {"partitions": 5, "retention.ms": DAY_MS, "segment.ms": DAY_MS, "written": 1, "left": 0, "brokers": 1}
     ]

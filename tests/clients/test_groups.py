@@ -8,7 +8,7 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.members import QUICK, SESSION_TIMEOUT_MS, Member, members, shared_fairly
 from tests.waiting import eventually
@@ -20,7 +20,7 @@ WITHIN_S = 30
 
 
 @pytest.mark.parametrize("strategy", [EAGER, ROUND_ROBIN, COOPERATIVE], ids=["range", "roundrobin", "cooperative"])
-def test_members_come_and_go(broker: Broker, name: str, strategy: dict[str, object]) -> None:
+def test_members_come_and_go(broker: BrokerProcess, name: str, strategy: dict[str, object]) -> None:
     rd.create(broker.bootstrap, name, 6)
     with members(broker.bootstrap, name, name, [strategy, strategy]) as (first, second):
         shared_fairly([first, second], 6)
@@ -37,7 +37,7 @@ def test_members_come_and_go(broker: Broker, name: str, strategy: dict[str, obje
         assert got == sorted(record.value or b"" for record in rd.numbered(0, 60)), "each record once, to one of them"
 
 
-def test_a_cooperative_rebalance_takes_only_what_moves(broker: Broker, name: str) -> None:
+def test_a_cooperative_rebalance_takes_only_what_moves(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 6)
     with members(broker.bootstrap, name, name, [COOPERATIVE]) as (first,):
         shared_fairly([first], 6)
@@ -48,7 +48,7 @@ def test_a_cooperative_rebalance_takes_only_what_moves(broker: Broker, name: str
             assert first.revoked == 1
 
 
-def test_a_killed_member_is_replaced_after_its_session(broker: Broker, name: str, kcat: str) -> None:
+def test_a_killed_member_is_replaced_after_its_session(broker: BrokerProcess, name: str, kcat: str) -> None:
     rd.create(broker.bootstrap, name, 4)
     settings = [part for key, value in QUICK.items() if "wait" not in key for part in ("-X", f"{key}={value}")]
     settings += ["-X", "partition.assignment.strategy=range"]
@@ -59,7 +59,7 @@ def test_a_killed_member_is_replaced_after_its_session(broker: Broker, name: str
     )
     try:
         with members(broker.bootstrap, name, name, [EAGER]) as (stays,):
-            eventually(lambda: len(stays.assigned) == 2, what="two members share four partitions")
+            eventually(lambda: len(stays.assigned) == 2, message="two members share four partitions")
             other.kill()
             eventually(lambda: len(stays.assigned) == 4, within_s=SESSION_TIMEOUT_MS / 1000 + 10)
     finally:
@@ -67,7 +67,7 @@ def test_a_killed_member_is_replaced_after_its_session(broker: Broker, name: str
         other.wait()
 
 
-def test_a_static_member_comes_back_to_its_partitions(broker: Broker, name: str) -> None:
+def test_a_static_member_comes_back_to_its_partitions(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 4)
     one: dict[str, object] = {"group_instance_id": "one", "session_timeout_ms": 20_000, **EAGER}
     two: dict[str, object] = {"group_instance_id": "two", "session_timeout_ms": 20_000, **EAGER}
@@ -84,18 +84,18 @@ def test_a_static_member_comes_back_to_its_partitions(broker: Broker, name: str)
             second.leave()
 
 
-def test_a_static_member_with_a_double_is_fenced(broker: Broker, name: str) -> None:
+def test_a_static_member_with_a_double_is_fenced(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 2)
     same: dict[str, object] = {"group_instance_id": "same", **EAGER}
     with members(broker.bootstrap, name, name, [same]) as (old,):
         eventually(lambda: len(old.assigned) == 2)
         with members(broker.bootstrap, name, name, [same]) as (new,):
-            error = eventually(lambda: old.error, what="the older one is told")
+            error = eventually(lambda: old.error, message="the older one is told")
             assert "fenced" in str(error).lower()
             eventually(lambda: len(new.assigned) == 2)
 
 
-def test_members_that_share_no_protocol_are_refused(broker: Broker, name: str) -> None:
+def test_members_that_share_no_protocol_are_refused(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 2)
     with (
         members(broker.bootstrap, name, name, [EAGER]) as (first,),
@@ -107,16 +107,16 @@ def test_members_that_share_no_protocol_are_refused(broker: Broker, name: str) -
         assert message.error().code() == ck.KafkaError.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_subscription_by_pattern_finds_new_topics(broker: Broker, name: str) -> None:
+def test_a_subscription_by_pattern_finds_new_topics(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, f"{name}-a")
     settings: dict[str, object] = {"topic_metadata_refresh_interval_ms": 200, "metadata_max_age_ms": 1000}
     with members(broker.bootstrap, name, f"^{name}-.*", [settings]) as (member,):
         eventually(lambda: len(member.assigned) == 1)
         rd.create(broker.bootstrap, f"{name}-b", 2)
-        eventually(lambda: len(member.assigned) == 2, what="partitions 0 and 1: the new topic has two")
+        eventually(lambda: len(member.assigned) == 2, message="partitions 0 and 1: the new topic has two")
 
 
-def test_commits_are_kept_and_picked_up(broker: Broker, name: str) -> None:
+def test_commits_are_kept_and_picked_up(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered(0, 20))
     with rd.consumer(broker.bootstrap, name) as reader:
@@ -133,7 +133,7 @@ def test_commits_are_kept_and_picked_up(broker: Broker, name: str) -> None:
         assert (found.offset, found.metadata) == (12, "half way")
 
 
-def test_offsets_of_a_group_are_listed_altered_and_go_with_it(broker: Broker, name: str) -> None:
+def test_offsets_of_a_group_are_listed_altered_and_go_with_it(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 2)
     client = rd.admin(broker.bootstrap)
 
@@ -155,13 +155,13 @@ def test_offsets_of_a_group_are_listed_altered_and_go_with_it(broker: Broker, na
     assert refused.value.args[0].code() == ck.KafkaError.GROUP_ID_NOT_FOUND
 
 
-def test_groups_are_described_and_listed(broker: Broker, name: str) -> None:
+def test_groups_are_described_and_listed(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 2)
     client = rd.admin(broker.bootstrap)
     with members(broker.bootstrap, name, name, [{"client_id": "it is me", **EAGER}]) as (member,):
         eventually(lambda: len(member.assigned) == 2)
         found = eventually(
-            lambda: next(iter(client.describe_consumer_groups([name]).values())).result(WITHIN_S), what="an answer"
+            lambda: next(iter(client.describe_consumer_groups([name]).values())).result(WITHIN_S), message="an answer"
         )
         assert found.state == ConsumerGroupState.STABLE
         assert found.partition_assignor == "range"

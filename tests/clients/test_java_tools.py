@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import COMPRESSIONS
 from tests.jars import java
@@ -20,7 +20,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.fixture
-def tool(broker: Broker, classpath: str) -> Tool:
+def tool(broker: BrokerProcess, classpath: str) -> Tool:
     """`tool("TopicCommand", "--list")`: what it printed."""
 
     def run(main: str, *arguments: str, stdin: str = "", fails: bool = False, bootstrap: bool = True) -> str:
@@ -71,7 +71,7 @@ def test_settings_of_brokers(tool: Tool) -> None:
     assert "log.cleaner.backoff.ms=12345" not in tool("kafka.admin.ConfigCommand", *one, "--describe", "--all")
 
 
-def test_the_console_offsets_and_deleted_records(tool: Tool, broker: Broker, name: str, tmp_path: Path) -> None:
+def test_the_console_offsets_and_deleted_records(tool: Tool, broker: BrokerProcess, name: str, tmp_path: Path) -> None:
     rd.create(broker.bootstrap, name, 2)
     lines = "".join(f"k{i}\tv{i}\n" for i in range(100))
     keyed = ("--property", "parse.key=true")
@@ -108,7 +108,7 @@ def test_the_console_offsets_and_deleted_records(tool: Tool, broker: Broker, nam
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_performance_tools(tool: Tool, broker: Broker, name: str, compression: str) -> None:
+def test_performance_tools(tool: Tool, broker: BrokerProcess, name: str, compression: str) -> None:
     rd.create(broker.bootstrap, name)
     count = 20_000
     produced = tool(
@@ -125,7 +125,7 @@ def test_performance_tools(tool: Tool, broker: Broker, name: str, compression: s
         assert len(rd.consume(broker.bootstrap, name, check_crcs=True)) == count
 
 
-def test_groups(tool: Tool, broker: Broker, classpath: str, name: str) -> None:
+def test_groups(tool: Tool, broker: BrokerProcess, classpath: str, name: str) -> None:
     rd.create(broker.bootstrap, name, 3)
     produced = tool("VerifiableProducer", "--topic", name, "--max-messages", "60", "--acks", "-1")
     sent = [json.loads(line) for line in produced.splitlines()]
@@ -136,7 +136,7 @@ def test_groups(tool: Tool, broker: Broker, classpath: str, name: str) -> None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)
     ]
     try:
-        shared = eventually(lambda: _members(tool, name), within_s=60, what="two members") or []
+        shared = eventually(lambda: _members(tool, name), within_s=60, message="two members") or []
         assert sorted(len(part) for part in shared) == [1, 2]
         state = tool("consumer.group.ConsumerGroupCommand", "--describe", "--group", name, "--state")
         assert re.search(rf"{name}\s+127.0.0.1:{broker.port}.*\s+Stable\s+2", state)
@@ -168,7 +168,7 @@ def test_groups(tool: Tool, broker: Broker, classpath: str, name: str) -> None:
     assert "was successful" in tool("consumer.group.ConsumerGroupCommand", "--delete", "--group", name)
 
 
-def test_the_broker_and_its_folders(tool: Tool, broker: Broker, name: str) -> None:
+def test_the_broker_and_its_folders(tool: Tool, broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered(0, 10))
     printed = tool("LogDirsCommand", "--describe", "--topic-list", name)

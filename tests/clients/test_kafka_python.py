@@ -9,19 +9,19 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTo
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients.sample import COMPRESSIONS, START_MS, Message, messages
 from tests.segments import segment_sizes
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+def admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
     with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as client:
         yield client
 
 
-def produce(broker: Broker, topic: str, records: list[Message], **settings: object) -> list[int]:
+def produce(broker: BrokerProcess, topic: str, records: list[Message], **settings: object) -> list[int]:
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap, **settings)) as producer:
         waiting = [
             producer.send(topic, r.value, r.key, list(r.headers), partition=0, timestamp_ms=r.timestamp_ms)
@@ -31,7 +31,7 @@ def produce(broker: Broker, topic: str, records: list[Message], **settings: obje
         return [future.get(30).offset for future in waiting]
 
 
-def consume(broker: Broker, topic: str, count: int, offset: int = 0, **settings: object) -> list[Message]:
+def consume(broker: BrokerProcess, topic: str, count: int, offset: int = 0, **settings: object) -> list[Message]:
     partition = TopicPartition(topic, 0)
     with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=20_000, **settings)) as reader:
         reader.assign([partition])
@@ -41,7 +41,7 @@ def consume(broker: Broker, topic: str, count: int, offset: int = 0, **settings:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_what_goes_in_comes_out(broker: Broker, admin: KafkaAdminClient, name: str, compression: str) -> None:
+def test_what_goes_in_comes_out(broker: BrokerProcess, admin: KafkaAdminClient, name: str, compression: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     kind = None if compression == "none" else compression
     idempotent = compression in ("none", "lz4")
@@ -51,7 +51,7 @@ def test_what_goes_in_comes_out(broker: Broker, admin: KafkaAdminClient, name: s
     assert consume(broker, name, 20, 30, isolation_level="read_committed") == messages()[30:]
 
 
-def test_offsets_by_time_and_ends(broker: Broker, admin: KafkaAdminClient, name: str) -> None:
+def test_offsets_by_time_and_ends(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])
     partition = TopicPartition(name, 0)
@@ -64,7 +64,7 @@ def test_offsets_by_time_and_ends(broker: Broker, admin: KafkaAdminClient, name:
     assert (newest.offset, newest.timestamp) == (29, START_MS + 29_000)
 
 
-def test_a_group_shares_commits_and_is_reset(broker: Broker, admin: KafkaAdminClient, name: str) -> None:
+def test_a_group_shares_commits_and_is_reset(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 4, 1)])
     produce(broker, name, messages())
     settings = {
@@ -104,7 +104,7 @@ def test_a_group_shares_commits_and_is_reset(broker: Broker, admin: KafkaAdminCl
     assert name not in [group["group_id"] for group in admin.list_groups()]
 
 
-def test_admin(broker: Broker, admin: KafkaAdminClient, name: str) -> None:
+def test_admin(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 2, 1, topic_configs={"retention.ms": "5000000"})])
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -124,7 +124,7 @@ def test_admin(broker: Broker, admin: KafkaAdminClient, name: str) -> None:
     eventually(lambda: name not in admin.list_topics())
 
 
-def test_log_dirs_tell_sizes(broker: Broker, admin: KafkaAdminClient, name: str) -> None:
+def test_log_dirs_tell_sizes(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     produce(broker, name, messages())
     (found,) = admin.describe_log_dirs()
@@ -138,7 +138,7 @@ def test_log_dirs_tell_sizes(broker: Broker, admin: KafkaAdminClient, name: str)
     assert not partition["is_future_key"]
 
 
-def test_producers_and_partitions_are_described(broker: Broker, admin: KafkaAdminClient, name: str) -> None:
+def test_producers_and_partitions_are_described(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 3, 1)])
     produce(broker, name, messages(), enable_idempotence=True)
     partition = TopicPartition(name, 0)

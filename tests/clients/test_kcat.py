@@ -6,12 +6,12 @@ import subprocess
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import COMPRESSIONS, START_MS, Message
 
 
-def run(kcat: str, broker: Broker, *arguments: str, stdin: str = "") -> str:
+def run(kcat: str, broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
     command = [kcat, "-b", broker.bootstrap, "-q", *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
@@ -19,7 +19,7 @@ def run(kcat: str, broker: Broker, *arguments: str, stdin: str = "") -> str:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_lines_in_and_out(broker: Broker, name: str, kcat: str, compression: str) -> None:
+def test_lines_in_and_out(broker: BrokerProcess, name: str, kcat: str, compression: str) -> None:
     rd.create(broker.bootstrap, name)
     lines = "".join(f"key{i}:value {i} {'y' * 200}\n" for i in range(200))
     idempotent = "true" if compression == "zstd" else "false"
@@ -45,7 +45,7 @@ def test_lines_in_and_out(broker: Broker, name: str, kcat: str, compression: str
     assert (one["offset"], one["key"], one["headers"]) == (150, "key150", ["a", "b"])
 
 
-def test_nulls_times_and_the_last_ones(broker: Broker, name: str, kcat: str) -> None:
+def test_nulls_times_and_the_last_ones(broker: BrokerProcess, name: str, kcat: str) -> None:
     rd.create(broker.bootstrap, name)
     run(kcat, broker, "-P", "-t", name, "-p", "0", "-K:", "-Z", stdin="k:\n")
     (message,) = rd.consume(broker.bootstrap, name)
@@ -60,7 +60,7 @@ def test_nulls_times_and_the_last_ones(broker: Broker, name: str, kcat: str) -> 
     assert run(kcat, broker, "-Q", "-t", f"{name}:0:{START_MS + 4_500}").split() == [name, "[0]", "offset", "6"]
 
 
-def test_metadata_and_a_group(broker: Broker, name: str, kcat: str) -> None:
+def test_metadata_and_a_group(broker: BrokerProcess, name: str, kcat: str) -> None:
     rd.create(broker.bootstrap, name, 3)
     listed = json.loads(run(kcat, broker, "-L", "-J"))
     assert [node["name"] for node in listed["brokers"]] == [broker.bootstrap]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import START_MS, Message
@@ -21,7 +21,7 @@ MAY_GROW_KIB = 320 * 1024
 
 
 @contextlib.contextmanager
-def connection(broker: Broker) -> Iterator[socket.socket]:
+def connection(broker: BrokerProcess) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as made:
         yield made
 
@@ -75,14 +75,14 @@ VERSIONS = request(18, 0, b"")
     ],
     ids=["huge", "negative", "empty", "nonsense", "unknown api", "bad body", "http", "array of 2³¹"],
 )
-def test_a_malformed_request_costs_its_connection(broker: Broker, sent: bytes) -> None:
+def test_a_malformed_request_costs_its_connection(broker: BrokerProcess, sent: bytes) -> None:
     with connection(broker) as good, connection(broker) as bad:
-        before = broker.memory_kib()
+        before = broker.resident_memory_kib()
         bad.sendall(sent)
         assert answer(bad) == b"", "the connection is closed"
         good.sendall(VERSIONS)
         assert answer(good)[:4] == b"\0\0\0\1"
-        assert broker.memory_kib() - before < 64 * 1024
+        assert broker.resident_memory_kib() - before < 64 * 1024
 
 
 def test_a_request_beyond_the_limit_is_not_read(new_broker: NewBroker) -> None:
@@ -101,7 +101,7 @@ def test_idle_connections_are_closed(new_broker: NewBroker) -> None:
         assert answer(idle) == b"", "closed by the broker within the socket's time-out"
 
 
-def test_a_client_may_ask_ahead(broker: Broker) -> None:
+def test_a_client_may_ask_ahead(broker: BrokerProcess) -> None:
     with connection(broker) as one:
         one.sendall(b"".join(request(18, 0, b"", correlation) for correlation in range(500)))
         got = [struct.unpack(">i", answer(one)[:4])[0] for _ in range(500)]
@@ -117,12 +117,12 @@ def test_a_thousand_readers_that_do_not_read(new_broker: NewBroker) -> None:
             rd.create(broker.bootstrap, "busy", max_message_bytes=2_000_000)
             rd.produce(broker.bootstrap, "busy", [Message(None, block, START_MS) for _ in range(40)])
             rd.consume(broker.bootstrap, "busy")
-            before = broker.memory_kib()
+            before = broker.resident_memory_kib()
             ask = b"".join(fetch("busy", 4_000_000, correlation) for correlation in range(4))
             for _ in range(SLOW_READERS):
                 readers.enter_context(connection(broker)).sendall(ask)
             for _ in range(3):  # the others are served all the same
                 assert len(rd.consume(broker.bootstrap, "busy")) == 40
-            assert broker.memory_kib() - before < MAY_GROW_KIB
+            assert broker.resident_memory_kib() - before < MAY_GROW_KIB
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

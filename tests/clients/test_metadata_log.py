@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.waiting import eventually
 
 
-def metadata(broker: Broker, *arguments: str) -> str:
+def metadata(broker: BrokerProcess, *arguments: str) -> str:
     command = [sys.executable, "-m", "ottla_operator.cli", "cluster", "metadata", "-b", broker.bootstrap, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def described(broker: Broker, *arguments: str) -> dict[str, Any]:
+def described(broker: BrokerProcess, *arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(metadata(broker, *arguments, "-o", "json"))
     return found
 
@@ -36,7 +36,7 @@ def _of_ottla(against: str) -> None:
         pytest.skip("Apache Kafka's brokers show their metadata log to nobody: this is of Ottla alone")
 
 
-def test_the_newest_records_are_shown(broker: Broker, name: str) -> None:
+def test_the_newest_records_are_shown(broker: BrokerProcess, name: str) -> None:
     rd.create(broker.bootstrap, name, 2)
     found = described(broker, "--last", "3")
     assert [it["type"] for it in found["records"]] == ["topic", "partition", "partition"]

@@ -11,7 +11,7 @@ import time
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import Broker, apache_kafka, ottla_broker
+from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import COMPRESSIONS, Message, messages
@@ -26,7 +26,7 @@ NOW_MS = int(time.time() * 1000)
 LARGE = bytes(range(256)) * 400  # 100 KiB
 
 
-def write_transactions(broker: Broker) -> dict[int, list[bytes]]:
+def write_transactions(broker: BrokerProcess) -> dict[int, list[bytes]]:
     """Committed, aborted and interleaved transactions in two partitions; the committed values of each."""
     rd.create(broker.bootstrap, TOPIC, 2, segment_bytes=1048576)
     committed: dict[int, list[bytes]] = {0: [], 1: []}
@@ -53,7 +53,7 @@ def write_transactions(broker: Broker) -> dict[int, list[bytes]]:
     return committed
 
 
-def read(broker: Broker, partition: int, isolation: str) -> list[bytes]:
+def read(broker: BrokerProcess, partition: int, isolation: str) -> list[bytes]:
     return [
         value or b""
         for value in rd.values(rd.consume(broker.bootstrap, TOPIC, partition=partition, isolation_level=isolation))
@@ -64,7 +64,7 @@ def read(broker: Broker, partition: int, isolation: str) -> list[bytes]:
 def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath: str, how: str) -> None:
     if against == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
-    with apache_kafka() as kafka:
+    with run_apache_kafka() as kafka:
         committed = write_transactions(kafka)
         rd.create(kafka.bootstrap, PLAIN)
         for kind in COMPRESSIONS:
@@ -77,7 +77,7 @@ def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath:
         everything = {partition: read(kafka, partition, "read_uncommitted") for partition in (0, 1)}
         ids = {topic: topic_id(kafka, topic) for topic in (TOPIC, PLAIN)}
         _end(kafka, how)
-        with ottla_broker(start=False) as ottla:
+        with run_ottla_broker(start=False) as ottla:
             for folder in (f"{TOPIC}-0", f"{TOPIC}-1", f"{PLAIN}-0"):
                 shutil.copytree(kafka.log_dir / folder, ottla.log_dir / folder)
             ottla.start()
@@ -98,16 +98,16 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: st
     """Kafka's compaction leaves gaps between segments, which in a log of ours would be a loss; with its checkpoints and without."""
     if against == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
-    with apache_kafka(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as kafka:
+    with run_apache_kafka(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as kafka:
         rd.create(
             kafka.bootstrap, PLAIN, segment_bytes=1048576, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
         )
         for key in (b"old", b"new"):
             rd.produce(kafka.bootstrap, PLAIN, [Message(key, b"%d" % n + LARGE, NOW_MS) for n in range(45)])
         folder = kafka.log_dir / f"{PLAIN}-0"
-        eventually(lambda: segment_sizes(folder).count(0) >= 2, what="emptied segments")
+        eventually(lambda: segment_sizes(folder).count(0) >= 2, message="emptied segments")
         kafka.kill()
-        with ottla_broker(start=False) as ottla:
+        with run_ottla_broker(start=False) as ottla:
             shutil.copytree(folder, ottla.log_dir / folder.name)
             ottla.start()
             before = offsets(ottla)
@@ -124,20 +124,20 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: st
             no_fault_in(dump("--deep-iteration", "--files", files(ottla.log_dir / folder.name, ".log")))
 
 
-def keys_by_java(broker: Broker, classpath: str) -> set[bytes]:
+def keys_by_java(broker: BrokerProcess, classpath: str) -> set[bytes]:
     command = java(classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap)
     command += ["--topic", PLAIN, "--from-beginning", "--timeout-ms", "3000", "--property", "print.key=true"]
     done = subprocess.run([*command, "--property", "print.value=false"], capture_output=True, timeout=60, check=False)
     return set(done.stdout.splitlines())
 
 
-def offsets(broker: Broker) -> list[int]:
+def offsets(broker: BrokerProcess) -> list[int]:
     return [message.offset() for message in rd.consume(broker.bootstrap, PLAIN)]
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_kafka_serves_our_folder(new_broker: NewBroker, how: str) -> None:
-    with new_broker() as ours, apache_kafka() as kafka:
+    with new_broker() as ours, run_apache_kafka() as kafka:
         rd.create(ours.bootstrap, TOPIC, 1, segment_bytes=1048576)
         rd.create(kafka.bootstrap, TOPIC, 1, segment_bytes=1048576)
         for kind in COMPRESSIONS:
@@ -157,18 +157,18 @@ def test_kafka_serves_our_folder(new_broker: NewBroker, how: str) -> None:
         kafka.start()
         assert rd.plain(rd.consume(kafka.bootstrap, TOPIC)) == before
         assert rd.produce(kafka.bootstrap, TOPIC, messages())[0] == len(before)
-        newest = kafka.log_text()
+        newest = kafka.log_tail()
         assert "corrupt" not in newest.lower()
 
 
-def _end(broker: Broker, how: str) -> None:
+def _end(broker: BrokerProcess, how: str) -> None:
     if how == "stopped":
         broker.stop()
     else:
         broker.kill()
 
 
-def _by_java(broker: Broker, classpath: str) -> list[bytes]:
+def _by_java(broker: BrokerProcess, classpath: str) -> list[bytes]:
     """What the Java consumer reads under read_committed until nothing comes for three seconds."""
     command = java(classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap)
     command += ["--topic", TOPIC, "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "3000"]

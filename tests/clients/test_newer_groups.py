@@ -17,7 +17,7 @@ def test_clients_are_told_that_the_newer_group_protocol_is_not_spoken(new_broker
         reader = ck.Consumer(wished)
         reader.subscribe(["topic"])
         try:
-            message = eventually(lambda: reader.poll(1), what="an error of the consumer")
+            message = eventually(lambda: reader.poll(1), message="an error of the consumer")
             error = message.error()
             assert error.code() == ck.KafkaError._FATAL
             assert "API version not supported" in error.str()

@@ -5,7 +5,7 @@ import threading
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.members import Member, members, shared_fairly
@@ -13,7 +13,7 @@ from tests.clients.sample import messages
 from tests.waiting import eventually
 
 
-def end(broker: Broker, how: str) -> None:
+def end(broker: BrokerProcess, how: str) -> None:
     if how == "SIGTERM":
         broker.stop()
     else:
@@ -122,6 +122,6 @@ def count(those: list[Member]) -> int:
     return sum(len(member.values) for member in those)
 
 
-def topic_id(broker: Broker, topic: str) -> str:
+def topic_id(broker: BrokerProcess, topic: str) -> str:
     client = rd.admin(broker.bootstrap)
     return str(client.describe_topics(ck.TopicCollection([topic]))[topic].result(30).topic_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import Message
@@ -18,7 +18,7 @@ LARGE = bytes(range(256)) * 400  # 100 KiB
 
 
 @pytest.fixture(scope="module")
-def tidy(new_broker: NewBroker) -> Iterator[Broker]:
+def tidy(new_broker: NewBroker) -> Iterator[BrokerProcess]:
     """A broker that looks after its logs all the time."""
     with new_broker(
         log_retention_check_interval_ms=100,
@@ -29,11 +29,11 @@ def tidy(new_broker: NewBroker) -> Iterator[Broker]:
         yield broker
 
 
-def segments(broker: Broker, topic: str) -> list[Path]:
+def segments(broker: BrokerProcess, topic: str) -> list[Path]:
     return sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
 
 
-def earliest(broker: Broker, topic: str) -> int:
+def earliest(broker: BrokerProcess, topic: str) -> int:
     with rd.consumer(broker.bootstrap) as reader:
         low, _ = reader.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)
         return int(low)
@@ -44,7 +44,7 @@ def stamped(count: int, age_ms: int, key: bytes | None = None) -> list[Message]:
     return [Message(key or b"%d" % number, LARGE, at + number) for number in range(count)]
 
 
-def test_segments_roll_by_size_and_are_read_across(tidy: Broker, name: str) -> None:
+def test_segments_roll_by_size_and_are_read_across(tidy: BrokerProcess, name: str) -> None:
     rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT)
     rd.produce(tidy.bootstrap, name, stamped(50, 0))
     assert len(segments(tidy, name)) >= 5
@@ -52,7 +52,7 @@ def test_segments_roll_by_size_and_are_read_across(tidy: Broker, name: str) -> N
     assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == list(range(50))
 
 
-def test_retention_by_size(tidy: Broker, name: str) -> None:
+def test_retention_by_size(tidy: BrokerProcess, name: str) -> None:
     rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_bytes=2 * SEGMENT)
     rd.produce(tidy.bootstrap, name, stamped(60, 0))
     eventually(lambda: len(segments(tidy, name)) <= 3)
@@ -60,15 +60,15 @@ def test_retention_by_size(tidy: Broker, name: str) -> None:
     assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == list(range(low, 60))
 
 
-def test_retention_by_time(tidy: Broker, name: str) -> None:
+def test_retention_by_time(tidy: BrokerProcess, name: str) -> None:
     rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_ms=60_000)
     rd.produce(tidy.bootstrap, name, stamped(30, 3_600_000))
-    eventually(lambda: earliest(tidy, name) == 30, what="everything is an hour old")
+    eventually(lambda: earliest(tidy, name) == 30, message="everything is an hour old")
     assert rd.produce(tidy.bootstrap, name, stamped(2, 0)) == [30, 31]
     assert [message.offset() for message in rd.consume(tidy.bootstrap, name)] == [30, 31]
 
 
-def test_a_setting_changed_while_running_counts(tidy: Broker, name: str) -> None:
+def test_a_setting_changed_while_running_counts(tidy: BrokerProcess, name: str) -> None:
     rd.create(tidy.bootstrap, name, segment_bytes=SEGMENT, retention_ms=-1)
     rd.produce(tidy.bootstrap, name, stamped(30, 3_600_000))
     assert earliest(tidy, name) == 0
@@ -78,7 +78,7 @@ def test_a_setting_changed_while_running_counts(tidy: Broker, name: str) -> None
     eventually(lambda: earliest(tidy, name) == 30)
 
 
-def test_compaction_keeps_the_last_of_each_key(tidy: Broker, name: str) -> None:
+def test_compaction_keeps_the_last_of_each_key(tidy: BrokerProcess, name: str) -> None:
     rd.create(
         tidy.bootstrap,
         name,
@@ -98,7 +98,7 @@ def test_compaction_keeps_the_last_of_each_key(tidy: Broker, name: str) -> None:
         kept = rd.consume(tidy.bootstrap, name)
         return kept[0].offset() > 40 and b"key 0" not in {message.key() for message in kept}
 
-    eventually(compacted, what="old values and the tombstone are gone")
+    eventually(compacted, message="old values and the tombstone are gone")
     kept = rd.consume(tidy.bootstrap, name)
     offsets = [message.offset() for message in kept]
     assert offsets == sorted(set(offsets)), "offsets stay, with gaps"

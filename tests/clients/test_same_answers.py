@@ -17,7 +17,7 @@ import pytest
 from ottla_broker.api.table import DECLARED
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.codec import request_class
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients.asking import KEYS, NAMES, Json, Talk
 from tests.clients.conftest import NewBroker
 from tests.clients.group_questions import GROUP_QUESTIONS
@@ -77,7 +77,7 @@ KNOWN: tuple[Known, ...] = (
 
 
 @pytest.fixture(scope="module")
-def asked(new_broker: NewBroker) -> Iterator[Broker]:
+def asked(new_broker: NewBroker) -> Iterator[BrokerProcess]:
     with new_broker(num_partitions=1, group_initial_rebalance_delay_ms=0) as broker:
         yield broker
 
@@ -88,7 +88,7 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", QUESTIONS)
-def test_same_answers(api: str, asked: Broker, against: str, recording: bool) -> None:
+def test_same_answers(api: str, asked: BrokerProcess, against: str, recording: bool) -> None:
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if recording:
         assert against == "kafka", "what is recorded is Apache Kafka's answers"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import Message
 from tests.jars import QUIET, SHORT_LIVED, STREAMS, java_program, kafka_classpath
@@ -74,7 +74,7 @@ def gateway() -> Iterator[JavaGateway]:
 
 
 @contextmanager
-def counting(gateway: JavaGateway, broker: Broker, name: str, state: Path) -> Iterator[None]:
+def counting(gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path) -> Iterator[None]:
     """The application while it runs: from the lines in topic `name` to the counts in `name`-counts."""
     streams = gateway.jvm.org.apache.kafka.streams
     serdes = gateway.jvm.org.apache.kafka.common.serialization.Serdes
@@ -103,7 +103,7 @@ def counting(gateway: JavaGateway, broker: Broker, name: str, state: Path) -> It
         application.close()
 
 
-def counts(broker: Broker, name: str) -> Counter[str]:
+def counts(broker: BrokerProcess, name: str) -> Counter[str]:
     """The last count of each word."""
     found: Counter[str] = Counter()
     for partition in range(PARTITIONS):
@@ -113,7 +113,7 @@ def counts(broker: Broker, name: str) -> Counter[str]:
 
 
 def test_words_are_counted_and_counts_come_back_from_the_changelog(
-    gateway: JavaGateway, broker: Broker, name: str, tmp_path: Path
+    gateway: JavaGateway, broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:
     for topic in (name, f"{name}-counts"):
         rd.create(broker.bootstrap, topic, PARTITIONS)
@@ -127,7 +127,7 @@ def test_words_are_counted_and_counts_come_back_from_the_changelog(
             eventually(
                 lambda: counts(broker, name) == wanted,
                 within_s=60,
-                what=lambda: f"{wanted}; counted: {counts(broker, name)}",
+                message=lambda: f"{wanted}; counted: {counts(broker, name)}",
             )
     topics = rd.admin(broker.bootstrap).list_topics(timeout=20).topics
     store = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003"

@@ -15,12 +15,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import messages
 from tests.jars import java
-from tests.kube.authority import Authority, authority, client_certificate
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -31,8 +31,8 @@ WITHIN_S = 30.0
 class Secured:
     """`tls`, `mutual`: addresses of the listeners; the latter wants certificates of clients."""
 
-    broker: Broker
-    made: Authority
+    broker: BrokerProcess
+    made: CertificateAuthority
     tls: str
     mutual: str
     alice: tuple[Path, Path]
@@ -40,9 +40,9 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    made = authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
+    made = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
     keystore = made.folder / "keystore.pem"
-    keystore.write_text(made.server_key.read_text() + made.server.read_text())
+    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
     with new_broker(start=False) as broker:
         ports = {"PLAINTEXT": broker.port, "TLS": free_port(), "MUTUAL": free_port()}
         protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
@@ -59,7 +59,7 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
             "listener.name.mutual.ssl.client.auth": "required",
         }
         broker.start()
-        alice = client_certificate(made, "alice")
+        alice = create_client_certificate(made, "alice")
         yield Secured(broker, made, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
 
 
@@ -96,7 +96,7 @@ def test_many_megabytes_go_both_ways(secured: Secured, name: str) -> None:
 
 def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured, name: str, tmp_path: Path) -> None:
     rd.create(secured.broker.bootstrap, name, 1)
-    others = authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
+    others = create_certificate_authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
     distrusts = {"security_protocol": "SSL", "ssl_ca_location": str(others.certificate)}
     for at, how in (
         (secured.tls, distrusts),
@@ -114,8 +114,8 @@ def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured
             "it does not speak TLS, and this listener speaks nothing else",
             "it speaks TLS, and this listener does not",
         ):
-            eventually(lambda said=said: said in secured.broker.log_text())  # type: ignore[misc]
-        assert "Traceback" not in secured.broker.log_text()
+            eventually(lambda said=said: said in secured.broker.log_tail())  # type: ignore[misc]
+        assert "Traceback" not in secured.broker.log_tail()
 
 
 def test_our_own_command(secured: Secured, name: str, tmp_path: Path) -> None:

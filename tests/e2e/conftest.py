@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clusters import Cluster, cluster_of
+from tests.clusters import ProcessCluster, run_cluster
 
 
 @pytest.fixture
-def cluster(against: str) -> Iterator[Cluster]:
+def cluster(against: str) -> Iterator[ProcessCluster]:
     """Three brokers on loopback."""
-    with cluster_of(against, 3) as cluster:
+    with run_cluster(against, 3) as cluster:
         yield cluster

@@ -11,14 +11,14 @@ from uuid import UUID
 import msgspec
 
 from ottla_broker.metadata.register import Conflict, Member, RegisterError, RegisterValue
-from ottla_broker.metadata.register.stores import connect
+from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime
 
 LOOK_AGAIN_S = 0.05
 
 
 async def contend(setting: str, wins: int) -> None:
-    register = connect(setting, Runtime(), os.environ)
+    register = open_register(setting, Runtime(), os.environ)
     me = os.getpid()
     while wins:
         try:

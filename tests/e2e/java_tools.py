@@ -12,7 +12,7 @@ from typing import Any
 from tests.jars import java, kafka_classpath
 
 
-def run(main: str, *arguments: str, within_s: float = 60.0) -> str:
+def run_java_tool(main: str, *arguments: str, within_s: float = 60.0) -> str:
     """What it printed. AssertionError with that when its exit code is not 0."""
     command = java(kafka_classpath(), main, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
@@ -22,14 +22,14 @@ def run(main: str, *arguments: str, within_s: float = 60.0) -> str:
 
 
 @dataclass
-class Beside:
+class JavaToolProcess:
     """A program that goes on. `lines`: all that it printed so far; `events`: those of them that are JSON, read."""
 
     process: "subprocess.Popen[str]"
     lines: list[str] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
 
-    def of(self, name: str) -> list[dict[str, Any]]:
+    def events_named(self, name: str) -> list[dict[str, Any]]:
         return [event for event in list(self.events) if event.get("name") == name]
 
     def stop(self) -> None:
@@ -51,10 +51,10 @@ class Beside:
 
 
 @contextmanager
-def beside(main: str, *arguments: str) -> Iterator[Beside]:
+def start_java_tool(main: str, *arguments: str) -> Iterator[JavaToolProcess]:
     command = java(kafka_classpath(), main, *arguments)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    program = Beside(process)
+    program = JavaToolProcess(process)
     program.follow()
     try:
         yield program

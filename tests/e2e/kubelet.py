@@ -18,7 +18,7 @@ from ottla_operator.kube.kinds import POD, TOPIC
 from ottla_operator.kube.known import Key, slim
 from ottla_operator.kube.telling import Telling, now_text
 from ottla_operator.kube.topics import Topics
-from ottla_operator.plan.objects.pods import Images
+from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.objects.settings import COMMON, read
 from ottla_operator.resources.model import Json
 from tests.unit.operator.api_server import FakeApi
@@ -53,7 +53,7 @@ class World:
     def __post_init__(self) -> None:
         as_api = cast(Api, self.api)
         told = Told(as_api, "test", said=self.said)
-        self.clusters = Clusters(as_api, told, Images("broker", "1"), lambda key: self._body("Cluster", key.name))
+        self.clusters = Clusters(as_api, told, BrokerImages("broker", "1"), lambda key: self._body("Cluster", key.name))
         self.topics = Topics(as_api, told, lambda key: self._topics(), self._cluster, lambda _: self.gone)
 
     # --- people

@@ -17,8 +17,8 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.wire.batch import parse_header
-from ottla_broker.wire.client import RETRY, Client
+from ottla_broker.wire.batch import parse_batch_header
+from ottla_broker.wire.client import RETRIABLE_ERRORS, Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 MIRROR, MIRRORED_TOPIC = 101, 102
@@ -41,7 +41,7 @@ def try_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) ->
 
     async def ask() -> Any:
         async with Client.connect(bootstrap) as client:
-            return await client.ask(request)
+            return await client.send(request)
 
     (answer,) = asyncio.run(ask()).responses
     return answer.error_code, answer.error_message
@@ -58,7 +58,9 @@ def status(bootstrap: str, topic: str, partition: int, appended_by: str = "") ->
                     resource_type=i8(MIRRORED_TOPIC), resource_name=topic, configuration_keys=(key,)
                 )
                 try:
-                    answer = await client.ask(DescribeConfigsRequest(resources=(resource,)), broker=int(broker.node_id))
+                    answer = await client.send(
+                        DescribeConfigsRequest(resources=(resource,)), broker=int(broker.node_id)
+                    )
                 except OSError:
                     continue
                 for config in answer.results[0].configs:
@@ -76,7 +78,7 @@ def log_bytes(log_dir: Path, topic: str, partition: int) -> bytes:
         found += path.read_bytes()
     at = 0
     while at < len(found):
-        header = parse_header(found, at)
+        header = parse_batch_header(found, at)
         struct.pack_into(">i", found, at + 12, 0)
         at += header.size
     assert at == len(found)
@@ -137,12 +139,12 @@ def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
 
     async def ask() -> tuple[int, int]:
         async with Client.connect(bootstrap) as client:
-            return await client.offset(topic, partition, -2), await client.offset(topic, partition)
+            return await client.list_offset(topic, partition, -2), await client.list_offset(topic, partition)
 
     try:
         return asyncio.run(ask())
     except KafkaError as reason:
-        if reason.code not in RETRY:
+        if reason.code not in RETRIABLE_ERRORS:
             raise
         return -1, -1
 

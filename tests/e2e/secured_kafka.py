@@ -12,8 +12,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.brokers import Broker, apache_kafka
-from tests.kube.authority import Authority, authority
+from tests.brokers import BrokerProcess, run_apache_kafka
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority
 from tests.ports import free_port
 
 USER, PASSWORD = "mirror", "p=ss,w0rd \\ ä"
@@ -30,16 +30,16 @@ PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class SecuredKafka:
     """`broker.bootstrap` is open; `at`: protocol → address of the listener that speaks it. The one of SSL wants certificates."""
 
-    broker: Broker
-    authority: Authority
+    broker: BrokerProcess
+    authority: CertificateAuthority
     at: dict[str, str]
 
 
 @contextmanager
 def secured_kafka(folder: Path, host: str = "127.0.0.1") -> Iterator[SecuredKafka]:
     """`host`: an address of this machine, at which it is secured; it is open at 127.0.0.1."""
-    made = authority(folder / "authority", [host], ["localhost"])
-    with apache_kafka(start=False) as broker:
+    made = create_certificate_authority(folder / "authority", [host], ["localhost"])
+    with run_apache_kafka(start=False) as broker:
         ports = {protocol: free_port() for protocol in PROTOCOLS}
         controller = free_port()
         (broker.folder / "controller.port").write_text(str(controller))
@@ -54,10 +54,10 @@ def secured_kafka(folder: Path, host: str = "127.0.0.1") -> Iterator[SecuredKafk
 
 
 def _settings(
-    port: int, controller: int, host: str, ports: dict[str, int], made: Authority, folder: Path
+    port: int, controller: int, host: str, ports: dict[str, int], made: CertificateAuthority, folder: Path
 ) -> dict[str, str]:
     keystore = folder / "keystore.pem"
-    keystore.write_text(_together(made.server_key, made.server))
+    keystore.write_text(_together(made.server_key, made.server_certificate))
     addresses = [f"PLAINTEXT://127.0.0.1:{port}", f"CONTROLLER://127.0.0.1:{controller}"]
     addresses += [f"{protocol}://{host}:{at}" for protocol, at in ports.items()]
     return {

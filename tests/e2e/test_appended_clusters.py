@@ -7,9 +7,9 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.brokers import BROKERS
-from tests.clusters import Cluster, cluster_of
+from tests.clusters import ProcessCluster, run_cluster
+from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
 from tests.e2e.mirroring import log_bytes, seen
-from tests.e2e.stream import nobody_is, stream
 from tests.e2e.test_appended_mirroring import append
 from tests.e2e.test_mirror_names import create
 from tests.waiting import eventually
@@ -26,16 +26,18 @@ def producing(bootstrap: str, name: str) -> Iterator[list[int]]:
     def one_more(message: Message) -> None:
         acknowledged[message.partition() or 0] += 1
 
-    with stream(bootstrap, TOPIC, PARTITIONS, lambda number: f"{name} {number // PARTITIONS}", one_more, nobody_is):
+    with produce_in_background(
+        bootstrap, TOPIC, PARTITIONS, lambda number: f"{name} {number // PARTITIONS}", one_more, fail_on_rejected_record
+    ):
         yield acknowledged
 
 
-def more(target: Cluster, acknowledged: list[int], records: int = 1000) -> None:
+def more(target: ProcessCluster, acknowledged: list[int], records: int = 1000) -> None:
     wanted = sum(acknowledged) + records
-    eventually(lambda: sum(acknowledged) >= wanted, within_s=60, what="the load goes on")
+    eventually(lambda: sum(acknowledged) >= wanted, within_s=60, message="the load goes on")
 
 
-def values(target: Cluster, partition: int) -> dict[str, list[bytes]]:
+def values(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:
     """By source."""
     found: dict[str, list[bytes]] = {}
     for one in seen(target.bootstrap, TOPIC, partition, isolation="read_committed"):
@@ -45,7 +47,7 @@ def values(target: Cluster, partition: int) -> dict[str, list[bytes]]:
 
 
 def test_brokers_die_while_two_sources_are_appended() -> None:
-    with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, cluster_of("ottla", 3) as target:
+    with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, run_cluster("ottla", 3) as target:
         for broker in (west, east):
             create(broker, TOPIC, PARTITIONS)
         admin = AdminClient({"bootstrap.servers": target.bootstrap})
@@ -65,7 +67,7 @@ def test_brokers_die_while_two_sources_are_appended() -> None:
                     broker.kill()
                 more(target, from_west)
                 broker.start()
-                eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))
+                eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
                 more(target, from_east)
             west.kill()
             more(target, from_east)
@@ -80,14 +82,14 @@ def test_brokers_die_while_two_sources_are_appended() -> None:
             eventually(
                 lambda partition=partition, total=total: sum(map(len, values(target, partition).values())) >= total,  # type: ignore[misc]
                 within_s=60,
-                what=lambda partition=partition, total=total: (  # type: ignore[misc]
+                message=lambda partition=partition, total=total: (  # type: ignore[misc]
                     f"{ {name: len(found) for name, found in values(target, partition).items()} } of {total}"
                 ),
             )
             found = values(target, partition)
             for name, records in wanted.items():
                 assert found[name] == records, name
-        eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))
+        eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
         for partition in range(PARTITIONS):
             logs = {log_bytes(broker.log_dir, TOPIC, partition) for broker in target.brokers.values()}
             assert len(logs) == 1, "all replicas hold the same bytes"

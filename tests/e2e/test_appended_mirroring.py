@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
-from tests.brokers import BROKERS, Broker, ottla_broker
-from tests.e2e.java_tools import run
+from tests.brokers import BROKERS, BrokerProcess, run_ottla_broker
+from tests.e2e.java_tools import run_java_tool
 from tests.e2e.mirroring import produce, seen, set_mirror, status, watermarks
 from tests.e2e.test_mirror_names import create, holds, topics
 from tests.waiting import eventually
@@ -15,7 +15,7 @@ from tests.waiting import eventually
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def append(source: Broker, target: Broker, name: str, **settings: str) -> None:
+def append(source: BrokerProcess, target: BrokerProcess, name: str, **settings: str) -> None:
     given = {
         "bootstrap.servers": source.bootstrap,
         "topics": "*",
@@ -25,7 +25,7 @@ def append(source: Broker, target: Broker, name: str, **settings: str) -> None:
     set_mirror(target.bootstrap, name, given | {key.replace("_", "."): value for key, value in settings.items()})
 
 
-def values(broker: Broker, topic: str, partition: int = 0, isolation: str = "read_uncommitted") -> list[bytes]:
+def values(broker: BrokerProcess, topic: str, partition: int = 0, isolation: str = "read_uncommitted") -> list[bytes]:
     return [one.value or b"" for one in seen(broker.bootstrap, topic, partition, isolation=isolation)]
 
 
@@ -33,7 +33,7 @@ def numbered(name: str, count: int, first: int = 0) -> list[bytes]:
     return [f"{name} {number}".encode() for number in range(first, first + count)]
 
 
-def has(target: Broker, topic: str, wanted: dict[str, list[bytes]], partition: int = 0) -> None:
+def has(target: BrokerProcess, topic: str, wanted: dict[str, list[bytes]], partition: int = 0) -> None:
     """Until the topic has these records and no others, each source's in their order; for either kind of reader."""
 
     def found() -> list[bytes]:
@@ -42,7 +42,7 @@ def has(target: Broker, topic: str, wanted: dict[str, list[bytes]], partition: i
     eventually(
         lambda: len(found()) >= sum(map(len, wanted.values())),
         within_s=40,
-        what=lambda: f"{len(found())} records\n{target.log_text(3000)}",
+        message=lambda: f"{len(found())} records\n{target.log_tail(3000)}",
     )
     for isolation in ("read_uncommitted", "read_committed"):
         by_source: dict[str, list[bytes]] = {}
@@ -52,13 +52,13 @@ def has(target: Broker, topic: str, wanted: dict[str, list[bytes]], partition: i
 
 
 @pytest.fixture(params=["kafka", "ottla"])
-def west(request: pytest.FixtureRequest) -> Iterator[Broker]:
+def west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     with BROKERS[request.param](log_cleaner_backoff_ms=200) as broker:
         yield broker
 
 
-def test_two_sources_and_a_producer_share_a_topic(west: Broker) -> None:
-    with ottla_broker() as east, ottla_broker() as here:
+def test_two_sources_and_a_producer_share_a_topic(west: BrokerProcess) -> None:
+    with run_ottla_broker() as east, run_ottla_broker() as here:
         for broker in (west, east):
             create(broker, "flights", 2)
         for compression in COMPRESSIONS:
@@ -70,7 +70,7 @@ def test_two_sources_and_a_producer_share_a_topic(west: Broker) -> None:
         has(here, "flights", wanted)
         produce(here.bootstrap, "flights", numbered("ours", 50), enable_idempotence=True)
         has(here, "flights", wanted | {"ours": numbered("ours", 50)})
-        for first, way in ((300, Broker.restart), (400, kill_and_start)):
+        for first, way in ((300, BrokerProcess.restart), (400, kill_and_start)):
             way(here)
             produce(east.bootstrap, "flights", numbered("east", 100, first))
             wanted["east"] = numbered("east", first + 100)
@@ -80,14 +80,14 @@ def test_two_sources_and_a_producer_share_a_topic(west: Broker) -> None:
         assert {one.value: one.timestamp for one in copied} == there
 
 
-def kill_and_start(broker: Broker) -> None:
+def kill_and_start(broker: BrokerProcess) -> None:
     broker.kill()
     broker.start()
 
 
 def test_transactions_of_kafka() -> None:
     """What was committed is there, as soon as it is; what was aborted is not, and ends nothing here."""
-    with BROKERS["kafka"]() as west, ottla_broker() as here:
+    with BROKERS["kafka"]() as west, run_ottla_broker() as here:
         create(west, "money")
         append(west, here, "west")
         producer = Producer({"bootstrap.servers": west.bootstrap, "transactional.id": "bank", "linger.ms": 0})
@@ -117,9 +117,9 @@ def test_transactions_of_kafka() -> None:
         assert "isTransactional: true" not in dumped(here, "money")
 
 
-def test_how_far_it_was_copied_outlives_the_records(west: Broker) -> None:
+def test_how_far_it_was_copied_outlives_the_records(west: BrokerProcess) -> None:
     """Retention and DeleteRecords take all that was copied; nothing comes twice all the same."""
-    with ottla_broker(log_retention_check_interval_ms=300, log_segment_bytes=20_000) as here:
+    with run_ottla_broker(log_retention_check_interval_ms=300, log_segment_bytes=20_000) as here:
         create(west, "flights", 2)
         produce(west.bootstrap, "flights", numbered("west", 500))
         produce(west.bootstrap, "flights", numbered("west", 20), partition=1)
@@ -135,17 +135,17 @@ def test_how_far_it_was_copied_outlives_the_records(west: Broker) -> None:
         has(here, "flights", {"west": numbered("west", 3, 20)}, partition=1)
         admin = AdminClient({"bootstrap.servers": here.bootstrap})
         configure(admin, "flights", "retention.ms", "1")
-        eventually(lambda: values(here, "flights") == [], within_s=30, what=lambda: here.log_text(3000))
+        eventually(lambda: values(here, "flights") == [], within_s=30, message=lambda: here.log_tail(3000))
         configure(admin, "flights", "retention.ms", "-1")
         here.restart()
         produce(west.bootstrap, "flights", numbered("west", 3, 500))
         has(here, "flights", {"west": numbered("west", 3, 500)})
 
 
-def dumped(broker: Broker, topic: str) -> str:
+def dumped(broker: BrokerProcess, topic: str) -> str:
     """What Kafka's own tool says of the files, in which it finds no fault."""
     logs = ",".join(str(path) for path in sorted((broker.log_dir / f"{topic}-0").glob("*.log")))
-    said = run("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", logs)
+    said = run_java_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", logs)
     assert "isvalid: true" in said and "isvalid: false" not in said, said
     return said
 
@@ -156,8 +156,8 @@ def configure(admin: AdminClient, topic: str, name: str, value: str) -> None:
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
-def test_partitions_that_are_missing_here_are_told_of_and_copied_when_they_are_there(west: Broker) -> None:
-    with ottla_broker() as here:
+def test_partitions_that_are_missing_here_are_told_of_and_copied_when_they_are_there(west: BrokerProcess) -> None:
+    with run_ottla_broker() as here:
         create(west, "flights", 3)
         create(here, "flights", 2)
         for partition in range(3):
@@ -165,15 +165,15 @@ def test_partitions_that_are_missing_here_are_told_of_and_copied_when_they_are_t
         append(west, here, "west")
         for partition in (0, 1):
             has(here, "flights", {"west": numbered("west", 10)}, partition)
-        eventually(lambda: "the source has 3 partitions, the topic here 2" in here.log_text(), within_s=20)
+        eventually(lambda: "the source has 3 partitions, the topic here 2" in here.log_tail(), within_s=20)
         admin = AdminClient({"bootstrap.servers": here.bootstrap})
         admin.create_partitions([NewPartitions("flights", 4)])["flights"].result(30)
         has(here, "flights", {"west": numbered("west", 10)}, 2)
         assert watermarks(here.bootstrap, "flights", 3) == (0, 0)
 
 
-def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: Broker) -> None:
-    with ottla_broker() as here:
+def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: BrokerProcess) -> None:
+    with run_ottla_broker() as here:
         create(west, "again")
         produce(west.bootstrap, "again", numbered("first", 20))
         append(west, here, "west")
@@ -183,7 +183,7 @@ def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: Broker) -> Non
         eventually(lambda: "again" not in topics(west), within_s=30)
         create(west, "again")
         produce(west.bootstrap, "again", numbered("second", 5))
-        eventually(lambda: "deleted and made anew" in here.log_text(), within_s=30)
+        eventually(lambda: "deleted and made anew" in here.log_tail(), within_s=30)
         has(here, "again", {"first": numbered("first", 20)})
         append(west, here, "west", on_source_truncation="Resync")
         has(here, "again", {"first": numbered("first", 20), "second": numbered("second", 5)})
@@ -191,7 +191,7 @@ def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: Broker) -> Non
 
 def test_each_other_is_refused() -> None:
     """Two clusters that would append each other's records to one topic for ever: the second one says no."""
-    with ottla_broker() as a, ottla_broker() as b:
+    with run_ottla_broker() as a, run_ottla_broker() as b:
         create(a, "flights")
         create(b, "flights")
         produce(a.bootstrap, "flights", numbered("a", 10))
@@ -199,12 +199,12 @@ def test_each_other_is_refused() -> None:
         append(a, b, "a")
         has(b, "flights", {"a": numbered("a", 10), "b": numbered("b", 10)})
         append(b, a, "b")
-        eventually(lambda: "come to the source from this cluster" in a.log_text(), within_s=30)
+        eventually(lambda: "come to the source from this cluster" in a.log_tail(), within_s=30)
         holds(a, "flights", 10)
 
 
-def test_a_mirror_that_has_failed_over_has_ended(west: Broker) -> None:
-    with ottla_broker() as here:
+def test_a_mirror_that_has_failed_over_has_ended(west: BrokerProcess) -> None:
+    with run_ottla_broker() as here:
         create(west, "flights")
         produce(west.bootstrap, "flights", numbered("west", 20))
         append(west, here, "west")
@@ -214,5 +214,5 @@ def test_a_mirror_that_has_failed_over_has_ended(west: Broker) -> None:
         assert (told["state"], told["end"], told["sourceEnd"], told["lag"]) == ("FailedOver", 20, 20, 0)
         produce(west.bootstrap, "flights", numbered("late", 20))
         append(west, here, "west", role="Replicate")
-        eventually(lambda: "its copying has ended for good" in here.log_text(), within_s=30)
+        eventually(lambda: "its copying has ended for good" in here.log_tail(), within_s=30)
         has(here, "flights", {"west": numbered("west", 20)})

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla_broker.wire.records import decode_all
-from tests.brokers import Broker, ottla_broker
-from tests.clusters import Cluster, cluster_of
-from tests.e2e.java_tools import run
+from ottla_broker.wire.records import iter_records
+from tests.brokers import BrokerProcess, run_ottla_broker
+from tests.clusters import ProcessCluster, run_cluster
+from tests.e2e.java_tools import run_java_tool
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
@@ -23,8 +23,8 @@ TOPIC = "orders"
 class Sites:
     """`a` was there first; `b` is its mirror `west`. Brokers or clusters."""
 
-    a: Broker | Cluster
-    b: Broker | Cluster
+    a: BrokerProcess | ProcessCluster
+    b: BrokerProcess | ProcessCluster
 
     def create(self, partitions: int = 2, factor: int = 1) -> None:
         admin = AdminClient({"bootstrap.servers": self.a.bootstrap})
@@ -42,7 +42,7 @@ class Sites:
         eventually(
             lambda: watermarks(self.a.bootstrap, TOPIC, partition) == watermarks(self.b.bootstrap, TOPIC, partition),
             within_s=60,
-            what=lambda: (
+            message=lambda: (
                 f"{TOPIC}-{partition}: {watermarks(self.a.bootstrap, TOPIC, partition)} at a, {status(self.a.bootstrap, TOPIC, partition)}; "
                 f"{watermarks(self.b.bootstrap, TOPIC, partition)} at b, {status(self.b.bootstrap, TOPIC, partition)}"
             ),
@@ -54,26 +54,26 @@ class Sites:
             here = seen(self.a.bootstrap, TOPIC, partition, isolation=isolation)
             assert here == seen(self.b.bootstrap, TOPIC, partition, isolation=isolation)
 
-    def state(self, at: Broker | Cluster, partition: int = 0) -> str:
+    def state(self, at: BrokerProcess | ProcessCluster, partition: int = 0) -> str:
         return str(status(at.bootstrap, TOPIC, partition).get("state"))
 
-    def becomes(self, at: Broker | Cluster, state: str, partition: int = 0) -> dict[str, object]:
+    def becomes(self, at: BrokerProcess | ProcessCluster, state: str, partition: int = 0) -> dict[str, object]:
         eventually(
             lambda: self.state(at, partition) == state,
             within_s=60,
-            what=lambda: f"{state}; it is {status(at.bootstrap, TOPIC, partition)}",
+            message=lambda: f"{state}; it is {status(at.bootstrap, TOPIC, partition)}",
         )
         return status(at.bootstrap, TOPIC, partition)
 
 
-def _set(at: Broker | Cluster, name: str, base: dict[str, str], settings: dict[str, str]) -> None:
+def _set(at: BrokerProcess | ProcessCluster, name: str, base: dict[str, str], settings: dict[str, str]) -> None:
     given = {key.replace("_", "."): value for key, value in settings.items()}
     set_mirror(at.bootstrap, name, base | {"topics": TOPIC, "groups": "*", "metadata.max.age.ms": "500"} | given)
 
 
 @pytest.fixture
 def sites() -> Iterator[Sites]:
-    with ottla_broker() as a, ottla_broker() as b:
+    with run_ottla_broker() as a, run_ottla_broker() as b:
         yield Sites(a, b)
 
 
@@ -106,7 +106,7 @@ def committed(bootstrap: str, group: str) -> dict[int, int]:
 
 def test_there_and_back_again(sites: Sites) -> None:
     a, b = sites.a, sites.b
-    assert isinstance(a, Broker)
+    assert isinstance(a, BrokerProcess)
     sites.create()
     for partition, count in ((0, 100), (1, 40)):
         produce(
@@ -147,12 +147,12 @@ def test_there_and_back_again(sites: Sites) -> None:
     (tail,) = saved(a.log_dir)
     assert tail.name == f"{100:020d}.log"
     assert decoded(tail) == [f"never copied {n}".encode() for n in range(37)]
-    said = run("kafka.tools.DumpLogSegments", "--files", str(tail), "--print-data-log")
+    said = run_java_tool("kafka.tools.DumpLogSegments", "--files", str(tail), "--print-data-log")
     assert said.count("never copied") == 37
     eventually(
         lambda: committed(a.bootstrap, "workers") == {0: 110, 1: 45},
         within_s=30,
-        what="groups go on where they are at b",
+        message="groups go on where they are at b",
     )
     produce(b.bootstrap, TOPIC, [b"more of b"] * 20)
     sites.assert_same()
@@ -186,20 +186,20 @@ def test_there_and_back_again(sites: Sites) -> None:
 
 
 def decoded(path: Path) -> list[bytes | None]:
-    return [record.value for _, record in decode_all(path.read_bytes())]
+    return [record.value for _, record in iter_records(path.read_bytes())]
 
 
 def test_who_proves_nothing_changes_nothing(sites: Sites) -> None:
     """Topics of one name that were never copies of each other, and a copy that has not failed over."""
     a, b = sites.a, sites.b
-    assert isinstance(a, Broker)
+    assert isinstance(a, BrokerProcess)
     sites.create()
     sites.west()
     sites.same_ends()
     produce(a.bootstrap, TOPIC, [b"a"] * 10)
     sites.back(on_divergence="Truncate")
     eventually(
-        lambda: "is itself a copy of it, by mirror 'west', which has not failed over" in a.log_text(), within_s=20
+        lambda: "is itself a copy of it, by mirror 'west', which has not failed over" in a.log_tail(), within_s=20
     )
     produce(a.bootstrap, TOPIC, [b"still open"] * 10)
     sites.assert_same()
@@ -208,14 +208,14 @@ def test_who_proves_nothing_changes_nothing(sites: Sites) -> None:
         admin = AdminClient({"bootstrap.servers": site.bootstrap})
         admin.create_topics([NewTopic("other", 1, 1)])["other"].result(30)
         produce(site.bootstrap, "other", [site.bootstrap.encode()] * 5)
-    eventually(lambda: "a topic of that name is here, and is no copy" in a.log_text(), within_s=20)
+    eventually(lambda: "a topic of that name is here, and is no copy" in a.log_tail(), within_s=20)
     assert [one.value for one in seen(a.bootstrap, "other", 0)] == [a.bootstrap.encode()] * 5
 
 
 def test_brokers_of_the_old_source_die_while_it_cuts() -> None:
     """Three replicas with a tail; whoever leads is killed again and again from the moment of consent on. In the end all have the source's log, and the
     tail was saved."""
-    with cluster_of("ottla", 3) as a, ottla_broker() as b:
+    with run_cluster("ottla", 3) as a, run_ottla_broker() as b:
         sites = Sites(a, b)
         sites.create(1, 3)
         produce(a.bootstrap, TOPIC, [f"a {n}".encode() for n in range(2000)])
@@ -230,15 +230,15 @@ def test_brokers_of_the_old_source_die_while_it_cuts() -> None:
         sites.becomes(a, "Diverged")
         sites.back(on_divergence="Truncate")
         for turn in range(4):
-            leader = eventually(lambda: a.partition(TOPIC, 0).leader, within_s=30)
+            leader = eventually(lambda: a.partition_state(TOPIC, 0).leader, within_s=30)
             victim = a.brokers[leader]
             time.sleep(0.15 * turn)  # at another moment each time: not a wait for anything
             victim.kill()
             produce(b.bootstrap, TOPIC, [b"while one is away"] * 100)
             victim.start()
-            eventually(lambda: a.healthy(), within_s=60, what=lambda: str(a.troubles()))
+            eventually(lambda: a.is_healthy(), within_s=60, message=lambda: str(a.health_problems()))
         sites.assert_same()
-        eventually(lambda: a.healthy(), within_s=60, what=lambda: str(a.troubles()))
+        eventually(lambda: a.is_healthy(), within_s=60, message=lambda: str(a.health_problems()))
         there = log_bytes(b.log_dir, TOPIC, 0)
         for broker in a.brokers.values():
             eventually(lambda broker=broker: log_bytes(broker.log_dir, TOPIC, 0) == there, within_s=30)  # type: ignore[misc]

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.brokers import BROKERS, Broker, ottla_broker
+from tests.brokers import BROKERS, BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, try_mirror, watermarks
 from tests.e2e.test_failback import TOPIC, Sites, commit, committed, decoded, saved, values
 from tests.waiting import eventually
@@ -17,13 +17,13 @@ OPEN = "its copy has failed over, and takes records of its own; on.divergence=Tr
 @pytest.fixture(params=["kafka", "ottla"])
 def sites(request: pytest.FixtureRequest) -> Iterator[Sites]:
     """`a`, the source, knows nothing of its mirror, whatever it is."""
-    with BROKERS[request.param]() as a, ottla_broker() as b:
+    with BROKERS[request.param]() as a, run_ottla_broker() as b:
         made = Sites(a, b)
         made.create()
         yield made
 
 
-def open_transaction(source: Broker) -> Producer:
+def open_transaction(source: BrokerProcess) -> Producer:
     """With one record in it."""
     made = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "open"})
     made.init_transactions(30)
@@ -44,7 +44,7 @@ def copied_and_failed_over(sites: Sites) -> None:
 
 def test_a_drill_is_taken_back_by_consent_and_leaves_what_was_written_in_files(sites: Sites) -> None:
     a, b = sites.a, sites.b
-    assert isinstance(a, Broker) and isinstance(b, Broker)
+    assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     for partition in (0, 1):
         produce(a.bootstrap, TOPIC, [b"a %d" % n for n in range(100)], partition=partition, enable_idempotence=True)
     open_one = open_transaction(a) if a.kind == "kafka" else None
@@ -63,7 +63,7 @@ def test_a_drill_is_taken_back_by_consent_and_leaves_what_was_written_in_files(s
 
     # Without consent it stays open, and says so.
     sites.west(role="Replicate")
-    eventually(lambda: OPEN in b.log_text(), within_s=20, what=lambda: b.log_text(3000))
+    eventually(lambda: OPEN in b.log_tail(), within_s=20, message=lambda: b.log_tail(3000))
     produce(b.bootstrap, TOPIC, [b"still open"], partition=0)
     assert sites.state(b) == "FailedOver" and not saved(b.log_dir)
 
@@ -99,7 +99,7 @@ def test_a_drill_is_taken_back_by_consent_and_leaves_what_was_written_in_files(s
 def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
     """Between the failover and the taking back the source has lost records that were copied."""
     a, b = sites.a, sites.b
-    assert isinstance(a, Broker) and isinstance(b, Broker)
+    assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     copied_and_failed_over(sites)
     a.stop()
     log = a.log_dir / f"{TOPIC}-0"
@@ -120,7 +120,7 @@ def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
 def test_what_was_deleted_since_is_copied_again(sites: Sites) -> None:
     """Records that were copied, and some that were written since, have been deleted here: the log begins behind the offset at which it was opened."""
     a, b = sites.a, sites.b
-    assert isinstance(a, Broker) and isinstance(b, Broker)
+    assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)
     copied_and_failed_over(sites)
     produce(b.bootstrap, TOPIC, [b"b"] * 50, partition=0)
     admin = AdminClient({"bootstrap.servers": b.bootstrap})
@@ -129,11 +129,11 @@ def test_what_was_deleted_since_is_copied_again(sites: Sites) -> None:
     produce(a.bootstrap, TOPIC, [b"meanwhile"] * 10, partition=0)
     sites.west(role="Replicate", on_divergence="Truncate")
     sites.becomes(b, "Replicating")
-    eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] == 110, within_s=30, what=lambda: b.log_text(3000))
+    eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] == 110, within_s=30, message=lambda: b.log_tail(3000))
     assert values(b.bootstrap) == [b"meanwhile"] * 10
     (tail,) = saved(b.log_dir)
     assert decoded(tail)[-30:] == [b"b"] * 30
     produce(a.bootstrap, TOPIC, [b"after"], partition=0)
     b.kill()
     b.start()
-    eventually(lambda: values(b.bootstrap)[-1:] == [b"after"], within_s=30, what=lambda: b.log_text(3000))
+    eventually(lambda: values(b.bootstrap)[-1:] == [b"after"], within_s=30, message=lambda: b.log_tail(3000))

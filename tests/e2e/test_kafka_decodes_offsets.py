@@ -24,18 +24,18 @@ from ottla_broker.coordination.records import (
     MemberMetadata,
     OffsetCommit,
     OffsetCommitKey,
-    group_key,
-    group_value,
-    offset_key,
-    offset_value,
-    read_key,
-    read_offset,
-    read_value,
+    decode_key,
+    decode_offset_commit,
+    decode_value,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
 )
-from ottla_broker.coordination.replay import Replay
+from ottla_broker.coordination.replay import CoordinatorLoader
 from ottla_broker.runtime import uuid_text
-from ottla_broker.wire.records import Record, decode_all, encode_batch
-from tests.brokers import Broker, apache_kafka, ottla_broker
+from ottla_broker.wire.records import Record, encode_batch, iter_records
+from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.jars import java, kafka_classpath
 from tests.waiting import eventually
 
@@ -67,11 +67,11 @@ def decoded_by_kafka(log: Path) -> list[Row]:
 
 def decoded_by_us(log: Path) -> list[Row]:
     """The same, from our reading of the same bytes."""
-    return [as_kafka_prints(record) for _, record in decode_all(log.read_bytes())]
+    return [as_kafka_prints(record) for _, record in iter_records(log.read_bytes())]
 
 
 def as_kafka_prints(record: Record) -> Row:
-    key, value = read_key(record.key or b""), record.value
+    key, value = decode_key(record.key or b""), record.value
     if isinstance(key, OffsetCommitKey):
         return {"type": "1", "data": key._asdict()}, None if value is None else offset_as_kafka_prints(value)
     assert isinstance(key, GroupMetadataKey)
@@ -79,7 +79,7 @@ def as_kafka_prints(record: Record) -> Row:
 
 
 def offset_as_kafka_prints(value: bytes) -> dict[str, Any]:
-    commit = read_offset(value)
+    commit = decode_offset_commit(value)
     data: dict[str, Any] = {"offset": commit.offset}
     if value[1] >= 3:
         data["leaderEpoch"] = commit.leader_epoch
@@ -92,7 +92,7 @@ def offset_as_kafka_prints(value: bytes) -> dict[str, Any]:
 
 
 def group_as_kafka_prints(value: bytes) -> dict[str, Any]:
-    group = read_value(GROUP_METADATA, value)
+    group = decode_value(GROUP_METADATA, value)
     data = {
         "protocolType": group.protocol_type,
         "generation": group.generation,
@@ -145,10 +145,13 @@ def test_every_kind_of_record_is_decoded_by_kafka(tmp_path: Path) -> None:
         OffsetCommit(3, -1, "naïve ☃", 1_700_000_000_000, expire_ms=1_800_000_000_000),
     ]
     pairs: list[tuple[bytes, bytes | None]] = [
-        (offset_key("g", "t", at), offset_value(one)) for at, one in enumerate(offsets)
+        (encode_offset_commit_key("g", "t", at), encode_offset_commit_value(one)) for at, one in enumerate(offsets)
     ]
-    pairs += [(group_key("g"), group_value(one)) for one in (group(0), group(1, "m1"), group(2, "m1", "m2"))]
-    pairs += [(offset_key("g", "t", 0), None), (group_key("g"), None)]
+    pairs += [
+        (encode_group_metadata_key("g"), encode_group_metadata_value(one))
+        for one in (group(0), group(1, "m1"), group(2, "m1", "m2"))
+    ]
+    pairs += [(encode_offset_commit_key("g", "t", 0), None), (encode_group_metadata_key("g"), None)]
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(encode_batch([Record(1_700_000_000_000, key, value) for key, value in pairs]))
     by_kafka = [without_embedded_protocol(row) for row in decoded_by_kafka(log)]
@@ -156,7 +159,7 @@ def test_every_kind_of_record_is_decoded_by_kafka(tmp_path: Path) -> None:
     assert len(by_kafka) == len(pairs)
 
 
-def consumer(broker: Broker, name: str, **settings: Any) -> ck.Consumer:
+def consumer(broker: BrokerProcess, name: str, **settings: Any) -> ck.Consumer:
     return ck.Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -168,11 +171,11 @@ def consumer(broker: Broker, name: str, **settings: Any) -> ck.Consumer:
     )
 
 
-def admin(broker: Broker) -> AdminClient:
+def admin(broker: BrokerProcess) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
-def new_topic(broker: Broker, name: str) -> None:
+def new_topic(broker: BrokerProcess, name: str) -> None:
     client = admin(broker)  # whose answer is lost with it
     client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
 
@@ -182,7 +185,7 @@ def assigned(member: ck.Consumer, count: int) -> bool:
     return len(member.assignment()) == count
 
 
-def committed(broker: Broker, name: str) -> dict[tuple[str, int], int]:
+def committed(broker: BrokerProcess, name: str) -> dict[tuple[str, int], int]:
     """What a group committed. KafkaException while its coordinator is not there."""
     client = admin(broker)
     asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(30)
@@ -190,7 +193,7 @@ def committed(broker: Broker, name: str) -> dict[tuple[str, int], int]:
 
 
 def test_a_broker_s_own_log_is_decoded_by_kafka() -> None:
-    with ottla_broker(offsets_topic_num_partitions=1) as broker:
+    with run_ottla_broker(offsets_topic_num_partitions=1) as broker:
         new_topic(broker, "t")
         member = consumer(broker, "g", group_instance_id="i")
         member.subscribe(["t"])
@@ -212,8 +215,8 @@ def test_a_broker_s_own_log_is_decoded_by_kafka() -> None:
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[Broker]:
-    with apache_kafka(
+def kafka() -> Iterator[BrokerProcess]:
+    with run_apache_kafka(
         offsets_topic_num_partitions=PARTITIONS, group_coordinator_rebalance_protocols="classic,consumer"
     ) as broker:
         new_topic(broker, "t")
@@ -230,7 +233,7 @@ def described(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescripti
         return None
 
 
-def test_kafkas_coordinator_serves_our_records(kafka: Broker) -> None:
+def test_kafkas_coordinator_serves_our_records(kafka: BrokerProcess) -> None:
     simple = admin(kafka)
     wish = ConsumerGroupTopicPartitions("makes-the-topic", [TopicPartition("t", 0, 0)])
     simple.alter_consumer_group_offsets([wish])["makes-the-topic"].result(30)
@@ -239,10 +242,16 @@ def test_kafkas_coordinator_serves_our_records(kafka: Broker) -> None:
     )  # may write internal topics
     home = partition_of("from-ottla", PARTITIONS)
     pairs = [
-        (group_key("from-ottla"), group_value(group(7, "m1", "m2"))),
-        (offset_key("from-ottla", "t", 0), offset_value(OffsetCommit(41, 0, "meta", 1_700_000_000_000))),
-        (offset_key("from-ottla", "t", 1), offset_value(OffsetCommit(42, 0, "", 1_700_000_000_000))),
-        (offset_key("from-ottla", "t", 1), None),
+        (encode_group_metadata_key("from-ottla"), encode_group_metadata_value(group(7, "m1", "m2"))),
+        (
+            encode_offset_commit_key("from-ottla", "t", 0),
+            encode_offset_commit_value(OffsetCommit(41, 0, "meta", 1_700_000_000_000)),
+        ),
+        (
+            encode_offset_commit_key("from-ottla", "t", 1),
+            encode_offset_commit_value(OffsetCommit(42, 0, "", 1_700_000_000_000)),
+        ),
+        (encode_offset_commit_key("from-ottla", "t", 1), None),
     ]
     for key, value in pairs:
         writer.produce(OFFSETS_TOPIC, key=key, value=value, partition=home)
@@ -258,7 +267,7 @@ def test_kafkas_coordinator_serves_our_records(kafka: Broker) -> None:
     assert committed(kafka, "from-ottla") == {("t", 0): 41}
 
 
-def test_we_read_what_kafka_writes(kafka: Broker) -> None:
+def test_we_read_what_kafka_writes(kafka: BrokerProcess) -> None:
     classic, newer = (
         consumer(kafka, "classic", group_instance_id="i"),
         consumer(kafka, "newer", group_protocol="consumer"),
@@ -272,7 +281,7 @@ def test_we_read_what_kafka_writes(kafka: Broker) -> None:
     kafka.stop()
     newer.close()
     logs = sorted(kafka.log_dir.glob(f"{OFFSETS_TOPIC}-*/00000000000000000000.log"))
-    homes = {int(log.parent.name.rpartition("-")[2]): Replay() for log in logs}
+    homes = {int(log.parent.name.rpartition("-")[2]): CoordinatorLoader() for log in logs}
     for log in logs:
         for _ in homes[int(log.parent.name.rpartition("-")[2])].steps(log.read_bytes()):
             pass
@@ -283,7 +292,7 @@ def test_we_read_what_kafka_writes(kafka: Broker) -> None:
     assert commit is not None
     assert (commit.offset, commit.metadata.rstrip("\0")) == (0, "said")  # the binding sends its terminating zero too
     other = homes[partition_of("newer", PARTITIONS)]
-    assert other.unknown > 0, "records of a KIP-848 group"
+    assert other.unknown_records > 0, "records of a KIP-848 group"
     assert other.offsets.get("newer", "t", 1) is not None
     for home in homes.values():
         for _ in home.finish():

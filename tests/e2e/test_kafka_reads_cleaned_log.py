@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ottla_broker.wire.batch import Compression
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import Record, encode_batch
 from tests.jars import java, kafka_classpath
 from tests.unit.records.cleaning import CONFIG, DAY_MS, House
@@ -44,7 +44,9 @@ def lived_in(path: Path) -> House:
             records.append(Record(house.now_ms, b"only-%s-%d" % (codec.name.encode(), n), b"here"))
             house.append(encode_batch(records, compression=codec))
         house.write("transactional", f"{n}", producer_id=1000, sequence=n)
-        ended = end_transaction_marker(n % 3 != 1, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms)
+        ended = encode_end_transaction_marker(
+            n % 3 != 1, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms
+        )
         house.append(ended)
         house.write(f"idempotent-{n % 2}", f"{n}", producer_id=5, sequence=n)
         house.write(f"only-zstd-{n - 3}", None)
@@ -56,7 +58,9 @@ def lived_in(path: Path) -> House:
         assert house.clean()
         house.now_ms += 1000
         house.write("transactional", "never", producer_id=1000, sequence=n)
-        house.append(end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms))
+        house.append(
+            encode_end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=house.now_ms)
+        )
         for _ in range(100):
             house.write("dirt", "y" * 50)
         house.log.roll()

@@ -18,11 +18,11 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.recovery import Known
+from ottla_broker.log.recovery import LogCheckpoint
 from ottla_broker.runtime import Runtime, uuid_from_text
-from ottla_broker.wire.batch import Compression, batches
-from ottla_broker.wire.records import decode_all
-from tests.brokers import Broker, apache_kafka
+from ottla_broker.wire.batch import Compression, iter_batches
+from ottla_broker.wire.records import iter_records
+from tests.brokers import BrokerProcess, run_apache_kafka
 from tests.jars import java, kafka_classpath
 from tests.kafka_folders import CLUSTER_ID
 from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
@@ -77,7 +77,7 @@ def inspect(folder: Path) -> dict[str, int]:
 def filled(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> None:
     """Everything that a partition may hold: all codecs, producers, transactions that commit and abort, epochs, times that go back."""
     sequences = {first_producer: 0, first_producer + 1: 0}
-    latest = max(log.epochs.latest(), 0)
+    latest = max(log.epochs.latest_epoch(), 0)
     for n in range(rounds):
         when = NOW + n * 1_000 - (n % 7) * 2_500
         codec = list(Compression)[n % 5]
@@ -107,7 +107,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A log directory of ours after a clean stop, with the partition `made-0`."""
     path = tmp_path_factory.mktemp("ours")
     directory = data_dir(path)
-    filled(directory.create("made", 0, TOPIC_ID, SMALL))
+    filled(directory.create_log("made", 0, TOPIC_ID, SMALL))
     asyncio.run(directory.close())
     yield path
 
@@ -139,7 +139,7 @@ def test_the_inspector_reads_snapshots_and_aborted_transactions(ours: Path) -> N
     said = dump("--files", files(folder, ".txnindex"))
     no_fault_in(said)
     place = Place(str(folder))
-    aborted = place.reopen(Known(clean=True)).aborted(0, 10**9)
+    aborted = place.reopen(LogCheckpoint(clean=True)).aborted_transactions(0, 10**9)
     assert len(re.findall(r"producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+", said)) == len(
         aborted
     )
@@ -150,7 +150,7 @@ def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Pa
     filled(place.create())
     last = sorted(tmp_path.glob("made-0/*.log"))[-1]
     os.truncate(last, last.stat().st_size - 50)
-    again = place.reopen(Known(recovery_point=300))
+    again = place.reopen(LogCheckpoint(recovery_point=300))
     assert again.failed is None
     filled(again, 5, first_producer=20)
     again.close()
@@ -182,7 +182,7 @@ class Written:
     committed: list[bytes]  # under read_committed
 
 
-def consumed(broker: Broker, topic: str, isolation: str) -> list[bytes]:
+def consumed(broker: BrokerProcess, topic: str, isolation: str) -> list[bytes]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -206,7 +206,7 @@ def consumed(broker: Broker, topic: str, isolation: str) -> list[bytes]:
         consumer.close()
 
 
-def written_by_clients(broker: Broker, topic: str) -> None:
+def written_by_clients(broker: BrokerProcess, topic: str) -> None:
     config = {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
@@ -237,7 +237,7 @@ def written_by_clients(broker: Broker, topic: str) -> None:
 
 
 def written(folder: Path, topic: str, crash: bool) -> Written:
-    with apache_kafka(folder=folder) as broker:
+    with run_apache_kafka(folder=folder) as broker:
         written_by_clients(broker, topic)
         values = consumed(broker, topic, "read_uncommitted")
         committed = consumed(broker, topic, "read_committed")
@@ -255,7 +255,7 @@ def test_a_folder_that_apache_kafka_wrote_is_served(tmp_path: Path, crash: bool)
     theirs = written(tmp_path, "theirs", crash)
     assert len(theirs.values) == 2_530 and len(theirs.committed) == 2_515
     directory = data_dir(tmp_path / "data")
-    assert directory.was_clean is not crash
+    assert directory.was_clean_shutdown is not crash
     assert directory.cluster_id == CLUSTER_ID
     assert {key: log.failed for key, log in directory.logs.items() if log.failed} == {}
     log = directory.logs["theirs", 0]
@@ -276,9 +276,9 @@ def read(log: PartitionLog, *, committed: bool) -> list[bytes]:
     at = log.start
     while at < log.end:
         data = log.read(at, 100_000, up_to=log.last_stable_offset if committed else log.end)
-        last = max(header.last_offset for _, header in batches(data))
-        aborted = log.aborted(at, last + 1) if committed else []
-        for header, record in decode_all(data):
+        last = max(header.last_offset for _, header in iter_batches(data))
+        aborted = log.aborted_transactions(at, last + 1) if committed else []
+        for header, record in iter_records(data):
             gone = header.is_transactional and any(
                 a.producer_id == header.producer_id and a.first_offset <= record.offset < a.last_offset for a in aborted
             )
@@ -290,7 +290,7 @@ def read(log: PartitionLog, *, committed: bool) -> list[bytes]:
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
 def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash: bool) -> None:
-    with apache_kafka(folder=tmp_path) as broker:
+    with run_apache_kafka(folder=tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("made", 1, 1)])["made"].result(30)
         broker.stop()
@@ -302,7 +302,7 @@ def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash:
         if crash:
             (broker.log_dir / ".kafka_cleanshutdown").unlink()
         broker.start()
-        log = Place(str(ours / "made-0")).reopen(Known(clean=True))
+        log = Place(str(ours / "made-0")).reopen(LogCheckpoint(clean=True))
         log.advance_high_watermark(log.end)
         assert consumed(broker, "made", "read_uncommitted") == read(log, committed=False)
         assert consumed(broker, "made", "read_committed") == read(log, committed=True)
@@ -310,5 +310,5 @@ def test_apache_kafka_serves_a_folder_of_ours(tmp_path: Path, ours: Path, crash:
         producer.produce("made", b"and on it goes", partition=0)
         assert producer.flush(30) == 0
         assert consumed(broker, "made", "read_committed")[-1] == b"and on it goes"
-        wrong = [line for line in broker.log_text(200_000).splitlines() if "ERROR" in line or "orrupt" in line]
+        wrong = [line for line in broker.log_tail(200_000).splitlines() if "ERROR" in line or "orrupt" in line]
         assert not wrong, "\n".join(wrong[:20])

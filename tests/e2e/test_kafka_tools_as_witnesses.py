@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.clusters import Cluster
-from tests.e2e.java_tools import Beside, beside, run
+from tests.clusters import ProcessCluster
+from tests.e2e.java_tools import JavaToolProcess, run_java_tool, start_java_tool
 from tests.e2e.rounds.play import make_topic
 from tests.e2e.test_kafka_reads_our_files import no_fault_in
 from tests.waiting import eventually
@@ -24,7 +24,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.mark.timeout(400)
-def test_verifiable_clients_through_faults(cluster: Cluster, tmp_path: Path) -> None:
+def test_verifiable_clients_through_faults(cluster: ProcessCluster, tmp_path: Path) -> None:
     topic = "verified"
     make_topic(cluster, topic, {})
     where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
@@ -41,87 +41,96 @@ def test_verifiable_clients_through_faults(cluster: Cluster, tmp_path: Path) -> 
     settings.write_text(RETRIES)
     sending = ("--acks", "-1", "--throughput", "300", "--producer.config", str(settings))
     with (
-        beside(f"{TOOLS}.VerifiableConsumer", *where, *consumer_words) as consumer,
-        beside(f"{TOOLS}.VerifiableProducer", *where, *sending) as producer,
+        start_java_tool(f"{TOOLS}.VerifiableConsumer", *where, *consumer_words) as consumer,
+        start_java_tool(f"{TOOLS}.VerifiableProducer", *where, *sending) as producer,
     ):
-        eventually(lambda: acked(producer) > 300 and read(consumer), within_s=60, what="records go through")
-        leader = cluster.partition(topic).leader
+        eventually(lambda: acked(producer) > 300 and read(consumer), within_s=60, message="records go through")
+        leader = cluster.partition_state(topic).leader
         cluster.brokers[leader].kill()
         goes_on(producer)
         cluster.brokers[leader].start()
-        eventually(lambda: cluster.healthy(), within_s=60, what="whole after a kill")
-        paused = cluster.partition(topic).leader
+        eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a kill")
+        paused = cluster.partition_state(topic).leader
         cluster.brokers[paused].pause()
         time.sleep(4)
-        cluster.brokers[paused].go_on()
+        cluster.brokers[paused].resume()
         goes_on(producer)
-        eventually(lambda: cluster.healthy(), within_s=60, what="whole after a pause")
-        cluster.brokers[cluster.controller()].restart()
-        eventually(lambda: cluster.healthy(), within_s=60, what="whole after a restart")
+        eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a pause")
+        cluster.brokers[cluster.controller_id()].restart()
+        eventually(lambda: cluster.is_healthy(), within_s=60, message="whole after a restart")
         goes_on(producer)
         producer.stop()
-        sent = {event["value"]: (event["partition"], event["offset"]) for event in producer.of("producer_send_success")}
-        assert producer.of("producer_send_error") == []
-        eventually(lambda: sent.keys() <= read(consumer).keys(), within_s=60, what="the consumer has read all")
+        sent = {
+            event["value"]: (event["partition"], event["offset"])
+            for event in producer.events_named("producer_send_success")
+        }
+        assert producer.events_named("producer_send_error") == []
+        eventually(lambda: sent.keys() <= read(consumer).keys(), within_s=60, message="the consumer has read all")
         consumer.stop()
     got = read(consumer)
     assert {value: got[value] for value in sent} == sent
-    values = [event["value"] for event in consumer.of("record_data")]
-    places = {(event["partition"], event["offset"]): event["value"] for event in consumer.of("record_data")}
+    values = [event["value"] for event in consumer.events_named("record_data")]
+    places = {(event["partition"], event["offset"]): event["value"] for event in consumer.events_named("record_data")}
     assert len(places) == len(set(values)), "a record is at two places"  # the Java producer is idempotent
 
 
-def acked(producer: Beside) -> int:
-    return len(producer.of("producer_send_success"))
+def acked(producer: JavaToolProcess) -> int:
+    return len(producer.events_named("producer_send_success"))
 
 
-def goes_on(producer: Beside) -> None:
+def goes_on(producer: JavaToolProcess) -> None:
     before = acked(producer)
-    eventually(lambda: acked(producer) > before + 100, within_s=60, what="acknowledgements go on")
+    eventually(lambda: acked(producer) > before + 100, within_s=60, message="acknowledgements go on")
 
 
-def read(consumer: Beside) -> dict[str, tuple[int, int]]:
-    return {event["value"]: (event["partition"], event["offset"]) for event in consumer.of("record_data")}
+def read(consumer: JavaToolProcess) -> dict[str, tuple[int, int]]:
+    return {event["value"]: (event["partition"], event["offset"]) for event in consumer.events_named("record_data")}
 
 
 @pytest.mark.timeout(400)
-def test_tools_that_move_and_elect(cluster: Cluster, tmp_path: Path) -> None:
+def test_tools_that_move_and_elect(cluster: ProcessCluster, tmp_path: Path) -> None:
     topic = "moved"
     make_topic(cluster, topic, {})
     for partition in range(PARTITIONS):
         rd.produce(cluster.bootstrap, topic, rd.numbered(0, 2000), partition=partition)
     where = ("--bootstrap-server", cluster.bootstrap)
 
-    said = run(f"{TOOLS}.MetadataQuorumCommand", *where, "describe", "--status")
-    assert f"LeaderId:{cluster.controller()}" in said.replace(" ", "").replace("\t", "")
+    said = run_java_tool(f"{TOOLS}.MetadataQuorumCommand", *where, "describe", "--status")
+    assert f"LeaderId:{cluster.controller_id()}" in said.replace(" ", "").replace("\t", "")
 
     plan = tmp_path / "plan.json"
     wanted = {partition: [1 + (partition + n) % 3 for n in range(2)] for partition in range(PARTITIONS)}
     moves = [{"topic": topic, "partition": partition, "replicas": to} for partition, to in wanted.items()]
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     reassign = (f"{TOOLS}.reassign.ReassignPartitionsCommand", *where, "--reassignment-json-file", str(plan))
-    said = run(*reassign, "--execute", "--throttle", "10000000")
+    said = run_java_tool(*reassign, "--execute", "--throttle", "10000000")
     assert "Successfully started partition reassignments" in said
-    eventually(lambda: "still in progress" not in run(*reassign, "--verify"), within_s=60, what="it is moved")
+    eventually(
+        lambda: "still in progress" not in run_java_tool(*reassign, "--verify"), within_s=60, message="it is moved"
+    )
     for partition, to in wanted.items():
-        seen = cluster.partition(topic, partition)
+        seen = cluster.partition_state(topic, partition)
         assert list(seen.replicas) == to and set(seen.isr) == set(to)
         gone = next(broker for number, broker in cluster.brokers.items() if number not in to)
-        eventually(lambda gone=gone, p=partition: not (gone.log_dir / f"{topic}-{p}").exists(), what="it left")  # type: ignore[misc]
+        eventually(lambda gone=gone, p=partition: not (gone.log_dir / f"{topic}-{p}").exists(), message="it left")  # type: ignore[misc]
         assert rd.values(rd.consume(cluster.bootstrap, topic, partition=partition)) == [
             record.value for record in rd.numbered(0, 2000)
         ]
 
-    away = cluster.brokers[cluster.partition(topic).leader]
+    away = cluster.brokers[cluster.partition_state(topic).leader]
     away.restart()
-    eventually(lambda: cluster.healthy(), within_s=60, what="whole again")
-    run(f"{TOOLS}.LeaderElectionCommand", *where, "--election-type", "preferred", "--all-topic-partitions")
+    eventually(lambda: cluster.is_healthy(), within_s=60, message="whole again")
+    run_java_tool(f"{TOOLS}.LeaderElectionCommand", *where, "--election-type", "preferred", "--all-topic-partitions")
     for partition, to in wanted.items():
-        eventually(lambda p=partition, first=to[0]: cluster.partition(topic, p).leader == first, what="elected")  # type: ignore[misc]
+
+        def is_elected(partition: int = partition, first: int = to[0]) -> bool:
+            return cluster.partition_state(topic, partition).leader == first
+
+        eventually(is_elected, message="elected")
 
 
 @pytest.mark.timeout(400)
-def test_replicas_are_equal_after_faults(cluster: Cluster) -> None:
+def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
     topic = "compared"
     make_topic(cluster, topic, {})
     for turn in range(4):
@@ -133,15 +142,15 @@ def test_replicas_are_equal_after_faults(cluster: Cluster) -> None:
             hit.kill()
             rd.produce(cluster.bootstrap, topic, rd.numbered(0, 500), partition=0)
             hit.start()
-            eventually(lambda: cluster.healthy(), within_s=60, what="whole again")
-    with beside(
+            eventually(lambda: cluster.is_healthy(), within_s=60, message="whole again")
+    with start_java_tool(
         f"{TOOLS}.ReplicaVerificationTool",
         *("--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"),
     ) as verifier:
         eventually(
             lambda: [line for line in verifier.lines if "max lag is 0 for partition" in line],
             within_s=60,
-            what="compared",
+            message="compared",
         )
         assert not [line for line in verifier.lines if "doesn't match" in line or "Exception" in line], verifier.lines
     replicas = [
@@ -151,7 +160,7 @@ def test_replicas_are_equal_after_faults(cluster: Cluster) -> None:
         for path in sorted((broker.log_dir / f"{topic}-{partition}").glob("*.log"))
     ]
     assert len(replicas) == PARTITIONS * 3
-    said = run("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(replicas))
+    said = run_java_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", ",".join(replicas))
     no_fault_in(said)
     dumps = [part.partition("\n")[2] for part in said.split("Dumping ")[1:]]
     by_partition = {

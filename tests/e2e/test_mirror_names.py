@@ -5,44 +5,44 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers import BROKERS, Broker, ottla_broker
+from tests.brokers import BROKERS, BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.e2e.test_mirroring import commit, committed
 from tests.waiting import eventually
 
 
-def mirror(source: Broker, target: Broker, name: str, **settings: str) -> None:
+def mirror(source: BrokerProcess, target: BrokerProcess, name: str, **settings: str) -> None:
     given = {"bootstrap.servers": source.bootstrap, "topics": "*", "metadata.max.age.ms": "500"}
     set_mirror(target.bootstrap, name, given | {key.replace("_", "."): value for key, value in settings.items()})
 
 
-def create(broker: Broker, topic: str, partitions: int = 1) -> None:
+def create(broker: BrokerProcess, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})  # lives until it has answered
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
 
 
-def topics(broker: Broker) -> set[str]:
+def topics(broker: BrokerProcess) -> set[str]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     found = admin.list_topics(timeout=20).topics
     return {name for name in found if not name.startswith("__")}
 
 
-def holds(broker: Broker, topic: str, records: int, partition: int = 0) -> None:
+def holds(broker: BrokerProcess, topic: str, records: int, partition: int = 0) -> None:
     eventually(
         lambda: watermarks(broker.bootstrap, topic, partition)[1] == records,
         within_s=30,
-        what=lambda: f"{topic}: {watermarks(broker.bootstrap, topic, partition)}\n{broker.log_text(3000)}",
+        message=lambda: f"{topic}: {watermarks(broker.bootstrap, topic, partition)}\n{broker.log_tail(3000)}",
     )
 
 
 @pytest.fixture(params=["kafka", "ottla"])
-def west(request: pytest.FixtureRequest) -> Iterator[Broker]:
+def west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     with BROKERS[request.param]() as broker:
         yield broker
 
 
-def test_a_copy_under_another_name_and_its_groups(west: Broker) -> None:
-    with ottla_broker() as here:
+def test_a_copy_under_another_name_and_its_groups(west: BrokerProcess) -> None:
+    with run_ottla_broker() as here:
         create(west, "flights", 2)
         create(here, "flights")
         produce(here.bootstrap, "flights", [b"here"] * 3)
@@ -59,7 +59,7 @@ def test_a_copy_under_another_name_and_its_groups(west: Broker) -> None:
         eventually(
             lambda: committed(here.bootstrap, "readers", "west.flights", 2) == {0: 42, 1: 100},
             within_s=30,
-            what=lambda: here.log_text(3000),
+            message=lambda: here.log_tail(3000),
         )
         assert committed(here.bootstrap, "readers", "flights", 1) == {}
         assert status(here.bootstrap, "west.flights", 0)["state"] == "Replicating"
@@ -67,7 +67,7 @@ def test_a_copy_under_another_name_and_its_groups(west: Broker) -> None:
 
 def test_nothing_comes_back_however_far_it_went() -> None:
     """Three clusters in a ring, each a mirror of all that the one before it has."""
-    with ottla_broker() as a, ottla_broker() as b, ottla_broker() as c:
+    with run_ottla_broker() as a, run_ottla_broker() as b, run_ottla_broker() as c:
         for name, broker in (("a", a), ("b", b), ("c", c)):
             create(broker, f"of-{name}")
             produce(broker.bootstrap, f"of-{name}", [name.encode()] * 10)
@@ -82,9 +82,9 @@ def test_nothing_comes_back_however_far_it_went() -> None:
         holds(a, "3.2.of-b", 10)
         for broker in (a, b, c):
             eventually(
-                lambda broker=broker: "come to the source from this cluster" in broker.log_text(),  # type: ignore[misc]
+                lambda broker=broker: "come to the source from this cluster" in broker.log_tail(),  # type: ignore[misc]
                 within_s=30,
-                what=lambda broker=broker: broker.log_text(3000),  # type: ignore[misc]
+                message=lambda broker=broker: broker.log_tail(3000),  # type: ignore[misc]
             )
         assert topics(a) == {"of-a", "3.of-c", "3.2.of-b"}
         assert topics(b) == {"of-b", "1.of-a", "1.3.of-c"}
@@ -92,7 +92,7 @@ def test_nothing_comes_back_however_far_it_went() -> None:
 
 
 def test_a_copy_with_another_name_comes_back_as_a_topic_of_its_own() -> None:
-    with ottla_broker() as west, ottla_broker() as here:
+    with run_ottla_broker() as west, run_ottla_broker() as here:
         create(west, "flights")
         produce(west.bootstrap, "flights", [b"there"] * 10)
         mirror(west, here, "west", prefix="west.")

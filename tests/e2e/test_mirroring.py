@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers import BROKERS, Broker, apache_kafka, ottla_broker
+from tests.brokers import BROKERS, BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.waiting import eventually
 
@@ -20,8 +20,8 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass
 class Pair:
-    source: Broker
-    target: Broker
+    source: BrokerProcess
+    target: BrokerProcess
 
     def mirror(self, **settings: str) -> None:
         given = {"bootstrap.servers": self.source.bootstrap, "topics": "*", "metadata.max.age.ms": "500"}
@@ -42,9 +42,9 @@ class Pair:
                 == watermarks(self.source.bootstrap, topic, partition)
             ),
             within_s=30,
-            what=lambda: (
+            message=lambda: (
                 f"{topic}-{partition}: {watermarks(self.source.bootstrap, topic, partition)} at the source, "
-                f"{watermarks(self.target.bootstrap, topic, partition)} here\n{self.target.log_text(3000)}"
+                f"{watermarks(self.target.bootstrap, topic, partition)} here\n{self.target.log_tail(3000)}"
             ),
         )
 
@@ -60,14 +60,14 @@ class Pair:
 
 
 # The oldest that people are likely to come from, and the newest.
-KAFKAS = {f"kafka-{version}": partial(apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
-SOURCES: dict[str, Callable[..., AbstractContextManager[Broker]]] = {**KAFKAS, "ottla": ottla_broker}
+KAFKAS = {f"kafka-{version}": partial(run_apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
+SOURCES: dict[str, Callable[..., AbstractContextManager[BrokerProcess]]] = {**KAFKAS, "ottla": run_ottla_broker}
 
 
 @pytest.fixture(params=SOURCES)
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     source = SOURCES[request.param]
-    with source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as there, ottla_broker() as here:
+    with source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as there, run_ottla_broker() as here:
         yield Pair(there, here)
 
 
@@ -101,7 +101,7 @@ def test_records_of_all_kinds(pair: Pair) -> None:
 
 @pytest.mark.parametrize("version", KAFKAS)
 def test_transactions_of_kafka(version: str) -> None:
-    with KAFKAS[version]() as there, ottla_broker() as here:
+    with KAFKAS[version]() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money")
         pair.mirror()
@@ -176,7 +176,7 @@ def test_holes_of_compaction_stay_holes(pair: Pair) -> None:
         produce(pair.source.bootstrap, "table", [b"newest"])
         return len(seen(pair.source.bootstrap, "table", 0)) < 300
 
-    eventually(cleaned, within_s=90, what="the source has compacted")
+    eventually(cleaned, within_s=90, message="the source has compacted")
     pair.mirror()
     pair.caught_up("table")
     newest = {record.key: record.value for record in seen(pair.source.bootstrap, "table", 0)}
@@ -202,7 +202,7 @@ def test_a_topic_that_was_made_anew_is_never_mixed_in(pair: Pair) -> None:
     eventually(lambda: "again" not in admin.list_topics(timeout=10).topics, within_s=30)
     pair.create("again")
     produce(pair.source.bootstrap, "again", [b"second life"] * 50)
-    eventually(lambda: "deleted and made anew" in pair.target.log_text(), within_s=30)
+    eventually(lambda: "deleted and made anew" in pair.target.log_tail(), within_s=30)
     assert seen(pair.target.bootstrap, "again", 0) == before
     pair.target.restart()
     pair.create("another")
@@ -238,7 +238,7 @@ def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again:
     pair.source.start()
     produce(pair.source.bootstrap, "lost", [b"second life"] * records_again)
     pair.mirror(role="Replicate")
-    eventually(lambda: "the source has lost records" in pair.target.log_text(), within_s=30)
+    eventually(lambda: "the source has lost records" in pair.target.log_tail(), within_s=30)
     assert seen(pair.target.bootstrap, "lost", 0) == before
     pair.mirror(on_source_truncation="Resync")
     pair.assert_same("lost")
@@ -247,7 +247,7 @@ def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again:
 
 def test_failing_over_in_the_middle_of_it_all() -> None:
     """Transactions that are open are aborted, producers go on at a known offset, and the source's records come no more."""
-    with BROKERS["kafka"]() as there, ottla_broker() as here:
+    with BROKERS["kafka"]() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money", 2)
         pair.mirror()
@@ -286,13 +286,13 @@ def test_failing_over_in_the_middle_of_it_all() -> None:
 
 def test_no_faster_than_wished_and_told_how_far() -> None:
     """4 MB at 1 MB a second, of which one second's worth may come at once."""
-    with ottla_broker() as there, ottla_broker() as here:
+    with run_ottla_broker() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("slow")
         produce(there.bootstrap, "slow", [b"x" * 10_000] * 400)
         begun = time.monotonic()
         pair.mirror(throttled_rate="1000000")
-        told = eventually(lambda: seen_so_far(here.bootstrap, "slow"), within_s=20, what="some of it is here")
+        told = eventually(lambda: seen_so_far(here.bootstrap, "slow"), within_s=20, message="some of it is here")
         assert 0 < told["lagBytes"] <= 4_100_000 and told["lagBytes"] == pytest.approx(told["lag"] * 10_000, rel=0.05)
         assert 0 <= told["silentSeconds"] < 3
         pair.caught_up("slow")
@@ -334,13 +334,15 @@ def test_a_group_that_moves_goes_on_at_the_very_next_record(pair: Pair) -> None:
     def here() -> dict[int, int]:
         return committed(pair.target.bootstrap, "workers", "work", 2)
 
-    eventually(lambda: here() == {0: 30, 1: 100}, within_s=30, what=lambda: f"{here()}\n{pair.target.log_text(3000)}")
+    eventually(
+        lambda: here() == {0: 30, 1: 100}, within_s=30, message=lambda: f"{here()}\n{pair.target.log_tail(3000)}"
+    )
     assert committed(pair.target.bootstrap, "other", "work", 2) == {}
     commit(pair.target.bootstrap, "workers", "work", {0: 60})
     commit(pair.source.bootstrap, "workers", "work", {0: 40, 1: 100})
     produce(pair.source.bootstrap, "work", [b"more"] * 10, partition=1)
     commit(pair.source.bootstrap, "workers", "work", {1: 110})
-    eventually(lambda: here() == {0: 60, 1: 110}, within_s=30, what="forward only")
+    eventually(lambda: here() == {0: 60, 1: 110}, within_s=30, message="forward only")
 
 
 def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:

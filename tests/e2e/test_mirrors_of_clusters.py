@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clusters import Cluster, cluster_of
+from tests.clusters import ProcessCluster, run_cluster
+from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
 from tests.e2e.mirroring import log_bytes, seen, set_mirror, status, watermarks
-from tests.e2e.stream import nobody_is, stream
 from tests.waiting import eventually
 
 TOPIC = "orders"
@@ -18,29 +18,31 @@ PARTITIONS = 3
 
 
 @contextmanager
-def producing(source: Cluster) -> Iterator[list[int]]:
+def producing(source: ProcessCluster) -> Iterator[list[int]]:
     """Numbered records into every partition for as long as this lasts; gives how many were acknowledged so far."""
     acknowledged = [0]
 
     def one_more(_: Message) -> None:
         acknowledged[0] += 1
 
-    with stream(source.bootstrap, TOPIC, PARTITIONS, lambda number: f"{number:0100}", one_more, nobody_is):
+    with produce_in_background(
+        source.bootstrap, TOPIC, PARTITIONS, lambda number: f"{number:0100}", one_more, fail_on_rejected_record
+    ):
         yield acknowledged
 
 
 def more(acknowledged: list[int], records: int = 1500) -> None:
     wanted = acknowledged[0] + records
-    eventually(lambda: acknowledged[0] >= wanted, within_s=60, what="the load goes on")
+    eventually(lambda: acknowledged[0] >= wanted, within_s=60, message="the load goes on")
 
 
-def leaders(cluster: Cluster) -> set[int]:
-    return {cluster.partition(TOPIC, partition).leader for partition in range(PARTITIONS)}
+def leaders(cluster: ProcessCluster) -> set[int]:
+    return {cluster.partition_state(TOPIC, partition).leader for partition in range(PARTITIONS)}
 
 
 @pytest.fixture(params=["kafka", "ottla"])
-def source(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with cluster_of(request.param, 3 if request.param == "ottla" else 1, **ALONE[request.param]) as cluster:
+def source(request: pytest.FixtureRequest) -> Iterator[ProcessCluster]:
+    with run_cluster(request.param, 3 if request.param == "ottla" else 1, **ALONE[request.param]) as cluster:
         yield cluster
 
 
@@ -60,8 +62,8 @@ ALONE: dict[str, dict[str, Any]] = {
 }
 
 
-def test_brokers_of_either_side_die_while_records_come(source: Cluster) -> None:
-    with cluster_of("ottla", 3) as target:
+def test_brokers_of_either_side_die_while_records_come(source: ProcessCluster) -> None:
+    with run_cluster("ottla", 3) as target:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         factor = len(source.brokers)
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, factor)])[TOPIC].result(30)
@@ -71,7 +73,9 @@ def test_brokers_of_either_side_die_while_records_come(source: Cluster) -> None:
             {"bootstrap.servers": source.bootstrap, "topics": "*", "metadata.max.age.ms": "500"},
         )
         with producing(source) as acknowledged:
-            eventually(lambda: watermarks(target.bootstrap, TOPIC, 0)[1] > 100, within_s=30, what="copying has begun")
+            eventually(
+                lambda: watermarks(target.bootstrap, TOPIC, 0)[1] > 100, within_s=30, message="copying has begun"
+            )
             for victim in target.brokers:
                 broker = target.brokers[victim]
                 if victim == 2:
@@ -80,25 +84,25 @@ def test_brokers_of_either_side_die_while_records_come(source: Cluster) -> None:
                     broker.kill()
                 more(acknowledged)
                 broker.start()
-                eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))
+                eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
                 more(acknowledged)
             if factor > 1:
                 for broker in source.brokers.values():
                     broker.kill()
                     more(acknowledged)
                     broker.start()
-                    eventually(lambda: source.healthy(), within_s=60, what=lambda: str(source.troubles()))
+                    eventually(lambda: source.is_healthy(), within_s=60, message=lambda: str(source.health_problems()))
         ends = {partition: watermarks(source.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)}
         for partition, end in ends.items():
             eventually(
                 lambda partition=partition, end=end: watermarks(target.bootstrap, TOPIC, partition) == end,  # type: ignore[misc]
                 within_s=60,
-                what=lambda partition=partition, end=end: (
+                message=lambda partition=partition, end=end: (
                     f"{partition}: {watermarks(target.bootstrap, TOPIC, partition)} is {end}"
                 ),  # type: ignore[misc]
             )
             assert seen(target.bootstrap, TOPIC, partition) == seen(source.bootstrap, TOPIC, partition)
-        eventually(lambda: target.healthy(), within_s=60, what=lambda: str(target.troubles()))
+        eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
         assert sum(end for _, end in ends.values()) == acknowledged[0]
         for partition in range(PARTITIONS):
             there = log_bytes(source.brokers[1].log_dir, TOPIC, partition)
@@ -107,20 +111,22 @@ def test_brokers_of_either_side_die_while_records_come(source: Cluster) -> None:
 
 
 @pytest.mark.parametrize("source", ["ottla"], indirect=True)
-def test_a_broker_dies_while_its_cluster_fails_over(source: Cluster) -> None:
+def test_a_broker_dies_while_its_cluster_fails_over(source: ProcessCluster) -> None:
     """Below the offset that is reported the copy is the source's log, above it are the records that were acknowledged here, each once."""
-    with cluster_of("ottla", 3) as target:
+    with run_cluster("ottla", 3) as target:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
         set_mirror(target.bootstrap, "west", {"bootstrap.servers": source.bootstrap, "topics": TOPIC})
         with producing(source) as acknowledged:
             more(acknowledged)
-            eventually(lambda: watermarks(target.bootstrap, TOPIC, 0)[1] > 100, within_s=30, what="copying has begun")
-            victim = target.partition(TOPIC, 0).leader
+            eventually(
+                lambda: watermarks(target.bootstrap, TOPIC, 0)[1] > 100, within_s=30, message="copying has begun"
+            )
+            victim = target.partition_state(TOPIC, 0).leader
             set_mirror(target.bootstrap, "west", {"role": "FailedOver"})
             target.brokers[victim].kill()
             with writing(target) as written:
-                eventually(lambda: len(written) > 500, within_s=60, what="the copy takes records")
+                eventually(lambda: len(written) > 500, within_s=60, message="the copy takes records")
                 target.brokers[victim].start()
         for partition in range(PARTITIONS):
             told = status(target.bootstrap, TOPIC, partition)
@@ -134,12 +140,14 @@ def test_a_broker_dies_while_its_cluster_fails_over(source: Cluster) -> None:
 
 
 @contextmanager
-def writing(target: Cluster) -> Iterator[list[tuple[bytes, int]]]:
+def writing(target: ProcessCluster) -> Iterator[list[tuple[bytes, int]]]:
     """Records of its own into every partition of a copy, from the moment on when it takes them; gives those that were acknowledged."""
     acknowledged: list[tuple[bytes, int]] = []
 
     def one_more(message: Message) -> None:
         acknowledged.append((message.value() or b"", message.partition() or 0))
 
-    with stream(target.bootstrap, TOPIC, PARTITIONS, lambda number: f"ours {number}", one_more, lambda why: None):
+    with produce_in_background(
+        target.bootstrap, TOPIC, PARTITIONS, lambda number: f"ours {number}", one_more, lambda why: None
+    ):
         yield acknowledged

@@ -15,11 +15,11 @@ from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, Descr
 from kio.static.primitive import i8
 
 from ottla_broker.wire.client import Client
-from tests.brokers import Broker, ottla_broker
+from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import MIRROR, produce, seen, set_mirror, try_mirror, watermarks
 from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, secured_kafka
-from tests.e2e.upping import house
-from tests.kube.authority import client_certificate
+from tests.e2e.up_process import up_process
+from tests.kube.certificates import create_client_certificate
 from tests.waiting import eventually
 
 TOPIC = "orders"
@@ -35,8 +35,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 @pytest.fixture
-def target() -> Iterator[Broker]:
-    with ottla_broker() as broker:
+def target() -> Iterator[BrokerProcess]:
+    with run_ottla_broker() as broker:
         yield broker
 
 
@@ -57,11 +57,11 @@ def login(mechanism: str) -> dict[str, str]:
     return {"sasl_mechanism": mechanism, "sasl_username": USER, "sasl_password": password}
 
 
-def is_copied(source: SecuredKafka, target: Broker) -> None:
+def is_copied(source: SecuredKafka, target: BrokerProcess) -> None:
     eventually(
         lambda: watermarks(target.bootstrap, TOPIC, 0) == watermarks(source.broker.bootstrap, TOPIC, 0),
         within_s=30,
-        what=lambda: target.log_text(3000),
+        message=lambda: target.log_tail(3000),
     )
     assert seen(target.bootstrap, TOPIC, 0) == seen(source.broker.bootstrap, TOPIC, 0)
 
@@ -75,16 +75,18 @@ def is_copied(source: SecuredKafka, target: Broker) -> None:
         ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
     ],
 )
-def test_logins(source: SecuredKafka, target: Broker, protocol: str, mechanism: str) -> None:
+def test_logins(source: SecuredKafka, target: BrokerProcess, protocol: str, mechanism: str) -> None:
     set_mirror(target.bootstrap, "west", settings(source, protocol, **login(mechanism)))
     is_copied(source, target)
-    assert PASSWORD not in target.log_text() and PLAIN_PASSWORD not in target.log_text()
+    assert PASSWORD not in target.log_tail() and PLAIN_PASSWORD not in target.log_tail()
 
 
-def test_certificates_of_clients(source: SecuredKafka, target: Broker) -> None:
-    certificate, key = client_certificate(source.authority, "mirror")
+def test_certificates_of_clients(source: SecuredKafka, target: BrokerProcess) -> None:
+    certificate, key = create_client_certificate(source.authority, "mirror")
     set_mirror(target.bootstrap, "west", settings(source, "SSL"))
-    eventually(lambda: "mirror west: the source at" in target.log_text(), within_s=30, what="it is refused without one")
+    eventually(
+        lambda: "mirror west: the source at" in target.log_tail(), within_s=30, message="it is refused without one"
+    )
     shown = {"ssl.keystore.certificate.chain": certificate.read_text(), "ssl.keystore.key": key.read_text()}
     set_mirror(target.bootstrap, "west", shown)
     is_copied(source, target)
@@ -101,20 +103,20 @@ def test_certificates_of_clients(source: SecuredKafka, target: Broker) -> None:
         ({"ssl_truststore_certificates": ""}, "unable to get local issuer certificate|self-signed certificate"),
     ],
 )
-def test_what_is_wrong_is_said(source: SecuredKafka, target: Broker, change: dict[str, str], said: str) -> None:
+def test_what_is_wrong_is_said(source: SecuredKafka, target: BrokerProcess, change: dict[str, str], said: str) -> None:
     set_mirror(target.bootstrap, "west", settings(source, "SASL_SSL", **(login("SCRAM-SHA-256") | change)))
     eventually(
-        lambda: re.search(f"mirror west: the source at .*({said})", target.log_text(), re.IGNORECASE),
+        lambda: re.search(f"mirror west: the source at .*({said})", target.log_tail(), re.IGNORECASE),
         within_s=30,
-        what=lambda: target.log_text(3000),
+        message=lambda: target.log_tail(3000),
     )
     right = login("SCRAM-SHA-256") | {"ssl_truststore_certificates": source.authority.certificate.read_text()}
     set_mirror(target.bootstrap, "west", settings(source, "SASL_SSL", **right))
     is_copied(source, target)
 
 
-def test_secrets_are_set_and_never_shown(source: SecuredKafka, target: Broker) -> None:
-    certificate, key = client_certificate(source.authority, "hidden")
+def test_secrets_are_set_and_never_shown(source: SecuredKafka, target: BrokerProcess) -> None:
+    certificate, key = create_client_certificate(source.authority, "hidden")
     wish = settings(
         source,
         "SASL_SSL",
@@ -144,7 +146,7 @@ def described(bootstrap: str) -> dict[str, Any]:
     async def ask() -> Any:
         resource = DescribeConfigsResource(resource_type=i8(MIRROR), resource_name="west", configuration_keys=None)
         async with Client.connect(bootstrap) as client:
-            return await client.ask(DescribeConfigsRequest(resources=(resource,), include_synonyms=True))
+            return await client.send(DescribeConfigsRequest(resources=(resource,), include_synonyms=True))
 
     return {one.name: one for one in asyncio.run(ask()).results[0].configs}
 
@@ -178,15 +180,15 @@ def test_secrets_of_files(source: SecuredKafka, tmp_path: Path) -> None:
             },
         ]
 
-    with house(tmp_path) as home:
-        home.write(*objects("wrong, and not for the eyes of people"))
-        home.up()
-        home.says("mirror west: bootstrap.servers=")
-        home.write(*objects(PASSWORD))
+    with up_process(tmp_path) as home:
+        home.write_resources(*objects("wrong, and not for the eyes of people"))
+        home.start()
+        home.wait_for_line("mirror west: bootstrap.servers=")
+        home.write_resources(*objects(PASSWORD))
         eventually(
             lambda: watermarks(home.bootstrap, TOPIC, 0) == watermarks(source.broker.bootstrap, TOPIC, 0),
             within_s=60,
-            what=lambda: "\n".join(home.lines),
+            message=lambda: "\n".join(home.lines),
         )
         assert home.stop() == 0
         said = "\n".join(home.lines)
@@ -209,7 +211,7 @@ def test_our_command_logs_in_there_too(source: SecuredKafka, tmp_path: Path) -> 
     assert re.fullmatch(r"ottla: .*\n", done.stderr) and password not in done.stderr
 
 
-def test_whoever_reads_the_metadata_log_sees_stars(target: Broker) -> None:
+def test_whoever_reads_the_metadata_log_sees_stars(target: BrokerProcess) -> None:
     wish = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT"}
     hush = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "hush-hush"}
     set_mirror(target.bootstrap, "west", wish | hush)

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla_broker.wire.records import decode_all
-from tests.clusters import Cluster, cluster_of
+from ottla_broker.wire.records import iter_records
+from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.e2e.test_mirrors_of_clusters import PARTITIONS, TOPIC, more, producing, writing
 from tests.waiting import eventually
@@ -24,11 +24,11 @@ AGAIN = "again"  # the topic that is made anew
 SILENT_FOR = 400  # records that are acknowledged elsewhere meanwhile
 
 
-def healthy(cluster: Cluster) -> None:
-    eventually(lambda: cluster.healthy(), within_s=60, what=lambda: str(cluster.troubles()))
+def healthy(cluster: ProcessCluster) -> None:
+    eventually(lambda: cluster.is_healthy(), within_s=60, message=lambda: str(cluster.health_problems()))
 
 
-def one_dies(cluster: Cluster, random: Random, meanwhile: Callable[[], None]) -> None:
+def one_dies(cluster: ProcessCluster, random: Random, meanwhile: Callable[[], None]) -> None:
     victim = cluster.brokers[random.choice(sorted(cluster.brokers))]
     if random.random() < 0.3:
         victim.stop()
@@ -39,17 +39,17 @@ def one_dies(cluster: Cluster, random: Random, meanwhile: Callable[[], None]) ->
     healthy(cluster)
 
 
-def mirror(at: Cluster, name: str, source: Cluster, **settings: str) -> None:
+def mirror(at: ProcessCluster, name: str, source: ProcessCluster, **settings: str) -> None:
     given = {key.replace("_", "."): value for key, value in settings.items()}
     base = {"bootstrap.servers": source.bootstrap, "topics": f"{TOPIC},{AGAIN}", "metadata.max.age.ms": "500"}
     set_mirror(at.bootstrap, name, base | given)
 
 
-def same(one: Cluster, other: Cluster, topic: str, partition: int) -> None:
+def same(one: ProcessCluster, other: ProcessCluster, topic: str, partition: int) -> None:
     eventually(
         lambda: watermarks(one.bootstrap, topic, partition) == watermarks(other.bootstrap, topic, partition),
         within_s=60,
-        what=lambda: (
+        message=lambda: (
             f"{topic}-{partition}: {watermarks(one.bootstrap, topic, partition)}, {status(one.bootstrap, topic, partition)}; "
             f"{watermarks(other.bootstrap, topic, partition)}, {status(other.bootstrap, topic, partition)}"
         ),
@@ -57,21 +57,21 @@ def same(one: Cluster, other: Cluster, topic: str, partition: int) -> None:
     assert seen(one.bootstrap, topic, partition) == seen(other.bootstrap, topic, partition)
 
 
-def state(cluster: Cluster, partition: int) -> tuple[str, int]:
+def state(cluster: ProcessCluster, partition: int) -> tuple[str, int]:
     told = status(cluster.bootstrap, TOPIC, partition)
     return told.get("state", ""), told.get("diverging", 0)
 
 
-def values(cluster: Cluster, partition: int) -> list[bytes]:
+def values(cluster: ProcessCluster, partition: int) -> list[bytes]:
     return [one.value or b"" for one in seen(cluster.bootstrap, TOPIC, partition)]
 
 
-def saved(cluster: Cluster, partition: int) -> set[bytes]:
+def saved(cluster: ProcessCluster, partition: int) -> set[bytes]:
     """What was cut off somewhere."""
     found: set[bytes] = set()
     for broker in cluster.brokers.values():
         for path in (Path(broker.log_dir) / f"{TOPIC}-{partition}" / "diverged").glob("*-epoch-*[0-9]/*.log"):
-            found |= {record.value or b"" for _, record in decode_all(path.read_bytes())}
+            found |= {record.value or b"" for _, record in iter_records(path.read_bytes())}
     return found
 
 
@@ -79,14 +79,14 @@ def saved(cluster: Cluster, partition: int) -> set[bytes]:
 @pytest.mark.parametrize("seed", [1])
 def test_there_and_back_through_it_all(seed: int) -> None:
     random = Random(seed)
-    with cluster_of("ottla", 3) as a, cluster_of("ottla", 3) as b:
+    with run_cluster("ottla", 3) as a, run_cluster("ottla", 3) as b:
         admin = AdminClient({"bootstrap.servers": a.bootstrap})
         for told in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(AGAIN, 1, 3)]).values():
             told.result(30)
         produce(a.bootstrap, AGAIN, [b"first life"] * 20)
         mirror(b, "west", a, on_source_truncation="Resync")
         with producing(a) as acknowledged:
-            eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] > 50, within_s=30, what="copying has begun")
+            eventually(lambda: watermarks(b.bootstrap, TOPIC, 0)[1] > 50, within_s=30, message="copying has begun")
             for cluster in random.sample((a, b), 2):
                 one_dies(cluster, random, lambda: more(acknowledged, 300))
             where = TopicPartition(TOPIC, 0, watermarks(a.bootstrap, TOPIC, 0)[1] // 2)
@@ -96,19 +96,19 @@ def test_there_and_back_through_it_all(seed: int) -> None:
             admin.create_topics([NewTopic(AGAIN, 1, 3)])[AGAIN].result(30)
             produce(a.bootstrap, AGAIN, [b"second life"] * 7)
             eventually(
-                lambda: watermarks(b.bootstrap, TOPIC, 0)[0] == where.offset, within_s=30, what="its head goes here"
+                lambda: watermarks(b.bootstrap, TOPIC, 0)[0] == where.offset, within_s=30, message="its head goes here"
             )
-            eventually(lambda: watermarks(b.bootstrap, AGAIN, 0) == (0, 7), within_s=30, what="it is copied anew")
+            eventually(lambda: watermarks(b.bootstrap, AGAIN, 0) == (0, 7), within_s=30, message="it is copied anew")
             # The failover comes while records come, and while a broker of the side that takes over dies.
             set_mirror(b.bootstrap, "west", {"role": "FailedOver"})
             one_dies(b, random, lambda: more(acknowledged, 300))
         with writing(b) as written:
-            eventually(lambda: len(written) > SILENT_FOR, within_s=60, what="the copy takes records")
+            eventually(lambda: len(written) > SILENT_FOR, within_s=60, message="the copy takes records")
             for broker in a.brokers.values():
                 broker.pause()  # the old source is away, and says nothing
             eventually(lambda: len(written) > 2 * SILENT_FOR, within_s=60)
             for broker in a.brokers.values():
-                broker.go_on()
+                broker.resume()
         healthy(a)
         ends = check_failover(a, b)
         tails = {partition: values_from(a, partition, end) for partition, end in ends.items()}
@@ -119,7 +119,7 @@ def test_there_and_back_through_it_all(seed: int) -> None:
             eventually(
                 lambda partition=partition, wanted=wanted: state(a, partition) == wanted,  # type: ignore[misc]
                 within_s=60,
-                what=lambda partition=partition, wanted=wanted: f"{wanted}: {status(a.bootstrap, TOPIC, partition)}",  # type: ignore[misc]
+                message=lambda partition=partition, wanted=wanted: f"{wanted}: {status(a.bootstrap, TOPIC, partition)}",  # type: ignore[misc]
             )
         mirror(a, "back", b, on_divergence="Truncate")
         one_dies(a, random, lambda: produce(b.bootstrap, TOPIC, [b"meanwhile"] * 50))
@@ -149,11 +149,11 @@ def test_there_and_back_through_it_all(seed: int) -> None:
                 assert len(logs) == 1, "every replica holds the same"
 
 
-def values_from(cluster: Cluster, partition: int, offset: int) -> list[bytes]:
+def values_from(cluster: ProcessCluster, partition: int, offset: int) -> list[bytes]:
     return [one.value or b"" for one in seen(cluster.bootstrap, TOPIC, partition) if one.offset >= offset]
 
 
-def check_failover(a: Cluster, b: Cluster) -> dict[int, int]:
+def check_failover(a: ProcessCluster, b: ProcessCluster) -> dict[int, int]:
     """Partition → the offset from which on the records are b's own; below, the two are one."""
     ends: dict[int, int] = {}
     for partition in range(PARTITIONS):

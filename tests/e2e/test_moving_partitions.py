@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.clusters import Cluster, is_in_sync
-from tests.e2e.upping import COMMAND, environment
+from tests.clusters import ProcessCluster, is_in_sync
+from tests.e2e.up_process import COMMAND, environment
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -22,7 +22,7 @@ FENCED_WITHIN_S = 30.0
 class Person:
     """Types commands."""
 
-    cluster: Cluster
+    cluster: ProcessCluster
 
     def does(self, *arguments: str, code: int = 0) -> str:
         """What it says on standard output, or, where it fails, on standard error."""
@@ -63,7 +63,7 @@ class Person:
 
         # A command is a process: it is asked when a look without one says that it is worth it.
         eventually(lambda: is_in_sync(self.cluster.bootstrap, topic, replicas, preferred=preferred), within_s=60)
-        return eventually(settled, within_s=60, what=f"{topic} with {replicas} replicas in sync")
+        return eventually(settled, within_s=60, message=f"{topic} with {replicas} replicas in sync")
 
     def writes(self, topic: str, records: int, size: int = 1000) -> None:
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
@@ -76,7 +76,7 @@ class Person:
 
 
 @pytest.fixture
-def person(cluster: Cluster) -> Person:
+def person(cluster: ProcessCluster) -> Person:
     return Person(cluster)
 
 

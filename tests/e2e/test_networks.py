@@ -64,20 +64,20 @@ def drained(ears: socket.socket) -> None:
 
 
 def test_a_cut_is_silent_and_mends(network: Network, ears: socket.socket) -> None:
-    eventually(lambda: heard(ears), what="hosts reach each other")
+    eventually(lambda: heard(ears), message="hosts reach each other")
     network.cut("1", OUTSIDE)
     drained(ears)
     assert not heard(ears)
     network.mend("1", OUTSIDE)
-    eventually(lambda: heard(ears), what="it is mended")
+    eventually(lambda: heard(ears), message="it is mended")
 
 
 def test_a_cut_is_of_one_way_and_of_two_hosts(network: Network, ears: socket.socket) -> None:
-    eventually(lambda: heard(ears), what="hosts reach each other")
+    eventually(lambda: heard(ears), message="hosts reach each other")
     network.cut(OUTSIDE, "1")
     network.cut("1", "2")
     drained(ears)
-    eventually(lambda: heard(ears), what="the other way is open")
+    eventually(lambda: heard(ears), message="the other way is open")
     refused_after = time.monotonic()
     with pytest.raises(TimeoutError):  # the way there is cut: nobody even refuses
         socket.create_connection((network.hosts["1"].address, 5001), timeout=0.5)

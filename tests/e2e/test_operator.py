@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from ottla_broker.wire.records import Record
-from ottla_operator.brokers import cluster_settings, groups, topics
-from ottla_operator.brokers.link import Link, connected
-from ottla_operator.brokers.producing import Producer
+from ottla_operator.kafka import configs, groups, topics
+from ottla_operator.kafka.client import KafkaClient, connect
+from ottla_operator.kafka.producer import Producer
 from ottla_operator.resources.model import Json
 from tests.e2e.kubelet import KEY, World
 
@@ -32,15 +32,15 @@ def run(folder: Path, replicas: int, story: Callable[[World], Awaitable[None]], 
 
 
 @asynccontextmanager
-async def brokers(world: World) -> AsyncIterator[Link]:
+async def brokers(world: World) -> AsyncIterator[KafkaClient]:
     (pod, *_) = world.api.of("Pod").values()
-    async with connected(f"{pod['status']['podIP']}:9091") as link:
+    async with connect(f"{pod['status']['podIP']}:9091") as link:
         yield link
 
 
 async def names(world: World) -> set[str]:
     async with brokers(world) as link:
-        return {it.name for it in await topics.all_topics(link)}
+        return {it.name for it in await topics.list_topics(link)}
 
 
 def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_topics_are_made_grown_configured_and_put_right(tmp_path: Path) -> None:
         world.edit("Topic", "flights", partitions=4, config={"retention.ms": 2000})
         await world.current("Topic", "flights")
         async with brokers(world) as link:
-            assert (await topics.describe(link, ["flights"]))["flights"].partitions[3]
-            await topics.configure(link, "flights", {"retention.ms": "7"}, ())
+            assert (await topics.describe_topics(link, ["flights"]))["flights"].partitions[3]
+            await topics.alter_topic_config(link, "flights", {"retention.ms": "7"}, ())
             await world.until(lambda: "topic flights: retention.ms=2000" in world.said[-1])
-            assert (await topics.own_settings(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
+            assert (await topics.describe_topic_overrides(link, ["flights"]))["flights"] == {"retention.ms": "2000"}
 
     run(tmp_path, 1, story)
 
@@ -96,7 +96,7 @@ def test_a_topic_stays_or_goes_with_its_resource_as_that_said_last(tmp_path: Pat
 def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         async with brokers(world) as link:
-            await topics.create(link, "old", 2, 1, {})
+            await topics.create_topic(link, "old", 2, 1, {})
         world.topic("adopted", topicName="old", partitions=3)
         world.topic("late", topicName="old")["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
         await world.current("Topic", "adopted")
@@ -109,21 +109,21 @@ def test_two_resources_of_one_topic_and_a_topic_that_was_there_before(tmp_path: 
 def test_a_topic_gets_more_copies_and_fewer_and_others_are_left_alone(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         async with brokers(world) as link:
-            await topics.create(link, "theirs", 1, 1, {"retention.ms": "1000"})
+            await topics.create_topic(link, "theirs", 1, 1, {"retention.ms": "1000"})
         world.topic("flights", partitions=3, replicas=1)
         await world.current("Topic", "flights")
         for wanted in (3, 2):
             world.edit("Topic", "flights", replicas=wanted)
             await world.current("Topic", "flights")
             async with brokers(world) as link:
-                found = await topics.describe(link, ["flights", "theirs"])
+                found = await topics.describe_topics(link, ["flights", "theirs"])
                 assert [len(it.isr) for it in found["flights"].partitions] == 3 * [wanted]
                 assert [len(it.replicas) for it in found["theirs"].partitions] == [1]
         world.edit("Topic", "flights", replicas=4)
         await world.until(lambda: world.condition("Topic", "flights", "Stalled").get("status") == "True")
         assert "4 replicas" in world.condition("Topic", "flights", "Stalled")["message"]
         async with brokers(world) as link:
-            assert (await topics.own_settings(link, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
+            assert (await topics.describe_topic_overrides(link, ["theirs"]))["theirs"] == {"retention.ms": "1000"}
 
     run(tmp_path, 3, story)
 
@@ -184,8 +184,8 @@ def test_settings_that_running_brokers_take_and_settings_that_take_a_restart(tmp
         await world.current()
         assert world.made == ["demo-1", "demo-1"]
         async with brokers(world) as link:
-            await topics.create(link, "five", -1, -1, {})
-            assert len((await topics.describe(link, ["five"]))["five"].partitions) == 5
+            await topics.create_topic(link, "five", -1, -1, {})
+            assert len((await topics.describe_topics(link, ["five"]))["five"].partitions) == 5
         assert "ottla.dev/cluster-settings" not in world.api.stateful_set["metadata"]["annotations"]
 
     run(tmp_path, 1, story)
@@ -217,7 +217,7 @@ def test_a_setting_with_which_a_broker_does_not_start_is_told_in_its_own_words_a
         world.edit("Cluster", "demo", config={})
         await world.current()
         async with brokers(world) as link:
-            assert "num.partitions" not in await cluster_settings.changeable(link, 1)
+            assert "num.partitions" not in await configs.list_dynamic_broker_configs(link, 1)
 
     run(tmp_path, 1, story)
 
@@ -253,13 +253,13 @@ def test_more_brokers_get_partitions_and_fewer_give_them_up_first(tmp_path: Path
         await world.current()
         await world.until(lambda: world.api.stateful_set["metadata"]["annotations"].get("ottla.dev/spread") == "1,2,3")
         async with brokers(world) as link:
-            found = (await topics.describe(link, ["flights"]))["flights"]
+            found = (await topics.describe_topics(link, ["flights"]))["flights"]
             assert {broker for it in found.partitions for broker in it.replicas} == {1, 2, 3}
         world.edit("Cluster", "demo", replicas=2)
         await world.current()
         await world.until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
         async with brokers(world) as link:
-            found = (await topics.describe(link, ["flights"]))["flights"]
+            found = (await topics.describe_topics(link, ["flights"]))["flights"]
             assert {broker for it in found.partitions for broker in it.replicas} == {1, 2}
             assert all(set(it.isr) == {1, 2} for it in found.partitions)
 
@@ -281,10 +281,10 @@ def test_fewer_brokers_than_a_topic_has_copies_is_refused_and_nothing_is_touched
 
     async def told(world: World) -> tuple[object, ...]:
         async with brokers(world) as link:
-            await groups.committed(link, "readers")  # the brokers' own topic is there from here on
-            (own,) = (await topics.describe(link, ["__consumer_offsets"])).values()
+            await groups.list_group_offsets(link, "readers")  # the brokers' own topic is there from here on
+            (own,) = (await topics.describe_topics(link, ["__consumer_offsets"])).values()
             replicas = {it.index: it.replicas for it in own.partitions}
-            least = await cluster_settings.min_isr(link, ["flights", "__consumer_offsets"])
+            least = await configs.describe_min_isr(link, ["flights", "__consumer_offsets"])
             return replicas, least, copy.deepcopy(world.api.stateful_set["spec"])
 
     run(tmp_path, 3, story)

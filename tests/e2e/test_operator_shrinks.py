@@ -8,7 +8,7 @@ from kio.schema.create_topics.v7.request import CreatableReplicaAssignment, Crea
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32
 
-from ottla_operator.brokers import topics
+from ottla_operator.kafka import topics
 from ottla_operator.kube.telling import now_text
 from tests.e2e.kubelet import World
 from tests.e2e.test_operator import brokers
@@ -65,13 +65,13 @@ def test_what_a_broker_is_given_while_it_is_let_go_is_moved_off_it(tmp_path: Pat
             await world.until(lambda: world.api.stateful_set["spec"]["replicas"] == 2)
             await on_broker_three(world)  # it has not been stopped yet
             async with brokers(world) as link:
-                assert (await topics.describe(link, ["late"]))["late"].partitions[0].replicas == (3, 1)
+                assert (await topics.describe_topics(link, ["late"]))["late"].partitions[0].replicas == (3, 1)
             await world.until(lambda: "demo-3" not in world.api.of("Pod"))
             await world.until(lambda: any("was given" in it for it in world.said))
             await world.until(lambda: set(world.api.of("Pod")) == {"demo-1", "demo-2"})
             await world.current()
             async with brokers(world) as link:
-                late = (await topics.describe(link, ["late"]))["late"]
+                late = (await topics.describe_topics(link, ["late"]))["late"]
             assert set(late.partitions[0].replicas) == set(late.partitions[0].isr) == {1, 2}
         finally:
             await world.stop()

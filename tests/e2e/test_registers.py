@@ -12,10 +12,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue, VersionedValue
 from ottla_broker.metadata.register.etcd import EtcdRegister
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
-from tests.brokers import environment, ottla_broker
+from tests.brokers import environment, run_ottla_broker
 from tests.etcd import etcd
 from tests.kube.control_plane import control_plane
 from tests.registers import EtcdStore, FileStore, LeaseStore, Store, connected
@@ -67,7 +67,7 @@ def with_two(store: Store, name: str) -> Callable[[Work], None]:
     return run
 
 
-def next_of(seen: Seen) -> RegisterValue:
+def next_of(seen: VersionedValue) -> RegisterValue:
     assert seen.value is not None
     return msgspec.structs.replace(seen.value, epoch=seen.value.epoch + 1)
 
@@ -111,7 +111,7 @@ def test_a_swap_from_anything_but_the_newest_is_a_conflict(with_two: Callable[[W
         first = await one.swap(await one.read(), FIRST)
         second = await two.swap(first, next_of(first))
         assert second.version != first.version
-        for old in (first, Seen(None, "")):
+        for old in (first, VersionedValue(None, "")):
             with pytest.raises(Conflict):
                 await one.swap(old, next_of(first))
         third = await one.swap(second, next_of(second))
@@ -242,7 +242,7 @@ def test_a_watch_does_not_return_what_its_own_broker_wrote(with_two: Callable[[W
 
 def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[Work], None]) -> None:
     async def work(mine: Register, other: Register) -> None:
-        async def follow(seen: Seen) -> list[int]:
+        async def follow(seen: VersionedValue) -> list[int]:
             epochs = [0]
             while epochs[-1] < 50:
                 seen = await mine.watch(seen, 10)
@@ -335,7 +335,7 @@ def test_an_address_of_etcd_that_is_none_is_refused(url: str) -> None:
 def test_a_broker_keeps_its_register_there(store: Store, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, text in store.environment.items():
         monkeypatch.setenv(key, text)
-    with ottla_broker(register=store.setting(name)) as broker:
+    with run_ottla_broker(register=store.setting(name)) as broker:
         first = asyncio.run(value_of(store, name))
         assert first.leader == 1
         broker.stop()

@@ -3,7 +3,7 @@
 from collections import Counter
 from random import Random
 
-from tests.clusters import Cluster
+from tests.clusters import ProcessCluster
 from tests.e2e.rounds import checks
 from tests.e2e.rounds.load import Member, committed_offsets, kept
 from tests.e2e.rounds.play import CATCHES_UP_WITHIN_S, PARTITIONS, load_for, make_topic
@@ -12,23 +12,23 @@ from tests.waiting import eventually
 TOPIC = "rolled"
 
 
-def test_three_brokers_restarted_under_load(cluster: Cluster) -> None:
+def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
     make_topic(cluster, TOPIC, {})
     load = load_for(cluster, TOPIC, Random(1))
     places = [(TOPIC, partition) for partition in range(PARTITIONS)]
     load.start()
     try:
-        eventually(lambda: load.acked() > 500 and load.seen(), within_s=30, what="acknowledged and consumed records")
+        eventually(lambda: load.acked() > 500 and load.seen(), within_s=30, message="acknowledged and consumed records")
         for broker in cluster.brokers.values():
             assert broker.stop(within_s=60) == (143 if cluster.kind == "kafka" else 0)
             broker.start()
-            eventually(lambda: cluster.healthy(), within_s=60, what="the cluster is whole")
+            eventually(lambda: cluster.is_healthy(), within_s=60, message="the cluster is whole")
         load.stop_producers()
         contents = kept(cluster.bootstrap, TOPIC, PARTITIONS)
         eventually(
             lambda: all(contents[place].keys() <= load.seen().get(place, {}).keys() for place in places),
             within_s=CATCHES_UP_WITHIN_S,
-            what="the group has read everything",
+            message="the group has read everything",
         )
     finally:
         load.stop_producers()

@@ -3,9 +3,9 @@ were, and the other way round again. Each record is there once."""
 
 from collections.abc import Callable
 
-from ottla_broker.log.producer_state import LASTING
-from ottla_broker.wire.batch import parse_header
-from tests.brokers import Broker, ottla_broker
+from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
+from ottla_broker.wire.batch import parse_batch_header
+from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import log_bytes, produce, seen, set_mirror, status, watermarks
 from tests.e2e.test_mirror_names import create
 from tests.waiting import eventually
@@ -13,12 +13,12 @@ from tests.waiting import eventually
 TOPIC = "flights"
 
 
-def mirror(source: Broker, target: Broker, name: str, **settings: str) -> None:
+def mirror(source: BrokerProcess, target: BrokerProcess, name: str, **settings: str) -> None:
     given = {"bootstrap.servers": source.bootstrap, "topics": TOPIC, "metadata.max.age.ms": "500"}
     set_mirror(target.bootstrap, name, given | {key.replace("_", "."): value for key, value in settings.items()})
 
 
-def values(broker: Broker) -> list[bytes | None]:
+def values(broker: BrokerProcess) -> list[bytes | None]:
     return [one.value for one in seen(broker.bootstrap, TOPIC, 0)]
 
 
@@ -26,32 +26,34 @@ def flights(first: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, end)]
 
 
-def marks(broker: Broker) -> set[int]:
+def marks(broker: BrokerProcess) -> set[int]:
     """Producer ids of sources in its log."""
     log, at, found = log_bytes(broker.log_dir, TOPIC, 0), 0, set()
     while at < len(log):
-        header = parse_header(log, at)
-        found |= {header.producer_id} if header.producer_id >= LASTING else set()
+        header = parse_batch_header(log, at)
+        found |= {header.producer_id} if header.producer_id >= FIRST_RESERVED_PRODUCER_ID else set()
         at += header.size
     return found
 
 
-def until(holds: Callable[[], bool], *brokers: Broker) -> None:
+def until(holds: Callable[[], bool], *brokers: BrokerProcess) -> None:
     eventually(
         holds,
         within_s=30,
-        what=lambda: "\n".join(f"{status(it.bootstrap, TOPIC, 0)}\n{it.log_text(2500)}" for it in brokers if it.runs),
+        message=lambda: "\n".join(
+            f"{status(it.bootstrap, TOPIC, 0)}\n{it.log_tail(2500)}" for it in brokers if it.is_running
+        ),
     )
 
 
 def test_sources_go_on_where_the_log_says_at_the_standby_and_at_home() -> None:
-    with ottla_broker() as newark, ottla_broker() as region, ottla_broker() as standby:
+    with run_ottla_broker() as newark, run_ottla_broker() as region, run_ottla_broker() as standby:
         create(newark, TOPIC)
         produce(newark.bootstrap, TOPIC, flights(0, 100), enable_idempotence=True)
         mirror(newark, region, "newark", offsets="Appended")
         mirror(region, standby, "region")
         until(lambda: watermarks(standby.bootstrap, TOPIC, 0)[1] == 100, region, standby)
-        eventually(lambda: "flights" in standby.log_text(), within_s=10)
+        eventually(lambda: "flights" in standby.log_tail(), within_s=10)
         region.kill()
         produce(newark.bootstrap, TOPIC, flights(100, 150))
 
@@ -76,7 +78,7 @@ def test_sources_go_on_where_the_log_says_at_the_standby_and_at_home() -> None:
         until(lambda: watermarks(region.bootstrap, TOPIC, 0)[1] == 170, region)
         mirror(standby, region, "back", on_divergence="Truncate")
         until(
-            lambda: "records are appended to it by mirror 'newark': that has to end first" in region.log_text(), region
+            lambda: "records are appended to it by mirror 'newark': that has to end first" in region.log_tail(), region
         )
         mirror(newark, region, "newark", role="FailedOver")
         until(lambda: seen(region.bootstrap, TOPIC, 0) == seen(standby.bootstrap, TOPIC, 0), region, standby)

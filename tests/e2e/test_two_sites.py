@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.e2e.mirroring import log_bytes, seen, watermarks
-from tests.e2e.upping import House, house
+from tests.e2e.up_process import UpProcess, up_process
 from tests.ports import free_ports
 from tests.waiting import eventually
 
@@ -21,12 +21,12 @@ PARTITIONS = 3
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as made:
+def home(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as made:
         yield made
 
 
-def small(home: House) -> dict[str, str]:
+def small(home: UpProcess) -> dict[str, str]:
     """The example's files, but for its pipeline, with ports that nobody has; the clusters' addresses."""
     folder = home.folder / "resources"
     shutil.copytree(EXAMPLES / "two-sites", folder, ignore=shutil.ignore_patterns("pipeline*", "__pycache__"))
@@ -52,11 +52,11 @@ def ends(bootstrap: str) -> int:
         return -1
 
 
-def test_two_sites(home: House) -> None:
+def test_two_sites(home: UpProcess) -> None:
     at = small(home)
-    home.up(FLIGHTS_AT_MOST=str(EVENTS))
+    home.start(FLIGHTS_AT_MOST=str(EVENTS))
     for name in ("region", "standby"):
-        eventually(lambda name=name: ends(at[name]) == 2 * EVENTS, within_s=120, what=lambda: "\n".join(home.lines))  # type: ignore[misc]
+        eventually(lambda name=name: ends(at[name]) == 2 * EVENTS, within_s=120, message=lambda: "\n".join(home.lines))  # type: ignore[misc]
     written = {name: flights(at[name]) for name in ("newark", "newyork")}
     assert {msgspec.json.decode(value)["origin"] for value in written["newark"]} == {"EWR"}
     assert {msgspec.json.decode(value)["origin"] for value in written["newyork"]} == {"JFK", "LGA"}
@@ -66,8 +66,8 @@ def test_two_sites(home: House) -> None:
         assert seen(at["standby"], "flights", partition) == seen(at["region"], "flights", partition)
         there, here = (log_bytes(folder_of(data, name), "flights", partition) for name in ("region", "standby"))
         assert there == here
-    home.says("mirror newark: Replicating")
-    home.says("mirror region: Replicating")
+    home.wait_for_line("mirror newark: Replicating")
+    home.wait_for_line("mirror region: Replicating")
     assert home.stop() == 0
     assert not any("Traceback" in line for line in home.lines)
 

@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from tests.e2e.upping import House, alive, house
+from tests.e2e.up_process import UpProcess, is_process_running, up_process
 from tests.waiting import eventually
 
 Json = dict[str, Any]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as made:
+def home(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as made:
         yield made
 
 
@@ -29,7 +29,7 @@ def resource(kind: str, name: str, **spec: Any) -> Json:
     return {"apiVersion": "ottla.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def cluster(home: House, **spec: Any) -> Json:
+def cluster(home: UpProcess, **spec: Any) -> Json:
     config = {"group.initial.rebalance.delay.ms": 0, **spec.pop("config", {})}
     return resource(
         "Cluster", "demo", replicas=1, listeners=[{"name": "plain", "port": home.port}], config=config, **spec
@@ -40,30 +40,30 @@ def topic(name: str = "greetings", **spec: Any) -> Json:
     return resource("Topic", name, clusterRef={"name": "demo"}, **spec)
 
 
-def admin(home: House) -> AdminClient:
+def admin(home: UpProcess) -> AdminClient:
     return AdminClient({"bootstrap.servers": home.bootstrap})
 
 
-def partitions(home: House, name: str) -> int:
+def partitions(home: UpProcess, name: str) -> int:
     found = admin(home).list_topics(timeout=10).topics
     return len(found[name].partitions) if name in found else 0
 
 
-def setting(home: House, name: str, key: str) -> str | None:
+def setting(home: UpProcess, name: str, key: str) -> str | None:
     wanted = ConfigResource(ResourceType.TOPIC, name)
     client = admin(home)  # lives until it has answered
     value: str | None = client.describe_configs([wanted])[wanted].result(10)[key].value
     return value
 
 
-def write(home: House, name: str, *values: str) -> None:
+def write(home: UpProcess, name: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": home.bootstrap})
     for value in values:
         producer.produce(name, value)
     assert producer.flush(30) == 0
 
 
-def read(home: House, name: str, count: int) -> list[str]:
+def read(home: UpProcess, name: str, count: int) -> list[str]:
     consumer = Consumer(
         {"bootstrap.servers": home.bootstrap, "group.id": f"g{time.time_ns()}", "auto.offset.reset": "earliest"}
     )
@@ -79,157 +79,157 @@ def read(home: House, name: str, count: int) -> list[str]:
     return sorted(found)
 
 
-def test_from_yaml_to_records_and_back_again(home: House) -> None:
-    home.write(cluster(home), topic(partitions=3, config={"retention.ms": 3_600_000}))
-    home.up()
-    home.says("first broker ready after")
-    home.says("topic greetings made")
+def test_from_yaml_to_records_and_back_again(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": 3_600_000}))
+    home.start()
+    home.wait_for_line("first broker ready after")
+    home.wait_for_line("topic greetings made")
     assert partitions(home, "greetings") == 3
     assert setting(home, "greetings", "retention.ms") == "3600000"
     write(home, "greetings", "hello", "world")
-    home.says("first message after")
+    home.wait_for_line("first message after")
     assert read(home, "greetings", 2) == ["hello", "world"]
     broker = home.broker_pid()
     assert home.stop() == 0
-    home.says("everything is stopped")
-    assert not alive(broker)
+    home.wait_for_line("everything is stopped")
+    assert not is_process_running(broker)
     assert not any("Traceback" in line for line in home.lines)
 
-    home.up()
-    home.says("first broker ready after")
+    home.start()
+    home.wait_for_line("first broker ready after")
     assert read(home, "greetings", 2) == ["hello", "world"]
     assert home.stop(signal.SIGTERM) == 0
     assert not any("topic greetings made" in line for line in home.lines)
 
 
-def test_edits_are_followed_and_bad_ones_told(home: House) -> None:
-    home.write(cluster(home), topic(partitions=1))
-    home.up()
-    home.says("topic greetings made")
-    home.write(cluster(home), topic(partitions=3, config={"retention.ms": 7}), topic("more"))
-    home.says("topic greetings grown to 3 partitions")
-    home.says("topic greetings: retention.ms=7")
-    home.says("topic more made")
+def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=1))
+    home.start()
+    home.wait_for_line("topic greetings made")
+    home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": 7}), topic("more"))
+    home.wait_for_line("topic greetings grown to 3 partitions")
+    home.wait_for_line("topic greetings: retention.ms=7")
+    home.wait_for_line("topic more made")
     assert partitions(home, "greetings") == 3
     assert setting(home, "greetings", "retention.ms") == "7"
 
-    home.write(cluster(home), topic(partitions=2), topic("more"))
-    home.says("spec.partitions: partitions can grow but never shrink")
-    home.write(cluster(home), topic(partitions=3, partition=1))
-    home.says("resources/all.yaml:21: spec.partition: there is no such field; did you mean 'partitions'?")
-    home.write(cluster(home), topic(partitions=3, config={}))
-    home.says("topic greetings: retention.ms back to default")
-    home.says("the files are good again")
-    home.says("topic more is no longer described; it stays")
-    home.write(cluster(home), topic(partitions=3, config={"retention.ms": "soon"}))
-    home.says("resources/all.yaml:22: topic 'greetings': retention.ms cannot be 'soon'; allowed: ")
+    home.write_resources(cluster(home), topic(partitions=2), topic("more"))
+    home.wait_for_line("spec.partitions: partitions can grow but never shrink")
+    home.write_resources(cluster(home), topic(partitions=3, partition=1))
+    home.wait_for_line("resources/all.yaml:21: spec.partition: there is no such field; did you mean 'partitions'?")
+    home.write_resources(cluster(home), topic(partitions=3, config={}))
+    home.wait_for_line("topic greetings: retention.ms back to default")
+    home.wait_for_line("the files are good again")
+    home.wait_for_line("topic more is no longer described; it stays")
+    home.write_resources(cluster(home), topic(partitions=3, config={"retention.ms": "soon"}))
+    home.wait_for_line("resources/all.yaml:22: topic 'greetings': retention.ms cannot be 'soon'; allowed: ")
     assert partitions(home, "more") == 1
     assert home.stop() == 0
 
 
-def test_topics_that_are_to_go_go(home: House) -> None:
-    home.write(cluster(home), topic(deletionPolicy="Delete"), topic("other"))
-    home.up()
-    home.says("topic other made")
-    home.write(cluster(home), topic("other"))
-    home.says("topic greetings deleted")
+def test_topics_that_are_to_go_go(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(deletionPolicy="Delete"), topic("other"))
+    home.start()
+    home.wait_for_line("topic other made")
+    home.write_resources(cluster(home), topic("other"))
+    home.wait_for_line("topic greetings deleted")
     assert partitions(home, "greetings") == 0
 
 
-def test_what_a_crashed_up_left_running_is_taken_over(home: House) -> None:
-    home.write(cluster(home), topic())
-    home.up()
-    home.says("topic greetings made")
+def test_what_a_crashed_up_left_running_is_taken_over(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic())
+    home.start()
+    home.wait_for_line("topic greetings made")
     broker = home.broker_pid()
-    home.running.kill()
-    home.running.wait()
+    home.running_process.kill()
+    home.running_process.wait()
     write(home, "greetings", "still there")
-    home.up()
-    home.says(f"broker demo-1 was still running (pid {broker}): taken over")
+    home.start()
+    home.wait_for_line(f"broker demo-1 was still running (pid {broker}): taken over")
     assert read(home, "greetings", 1) == ["still there"]
     assert home.stop() == 0
-    assert not alive(broker)
+    assert not is_process_running(broker)
 
 
-def test_a_broker_that_dies_is_started_again(home: House) -> None:
-    home.write(cluster(home), topic())
-    home.up()
-    home.says("topic greetings made")
+def test_a_broker_that_dies_is_started_again(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic())
+    home.start()
+    home.wait_for_line("topic greetings made")
     write(home, "greetings", "before")
     broker = home.broker_pid()
     os.kill(broker, signal.SIGKILL)
-    home.says("broker demo-1: ")
-    home.says("broker demo-1 is back")
+    home.wait_for_line("broker demo-1: ")
+    home.wait_for_line("broker demo-1 is back")
     assert home.broker_pid() != broker
     write(home, "greetings", "after")
     assert read(home, "greetings", 2) == ["after", "before"]
     assert home.stop() == 0
 
 
-def test_a_changed_setting_restarts_the_broker(home: House) -> None:
-    home.write(cluster(home), topic())
-    home.up()
-    home.says("topic greetings made")
+def test_a_changed_setting_restarts_the_broker(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic())
+    home.start()
+    home.wait_for_line("topic greetings made")
     broker = home.broker_pid()
-    home.write(cluster(home, config={"num.partitions": 4}), topic(), topic("wide"))
-    home.says("broker demo-1 is started again with its new settings")
-    home.says("topic wide made")
+    home.write_resources(cluster(home, config={"num.partitions": 4}), topic(), topic("wide"))
+    home.wait_for_line("broker demo-1 is started again with its new settings")
+    home.wait_for_line("topic wide made")
     assert partitions(home, "wide") == 4
     assert home.broker_pid() != broker
 
 
-def test_a_port_in_use_is_one_line_and_healed_by_itself(home: House) -> None:
-    home.write(cluster(home))
+def test_a_port_in_use_is_one_line_and_healed_by_itself(home: UpProcess) -> None:
+    home.write_resources(cluster(home))
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", home.port))
         taken.listen()
-        home.up()
-        said = home.says(f"broker demo-1: port {home.port} is in use")
+        home.start()
+        said = home.wait_for_line(f"broker demo-1: port {home.port} is in use")
         assert "resources/all.yaml:7)" in said
-    home.says("broker demo-1 is back")
+    home.wait_for_line("broker demo-1 is back")
     assert sum("is in use" in line for line in home.lines) == 1
     assert home.stop() == 0
 
 
-def test_another_clusters_broker_on_the_port_is_left_alone(home: House, tmp_path: Path) -> None:
+def test_another_clusters_broker_on_the_port_is_left_alone(home: UpProcess, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    with house(tmp_path / "other") as other:
+    with up_process(tmp_path / "other") as other:
         other.port = home.port
-        other.write(cluster(other), topic("theirs"))
-        other.up()
-        other.says("topic theirs made")
-        home.write(cluster(home), topic("ours"))
-        home.up()
-        home.says(f"broker demo-1: port {home.port} is in use")
+        other.write_resources(cluster(other), topic("theirs"))
+        other.start()
+        other.wait_for_line("topic theirs made")
+        home.write_resources(cluster(home), topic("ours"))
+        home.start()
+        home.wait_for_line(f"broker demo-1: port {home.port} is in use")
         assert other.stop() == 0
-        home.says("topic ours made")
+        home.wait_for_line("topic ours made")
         data = other.folder / ".ottla" / "demo" / "1" / "data"
         assert [path.name for path in data.glob("*-0") if path.name in ("ours-0", "theirs-0")] == ["theirs-0"]
         assert home.stop() == 0
 
 
-def test_a_bad_setting_is_named_with_its_line(home: House) -> None:
-    home.write(cluster(home, config={"num.partitons": 3}))
-    home.up()
-    said = home.says("num.partitons")
+def test_a_bad_setting_is_named_with_its_line(home: UpProcess) -> None:
+    home.write_resources(cluster(home, config={"num.partitons": 3}))
+    home.start()
+    said = home.wait_for_line("num.partitons")
     assert "resources/all.yaml:12)" in said
     assert home.stop() == 0
     assert not any("Traceback" in line for line in home.lines)
 
 
-def test_a_second_up_says_who_is_there(home: House) -> None:
-    home.write(cluster(home))
-    home.up()
-    home.says("first broker ready after")
-    second = home.ottla("up", "resources")
+def test_a_second_up_says_who_is_there(home: UpProcess) -> None:
+    home.write_resources(cluster(home))
+    home.start()
+    home.wait_for_line("first broker ready after")
+    second = home.run_ottla("up", "resources")
     assert second.returncode == 1
     assert second.stderr == (
-        f"ottla: another `ottla up` (pid {home.running.pid}) is running in .ottla; stop it first, or give this one its own --home\n"
+        f"ottla: another `ottla up` (pid {home.running_process.pid}) is running in .ottla; stop it first, or give this one its own --home\n"
     )
 
 
-def test_without_java_everything_but_pipelines_runs(home: House, tmp_path: Path) -> None:
+def test_without_java_everything_but_pipelines_runs(home: UpProcess, tmp_path: Path) -> None:
     pipeline = resource(
         "Pipeline",
         "copy",
@@ -237,9 +237,9 @@ def test_without_java_everything_but_pipelines_runs(home: House, tmp_path: Path)
         sources={"greetings": {"topic": "greetings", "format": {"type": "raw"}}},
         sinks=[{"from": "greetings", "console": {}}],
     )
-    home.write(cluster(home), topic(), pipeline)
-    home.up(PATH=str(tmp_path), JAVA_HOME="")
-    said = home.says("pipeline copy is not started")
+    home.write_resources(cluster(home), topic(), pipeline)
+    home.start(PATH=str(tmp_path), JAVA_HOME="")
+    said = home.wait_for_line("pipeline copy is not started")
     assert "Java 17" in said
     assert home.stop() == 0
 
@@ -253,87 +253,89 @@ for number in range(1000):
 """
 
 
-def test_a_load_that_is_broken_off_goes_on_exactly(home: House) -> None:
-    home.write(cluster(home), topic(partitions=3))
+def test_a_load_that_is_broken_off_goes_on_exactly(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=3))
     (home.folder / "resources" / "load.py").write_text(LOAD)
-    home.up(BREAK="1")
-    home.says("first message after")
+    home.start(BREAK="1")
+    home.wait_for_line("first message after")
     eventually(
-        lambda: sum(1 for line in home.ottla("consume", "greetings", "-e").stdout.splitlines()) >= 600,
-        what="600 records",
+        lambda: sum(1 for line in home.run_ottla("consume", "greetings", "-e").stdout.splitlines()) >= 600,
+        message="600 records",
     )
     assert home.stop() == 0
-    home.up()
-    home.says("records written")
-    found = home.ottla("consume", "greetings", "--exit").stdout.splitlines()
+    home.start()
+    home.wait_for_line("records written")
+    found = home.run_ottla("consume", "greetings", "--exit").stdout.splitlines()
     assert sorted(found) == sorted(f'{{"number": {number}}}' for number in range(1000))
     assert home.stop() == 0
-    home.up()
-    home.says("first broker ready after")
-    eventually(lambda: len(home.ottla("consume", "greetings", "--exit").stdout.splitlines()) == 1000)
+    home.start()
+    home.wait_for_line("first broker ready after")
+    eventually(lambda: len(home.run_ottla("consume", "greetings", "--exit").stdout.splitlines()) == 1000)
     assert home.stop() == 0
     assert not any("records written" in line for line in home.lines)
 
 
-def test_a_load_goes_on_exactly_although_partitions_were_added_meanwhile(home: House) -> None:
-    home.write(cluster(home), topic(partitions=2))
+def test_a_load_goes_on_exactly_although_partitions_were_added_meanwhile(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=2))
     (home.folder / "resources" / "load.py").write_text(LOAD)
-    home.up(BREAK="1")
-    eventually(lambda: len(home.ottla("consume", "greetings", "--exit").stdout.splitlines()) >= 600, what="600 records")
-    home.write(cluster(home), topic(partitions=5))
-    home.says("topic greetings grown to 5 partitions")
+    home.start(BREAK="1")
+    eventually(
+        lambda: len(home.run_ottla("consume", "greetings", "--exit").stdout.splitlines()) >= 600, message="600 records"
+    )
+    home.write_resources(cluster(home), topic(partitions=5))
+    home.wait_for_line("topic greetings grown to 5 partitions")
     assert home.stop() == 0
-    home.up()
-    home.says("records written")
-    found = home.ottla("consume", "greetings", "--exit").stdout.splitlines()
+    home.start()
+    home.wait_for_line("records written")
+    found = home.run_ottla("consume", "greetings", "--exit").stdout.splitlines()
     assert sorted(found) == sorted(f'{{"number": {number}}}' for number in range(1000))
 
 
-def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: House) -> None:
-    home.write(cluster(home), topic(partitions=2))
-    home.up()
-    home.says("topic greetings made")
+def test_a_run_that_nobody_has_noted_is_not_resumed_over_other_partitions(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=2))
+    home.start()
+    home.wait_for_line("topic greetings made")
     lines = [f"{number}=x\n" for number in range(100)]
     keyed = ("produce", "greetings", "--key-separator", "=", "--resume")
-    assert home.ottla(*keyed, given="".join(lines[:50])).returncode == 0
-    assert home.ottla("topics", "alter", "greetings", "-p", "3").returncode == 0
-    refused = home.ottla(*keyed, given="".join(lines))
+    assert home.run_ottla(*keyed, given="".join(lines[:50])).returncode == 0
+    assert home.run_ottla("topics", "alter", "greetings", "-p", "3").returncode == 0
+    refused = home.run_ottla(*keyed, given="".join(lines))
     assert refused.returncode == 1
     assert "cannot be resumed: greetings-" in refused.stderr
     assert "say with --over" in refused.stderr
-    assert home.ottla(*keyed, "--over", "4", given="".join(lines)).returncode == 2
-    assert home.ottla(*keyed, "--over", "2", given="".join(lines)).returncode == 0
-    found = home.ottla("consume", "greetings", "--exit", "--keys").stdout.splitlines()
+    assert home.run_ottla(*keyed, "--over", "4", given="".join(lines)).returncode == 2
+    assert home.run_ottla(*keyed, "--over", "2", given="".join(lines)).returncode == 0
+    found = home.run_ottla("consume", "greetings", "--exit", "--keys").stdout.splitlines()
     assert sorted(found) == sorted(f"{number}\tx" for number in range(100))
 
 
-def test_the_command_against_its_brokers(home: House) -> None:
-    home.write(cluster(home), topic(partitions=2))
-    home.up()
-    home.says("topic greetings made")
-    written = home.ottla("produce", "greetings", "--key-separator", "=", given="a=1\nb=2\nc=3\n")
+def test_the_command_against_its_brokers(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=2))
+    home.start()
+    home.wait_for_line("topic greetings made")
+    written = home.run_ottla("produce", "greetings", "--key-separator", "=", given="a=1\nb=2\nc=3\n")
     assert (written.returncode, written.stdout) == (0, "")
     assert "3 records written" in written.stderr
-    keys = home.ottla("consume", "greetings", "--exit", "--keys", "--group", "people").stdout.splitlines()
+    keys = home.run_ottla("consume", "greetings", "--exit", "--keys", "--group", "people").stdout.splitlines()
     assert sorted(keys) == ["a\t1", "b\t2", "c\t3"]
-    assert home.ottla("consume", "greetings", "--exit", "--group", "people").stdout == ""
-    assert "people" in home.ottla("groups", "list").stdout
-    assert '"lag": 0' in home.ottla("groups", "describe", "people", "-o", "json").stdout
-    assert home.ottla("groups", "reset-offsets", "people", "--to", "beginning").returncode == 0
-    assert len(home.ottla("consume", "greetings", "--exit", "--group", "people").stdout.splitlines()) == 3
-    assert home.ottla("groups", "delete", "people", "--yes").returncode == 0
-    assert home.ottla("groups", "describe", "people").returncode == 3
-    assert home.ottla("topics", "create", "made", "-p", "4", "-c", "cleanup.policy=compact").returncode == 0
-    assert home.ottla("topics", "create", "made").returncode == 1
-    assert home.ottla("topics", "alter", "made", "-p", "5", "--unset", "cleanup.policy").returncode == 0
-    assert '"partitions"' in home.ottla("topics", "describe", "made", "-o", "json").stdout
-    assert home.ottla("topics", "describe", "nothing").returncode == 3
-    assert home.ottla("topics", "delete", "made", "--yes").returncode == 0
-    assert home.ottla("cluster", "health").returncode == 0
-    assert home.bootstrap.split(":")[1] in home.ottla("cluster", "describe").stdout
+    assert home.run_ottla("consume", "greetings", "--exit", "--group", "people").stdout == ""
+    assert "people" in home.run_ottla("groups", "list").stdout
+    assert '"lag": 0' in home.run_ottla("groups", "describe", "people", "-o", "json").stdout
+    assert home.run_ottla("groups", "reset-offsets", "people", "--to", "beginning").returncode == 0
+    assert len(home.run_ottla("consume", "greetings", "--exit", "--group", "people").stdout.splitlines()) == 3
+    assert home.run_ottla("groups", "delete", "people", "--yes").returncode == 0
+    assert home.run_ottla("groups", "describe", "people").returncode == 3
+    assert home.run_ottla("topics", "create", "made", "-p", "4", "-c", "cleanup.policy=compact").returncode == 0
+    assert home.run_ottla("topics", "create", "made").returncode == 1
+    assert home.run_ottla("topics", "alter", "made", "-p", "5", "--unset", "cleanup.policy").returncode == 0
+    assert '"partitions"' in home.run_ottla("topics", "describe", "made", "-o", "json").stdout
+    assert home.run_ottla("topics", "describe", "nothing").returncode == 3
+    assert home.run_ottla("topics", "delete", "made", "--yes").returncode == 0
+    assert home.run_ottla("cluster", "health").returncode == 0
+    assert home.bootstrap.split(":")[1] in home.run_ottla("cluster", "describe").stdout
 
 
-def test_a_pipeline_from_its_topic_to_another(home: House) -> None:
+def test_a_pipeline_from_its_topic_to_another(home: UpProcess) -> None:
     pipeline = resource(
         "Pipeline",
         "shout",
@@ -346,18 +348,18 @@ def test_a_pipeline_from_its_topic_to_another(home: House) -> None:
     )
     wrong = copy.deepcopy(pipeline)
     wrong["spec"]["transforms"][0]["sql"] = "SELECT upper(wrd) AS word FROM greetings"
-    home.write(cluster(home), topic(), topic("shouts"), wrong)
-    home.up()
-    said = home.says("there is no column `wrd` (line 1, pos 13); the nearest are `word`", within_s=150)
+    home.write_resources(cluster(home), topic(), topic("shouts"), wrong)
+    home.start()
+    said = home.wait_for_line("there is no column `wrd` (line 1, pos 13); the nearest are `word`", within_s=150)
     line = next(
         n for n, it in enumerate((home.folder / "resources/all.yaml").read_text().splitlines(), 1) if "name: loud" in it
     )
     assert f"resources/all.yaml:{line}: pipeline shout: spec.transforms[0] (loud): " in said
-    home.says("topic shouts made")
-    home.write(cluster(home), topic(), topic("shouts"), pipeline)
+    home.wait_for_line("topic shouts made")
+    home.write_resources(cluster(home), topic(), topic("shouts"), pipeline)
     write(home, "greetings", '{"word": "hello"}')
-    home.says("first pipeline row after", within_s=150)
+    home.wait_for_line("first pipeline row after", within_s=150)
     assert read(home, "shouts", 1) == ['{"word":"HELLO"}']
-    assert "ottla-pipeline-shout" in home.ottla("groups", "list").stdout
+    assert "ottla-pipeline-shout" in home.run_ottla("groups", "list").stdout
     assert home.stop() == 0
-    home.says("pipeline shout: 1 rows in, 1 rows out")
+    home.wait_for_line("pipeline shout: 1 rows in, 1 rows out")

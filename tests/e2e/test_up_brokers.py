@@ -15,32 +15,32 @@ from confluent_kafka import Producer
 
 from tests.clusters import is_in_sync
 from tests.e2e.test_up import Json, partitions, read, resource, topic, write
-from tests.e2e.upping import House, alive, house
+from tests.e2e.up_process import UpProcess, is_process_running, up_process
 from tests.waiting import eventually
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as made:
+def home(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as made:
         made.brokers = 3
         yield made
 
 
-def cluster(home: House, replicas: int = 3, **spec: Any) -> Json:
+def cluster(home: UpProcess, replicas: int = 3, **spec: Any) -> Json:
     config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 6, **spec.pop("config", {})}
     return resource(
         "Cluster", "demo", replicas=replicas, listeners=[{"name": "plain", "port": home.port}], config=config, **spec
     )
 
 
-def described(home: House, *what: str) -> Json:
-    done = home.ottla(*what, "-o", "json")
+def described(home: UpProcess, *what: str) -> Json:
+    done = home.run_ottla(*what, "-o", "json")
     assert done.returncode == 0, done.stderr
     found: Json = json.loads(done.stdout)
     return found
 
 
-def in_sync(home: House, name: str, replicas: int, *, preferred: bool = True) -> list[Json]:
+def in_sync(home: UpProcess, name: str, replicas: int, *, preferred: bool = True) -> list[Json]:
     """The topic's partitions, once each has so many replicas, all in sync and, if that is asked, led by the first."""
 
     def settled() -> list[Json]:
@@ -53,7 +53,7 @@ def in_sync(home: House, name: str, replicas: int, *, preferred: bool = True) ->
 
     # A command is a process: it is asked when a look without one says that it is worth it.
     eventually(lambda: is_in_sync(home.bootstrap, name, replicas, preferred=preferred), within_s=60)
-    return eventually(settled, within_s=60, what=f"{name} with {replicas} replicas in sync")
+    return eventually(settled, within_s=60, message=f"{name} with {replicas} replicas in sync")
 
 
 def led(parts: list[Json]) -> dict[int, int]:
@@ -64,7 +64,7 @@ def led(parts: list[Json]) -> dict[int, int]:
 
 
 @contextmanager
-def writing(home: House, name: str, settings: Mapping[str, str] | None = None) -> Iterator[list[str]]:
+def writing(home: UpProcess, name: str, settings: Mapping[str, str] | None = None) -> Iterator[list[str]]:
     """A producer that writes all the time, acks from all; gives what was acknowledged. Ends when everything is. `settings`: over its own."""
     acknowledged: list[str] = []
     over = threading.Event()
@@ -90,7 +90,7 @@ def writing(home: House, name: str, settings: Mapping[str, str] | None = None) -
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        eventually(lambda: acknowledged, what="a first acknowledgement")
+        eventually(lambda: acknowledged, message="a first acknowledgement")
         yield acknowledged
     finally:
         over.set()
@@ -100,18 +100,18 @@ def writing(home: House, name: str, settings: Mapping[str, str] | None = None) -
     assert len(set(acknowledged)) == len(acknowledged)
 
 
-def test_three_brokers_one_of_which_is_killed(home: House) -> None:
-    home.write(cluster(home), topic(partitions=6))
-    home.up()
-    home.says("3 brokers ready after")
-    home.says("topic greetings made")
+def test_three_brokers_one_of_which_is_killed(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=6))
+    home.start()
+    home.wait_for_line("3 brokers ready after")
+    home.wait_for_line("topic greetings made")
     assert set(led(in_sync(home, "greetings", 3)).values()) == {2}
     with writing(home, "greetings") as acknowledged:
         before = len(acknowledged)
         killed = home.broker_pid(2)
         os.kill(killed, signal.SIGKILL)
-        home.says("broker demo-2: ")
-        home.says("broker demo-2 is back")
+        home.wait_for_line("broker demo-2: ")
+        home.wait_for_line("broker demo-2 is back")
         in_sync(home, "greetings", 3, preferred=False)
         eventually(lambda: len(acknowledged) > before + 500, within_s=30)
     assert home.broker_pid(2) != killed
@@ -120,26 +120,26 @@ def test_three_brokers_one_of_which_is_killed(home: House) -> None:
     began = time.monotonic()
     assert home.stop() == 0
     assert time.monotonic() - began < 10
-    assert not any(map(alive, pids))
+    assert not any(map(is_process_running, pids))
 
-    home.up()
-    home.says("3 brokers ready after")
+    home.start()
+    home.wait_for_line("3 brokers ready after")
     assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)
     assert home.stop() == 0
     assert not any("Traceback" in line for line in home.lines)
 
 
-def test_a_changed_setting_restarts_one_broker_after_the_other(home: House) -> None:
-    home.write(cluster(home), topic(partitions=6))
-    home.up()
-    home.says("topic greetings made")
+def test_a_changed_setting_restarts_one_broker_after_the_other(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic(partitions=6))
+    home.start()
+    home.wait_for_line("topic greetings made")
     in_sync(home, "greetings", 3)
     before = {it: home.broker_pid(it) for it in (1, 2, 3)}
     with writing(home, "greetings") as acknowledged:
-        home.write(cluster(home, config={"num.partitions": 4}), topic(partitions=6), topic("wide"))
+        home.write_resources(cluster(home, config={"num.partitions": 4}), topic(partitions=6), topic("wide"))
         for id_ in (1, 2, 3):
-            home.says(f"broker demo-{id_} is started again with its new settings (num.partitions)")
-        home.says("topic wide made")
+            home.wait_for_line(f"broker demo-{id_} is started again with its new settings (num.partitions)")
+        home.wait_for_line("topic wide made")
         in_sync(home, "greetings", 3)
     assert partitions(home, "wide") == 4
     assert all(home.broker_pid(it) != pid for it, pid in before.items())
@@ -149,35 +149,37 @@ def test_a_changed_setting_restarts_one_broker_after_the_other(home: House) -> N
     assert home.stop() == 0
 
 
-def test_a_setting_that_running_brokers_take_restarts_nobody(home: House) -> None:
-    home.write(cluster(home), topic())
-    home.up()
-    home.says("topic greetings made")
+def test_a_setting_that_running_brokers_take_restarts_nobody(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic())
+    home.start()
+    home.wait_for_line("topic greetings made")
     pids = [home.broker_pid(it) for it in (1, 2, 3)]
-    home.write(cluster(home, config={"log.retention.ms": 7_200_000}), topic())
-    home.says("log.retention.ms=7200000, without a restart")
+    home.write_resources(cluster(home, config={"log.retention.ms": 7_200_000}), topic())
+    home.wait_for_line("log.retention.ms=7200000, without a restart")
     settings = {
         it["name"]: it["value"]
-        for it in json.loads(home.ottla("topics", "describe", "greetings", "--all", "-o", "json").stdout)["settings"]
+        for it in json.loads(home.run_ottla("topics", "describe", "greetings", "--all", "-o", "json").stdout)[
+            "settings"
+        ]
     }
     assert settings["retention.ms"] == "7200000"
-    home.write(cluster(home, config={"log.retention.ms": "soon"}), topic())
-    assert "log.retention.ms" in home.says("resources/all.yaml:13")
+    home.write_resources(cluster(home, config={"log.retention.ms": "soon"}), topic())
+    assert "log.retention.ms" in home.wait_for_line("resources/all.yaml:13")
     assert [home.broker_pid(it) for it in (1, 2, 3)] == pids
     assert home.stop() == 0
 
 
-def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: House) -> None:
-    home.write(cluster(home), topic())
-    home.up()
-    home.says("topic greetings made")
+def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: UpProcess) -> None:
+    home.write_resources(cluster(home), topic())
+    home.start()
+    home.wait_for_line("topic greetings made")
     in_sync(home, "greetings", 3)
-    home.write(cluster(home, config={"num.partitions": "many"}), topic())
-    home.says("num.partitions")
-    home.says("no broker is restarted for now: broker ", within_s=60)
+    home.write_resources(cluster(home, config={"num.partitions": "many"}), topic())
+    home.wait_for_line("num.partitions")
+    home.wait_for_line("no broker is restarted for now: broker ", within_s=60)
     assert sum("is started again" in line for line in home.lines) == 1
     write(home, "greetings", "still", "here")
-    home.write(cluster(home, config={"num.partitions": 2}), topic())
+    home.write_resources(cluster(home, config={"num.partitions": 2}), topic())
     for id_ in (1, 2, 3):
         eventually(
             lambda id_=id_: (
@@ -193,33 +195,33 @@ def test_a_setting_that_no_broker_takes_stops_the_roll_at_the_first(home: House)
 RESTARTED, UNRESTARTED = "is started again with its new settings", ", without a restart"
 
 
-def factors(home: House) -> list[str]:
+def factors(home: UpProcess) -> list[str]:
     """The default.replication.factor that the first two brokers were started with."""
     files = [home.folder / f".ottla/demo/{id_}/settings.json" for id_ in (1, 2)]
     return [json.loads(it.read_text())["default.replication.factor"] for it in files]
 
 
-def test_more_brokers_and_fewer(home: House) -> None:
-    home.write(cluster(home, 1), topic(partitions=6))
-    home.up()
-    home.says("topic greetings made")
+def test_more_brokers_and_fewer(home: UpProcess) -> None:
+    home.write_resources(cluster(home, 1), topic(partitions=6))
+    home.start()
+    home.wait_for_line("topic greetings made")
     write(home, "greetings", *map(str, range(500)))
     assert len(read(home, "greetings", 500)) == 500  # a group: the brokers' own topic is there
-    home.write(cluster(home, 3), topic(partitions=6))
-    home.says("6 partitions to move, the brokers' own topics for 3 brokers", within_s=60)
-    home.says("moved, spread over broker 1, 2, 3", within_s=60)
+    home.write_resources(cluster(home, 3), topic(partitions=6))
+    home.wait_for_line("6 partitions to move, the brokers' own topics for 3 brokers", within_s=60)
+    home.wait_for_line("moved, spread over broker 1, 2, 3", within_s=60)
     assert led(in_sync(home, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
     in_sync(home, "__consumer_offsets", 3)
 
-    home.write(cluster(home, 3), topic(partitions=6, replicas=3))
-    home.says("topic greetings: to 3 replicas")
+    home.write_resources(cluster(home, 3), topic(partitions=6, replicas=3))
+    home.wait_for_line("topic greetings: to 3 replicas")
     in_sync(home, "greetings", 3)
     assert len(read(home, "greetings", 500)) == 500
 
-    home.write(cluster(home, 2), topic(partitions=6, replicas=3))
-    home.says("3 replicas need as many brokers; Cluster demo has 2, in resources/all.yaml:6")
-    home.write(cluster(home, 2), topic(partitions=6, replicas=2))
-    home.says("broker demo-3 held nothing any more: it is stopped and forgotten", within_s=60)
+    home.write_resources(cluster(home, 2), topic(partitions=6, replicas=3))
+    home.wait_for_line("3 replicas need as many brokers; Cluster demo has 2, in resources/all.yaml:6")
+    home.write_resources(cluster(home, 2), topic(partitions=6, replicas=2))
+    home.wait_for_line("broker demo-3 held nothing any more: it is stopped and forgotten", within_s=60)
     assert set(led(in_sync(home, "greetings", 2)).values()) == {3}
     in_sync(home, "__consumer_offsets", 2)
     assert [it["id"] for it in described(home, "cluster", "describe")["brokers"]] == [1, 2]
@@ -227,32 +229,32 @@ def test_more_brokers_and_fewer(home: House) -> None:
 
     # The brokers are restarted in these moments, and a request that one of them took with it is not repeated by itself.
     made = ("topics", "create", "of-clients", "-r", "2", "--if-not-exists")
-    eventually(lambda: home.ottla(*made).returncode == 0, what="a topic of two replicas")
-    eventually(lambda: set(factors(home)) == {"2"}, within_s=60, what=lambda: str(factors(home)))
+    eventually(lambda: home.run_ottla(*made).returncode == 0, message="a topic of two replicas")
+    eventually(lambda: set(factors(home)) == {"2"}, within_s=60, message=lambda: str(factors(home)))
     in_sync(home, "__consumer_offsets", 2)  # the second to be restarted is back
     gone = next(at for at, it in enumerate(home.lines) if "broker demo-3 held nothing any more" in it)
     assert sum(RESTARTED in it for it in home.lines[gone:]) == 2, f"one roll, when the third was gone: {home.lines}"
     changed = [it for it in home.lines if RESTARTED in it or UNRESTARTED in it]
-    home.write(cluster(home, 1), topic(partitions=6))
-    home.says("cluster demo keeps its brokers: ")
+    home.write_resources(cluster(home, 1), topic(partitions=6))
+    home.wait_for_line("cluster demo keeps its brokers: ")
     assert [it for it in home.lines if RESTARTED in it or UNRESTARTED in it] == changed, "it is refused first"
     assert set(factors(home)) == {"2"}
-    assert home.ottla("topics", "reassign", "of-clients", "-r", "1", "--watch").returncode == 0
-    assert home.ottla("topics", "reassign", "greetings", "-r", "1", "--watch").returncode == 0
-    home.says("broker demo-2 held nothing any more", within_s=60)
+    assert home.run_ottla("topics", "reassign", "of-clients", "-r", "1", "--watch").returncode == 0
+    assert home.run_ottla("topics", "reassign", "greetings", "-r", "1", "--watch").returncode == 0
+    home.wait_for_line("broker demo-2 held nothing any more", within_s=60)
     assert len(read(home, "greetings", 500)) == 500
     assert home.stop() == 0
 
 
-def test_taking_brokers_away_goes_on_after_a_stop(home: House) -> None:
-    home.write(cluster(home, 3), topic(partitions=6, replicas=2))
-    home.up()
-    home.says("topic greetings made")
+def test_taking_brokers_away_goes_on_after_a_stop(home: UpProcess) -> None:
+    home.write_resources(cluster(home, 3), topic(partitions=6, replicas=2))
+    home.start()
+    home.wait_for_line("topic greetings made")
     write(home, "greetings", *map(str, range(100)))
     assert home.stop() == 0
-    home.write(cluster(home, 2), topic(partitions=6, replicas=2))
-    home.up()
-    home.says("broker demo-3 held nothing any more", within_s=60)
+    home.write_resources(cluster(home, 2), topic(partitions=6, replicas=2))
+    home.start()
+    home.wait_for_line("broker demo-3 held nothing any more", within_s=60)
     in_sync(home, "greetings", 2)
     assert len(read(home, "greetings", 100)) == 100
     assert home.stop() == 0

@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.mirroring import produce, seen, watermarks
-from tests.e2e.upping import House, house
+from tests.e2e.up_process import UpProcess, up_process
 from tests.waiting import eventually
 
 Json = dict[str, Any]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as made:
+def home(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as made:
         yield made
 
 
@@ -35,31 +35,31 @@ def mirror(**spec: Any) -> Json:
     )
 
 
-def test_a_mirror_and_its_failover(home: House) -> None:
+def test_a_mirror_and_its_failover(home: UpProcess) -> None:
     there, here = f"127.0.0.1:{home.port + 1}", home.bootstrap
     clusters = (cluster("here", home.port), cluster("there", home.port + 1))
-    home.write(*clusters, mirror(topics=["orders", "!secret*"]))
-    home.up()
-    home.says("mirror west: bootstrap.servers=")
+    home.write_resources(*clusters, mirror(topics=["orders", "!secret*"]))
+    home.start()
+    home.wait_for_line("mirror west: bootstrap.servers=")
     admin = AdminClient({"bootstrap.servers": there})  # lives until it has answered
     admin.create_topics([NewTopic("orders", 2)])["orders"].result(30)
     produce(there, "orders", [b"copied"] * 100)
-    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, what=lambda: "\n".join(home.lines))
-    home.says("mirror west: Replicating")
+    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(home.lines))
+    home.wait_for_line("mirror west: Replicating")
 
     def partitions() -> list[Json]:
-        found: list[Json] = json.loads(home.ottla("mirror", "status", "-o", "json").stdout)
+        found: list[Json] = json.loads(home.run_ottla("mirror", "status", "-o", "json").stdout)
         return found
 
     first, second = eventually(lambda: [it for it in partitions() if it["lag"] == 0], within_s=30)
     assert (first["mirror"], first["topic"], first["state"], first["end"]) == ("west", "orders", "Replicating", 100)
     assert (second["partition"], second["end"]) == (1, 0)
-    said = home.ottla("mirror", "failover", "west", "--dry-run")
+    said = home.run_ottla("mirror", "failover", "west", "--dry-run")
     assert "0 records that were seen at the source would be left behind" in said.stdout, said
-    assert home.ottla("mirror", "status", "east").returncode == 3
+    assert home.run_ottla("mirror", "status", "east").returncode == 3
 
-    home.write(*clusters, mirror(topics=["orders"], role="FailedOver"))
-    home.says("mirror west: open for writing; the source was 0 records ahead when last seen")
+    home.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
+    home.wait_for_line("mirror west: open for writing; the source was 0 records ahead when last seen")
     produce(here, "orders", [b"ours"] * 5)
     assert [one.value for one in seen(here, "orders", 0)] == [b"copied"] * 100 + [b"ours"] * 5
     assert {it["state"] for it in partitions()} == {"FailedOver"}
@@ -67,7 +67,7 @@ def test_a_mirror_and_its_failover(home: House) -> None:
     assert not any("Traceback" in line for line in home.lines)
 
 
-def test_the_old_source_comes_back_as_a_copy_and_takes_over_again(home: House) -> None:
+def test_the_old_source_comes_back_as_a_copy_and_takes_over_again(home: UpProcess) -> None:
     there, here = f"127.0.0.1:{home.port + 1}", home.bootstrap
     clusters = (cluster("here", home.port), cluster("there", home.port + 1))
 
@@ -75,40 +75,42 @@ def test_the_old_source_comes_back_as_a_copy_and_takes_over_again(home: House) -
         ends = {"source": {"clusterRef": {"name": "here"}}, "target": {"clusterRef": {"name": "there"}}}
         return resource("Mirror", "back", **ends, topics=["orders"], throttle="50M", **spec)
 
-    home.write(*clusters, mirror(topics=["orders"]))
-    home.up()
-    home.says("mirror west: bootstrap.servers=")
+    home.write_resources(*clusters, mirror(topics=["orders"]))
+    home.start()
+    home.wait_for_line("mirror west: bootstrap.servers=")
     admin = AdminClient({"bootstrap.servers": there})
     admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
     produce(there, "orders", [b"copied"] * 100)
-    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, what=lambda: "\n".join(home.lines))
-    home.write(*clusters, mirror(topics=["orders"], role="Paused"))
-    home.says("mirror west: nothing is copied, as wished")
+    eventually(lambda: watermarks(here, "orders", 0) == (0, 100), within_s=60, message=lambda: "\n".join(home.lines))
+    home.write_resources(*clusters, mirror(topics=["orders"], role="Paused"))
+    home.wait_for_line("mirror west: nothing is copied, as wished")
     produce(there, "orders", [b"never copied"] * 7)
-    home.write(*clusters, mirror(topics=["orders"], role="FailedOver"))
-    home.says("mirror west: open for writing")
+    home.write_resources(*clusters, mirror(topics=["orders"], role="FailedOver"))
+    home.wait_for_line("mirror west: open for writing")
     produce(here, "orders", [b"ours"] * 5)
 
     failed_over = mirror(topics=["orders"], role="FailedOver")
-    home.write(*clusters, failed_over, back())
-    home.says("mirror back: 7 records are here and not at the source (orders-0: 7)")
-    (row,) = json.loads(home.ottla("mirror", "status", "back", "-o", "json", "--bootstrap", there).stdout)
+    home.write_resources(*clusters, failed_over, back())
+    home.wait_for_line("mirror back: 7 records are here and not at the source (orders-0: 7)")
+    (row,) = json.loads(home.run_ottla("mirror", "status", "back", "-o", "json", "--bootstrap", there).stdout)
     assert (row["state"], row["diverging"], row["end"]) == ("Diverged", 7, 107)
-    home.write(*clusters, failed_over, back(onDivergence="Truncate"))
-    eventually(lambda: watermarks(there, "orders", 0) == (0, 105), within_s=60, what=lambda: "\n".join(home.lines))
+    home.write_resources(*clusters, failed_over, back(onDivergence="Truncate"))
+    eventually(lambda: watermarks(there, "orders", 0) == (0, 105), within_s=60, message=lambda: "\n".join(home.lines))
     assert seen(there, "orders", 0) == seen(here, "orders", 0)
-    home.write(*clusters, failed_over, back(role="FailedOver"))
-    home.says("mirror back: open for writing")
+    home.write_resources(*clusters, failed_over, back(role="FailedOver"))
+    home.wait_for_line("mirror back: open for writing")
     produce(there, "orders", [b"home"] * 3)
-    home.write(*clusters, mirror(topics=["orders"]), back(role="FailedOver"))
-    eventually(lambda: watermarks(here, "orders", 0) == (0, 108), within_s=60, what=lambda: "\n".join(home.lines))
+    home.write_resources(*clusters, mirror(topics=["orders"]), back(role="FailedOver"))
+    eventually(lambda: watermarks(here, "orders", 0) == (0, 108), within_s=60, message=lambda: "\n".join(home.lines))
     assert seen(there, "orders", 0) == seen(here, "orders", 0)
     assert home.stop() == 0
     assert not any("Traceback" in line for line in home.lines)
 
 
-def test_what_is_not_served_yet_is_told(home: House) -> None:
-    home.write(cluster("here", home.port), cluster("there", home.port + 1), mirror(topics=["*"], sync={"acls": True}))
-    home.up()
-    home.says("mirror west: spec.sync.acls is not served yet; leave it out")
+def test_what_is_not_served_yet_is_told(home: UpProcess) -> None:
+    home.write_resources(
+        cluster("here", home.port), cluster("there", home.port + 1), mirror(topics=["*"], sync={"acls": True})
+    )
+    home.start()
+    home.wait_for_line("mirror west: spec.sync.acls is not served yet; leave it out")
     assert home.stop() == 0

@@ -9,27 +9,27 @@ import pytest
 
 from tests.e2e.test_up import Json, read, resource, topic
 from tests.e2e.test_up_brokers import in_sync, writing
-from tests.e2e.upping import House, house
-from tests.kube.authority import Authority, authority, server_certificate
+from tests.e2e.up_process import UpProcess, up_process
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.ports import free_ports
 
 BROKERS = 3
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as made:
+def home(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as made:
         made.brokers = BROKERS
         yield made
 
 
-def secret(made: Authority, name: str) -> Json:
+def secret(made: CertificateAuthority, name: str) -> Json:
     files = {"tls.crt": f"{name}.crt", "tls.key": f"{name}.key"}
     data = {key: (made.folder / file).read_text() for key, file in files.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-tls"}, "stringData": data}
 
 
-def cluster(home: House, tls: int, **spec: Any) -> Json:
+def cluster(home: UpProcess, tls: int, **spec: Any) -> Json:
     listeners = [{"name": "plain", "port": home.port}, {"name": "safe", "port": tls, "tls": True}]
     more = {"tls": {"secretRef": {"name": "demo-tls"}}, **spec}
     return resource("Cluster", "demo", replicas=BROKERS, listeners=listeners, **more)
@@ -39,28 +39,28 @@ def shown(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip()
 
 
-def test_a_renewed_secret_restarts_one_broker_after_the_other(home: House, tmp_path: Path) -> None:
-    made = authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    renewed, _ = server_certificate(made, "renewed", ["IP:127.0.0.1"])
+def test_a_renewed_secret_restarts_one_broker_after_the_other(home: UpProcess, tmp_path: Path) -> None:
+    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    renewed, _ = create_server_certificate(made, "renewed", ["IP:127.0.0.1"])
     safe = free_ports(BROKERS)
     ports = range(safe, safe + BROKERS)
-    home.write(cluster(home, safe), topic(partitions=6), secret(made, "tls"))
-    home.up()
-    home.says("topic greetings made")
+    home.write_resources(cluster(home, safe), topic(partitions=6), secret(made, "tls"))
+    home.start()
+    home.wait_for_line("topic greetings made")
     in_sync(home, "greetings", BROKERS)
-    assert {shown(port) for port in ports} == {made.server.read_text().strip()}
+    assert {shown(port) for port in ports} == {made.server_certificate.read_text().strip()}
     clients = {
         "bootstrap.servers": f"127.0.0.1:{safe}",
         "security.protocol": "SSL",
         "ssl.ca.location": str(made.certificate),
     }
     with writing(home, "greetings", clients) as acknowledged:
-        home.write(cluster(home, safe), topic(partitions=6))
-        home.says("there is no Secret demo-tls")
-        home.says("everything goes on as before")
-        home.write(cluster(home, safe), topic(partitions=6), secret(made, "renewed"))
+        home.write_resources(cluster(home, safe), topic(partitions=6))
+        home.wait_for_line("there is no Secret demo-tls")
+        home.wait_for_line("everything goes on as before")
+        home.write_resources(cluster(home, safe), topic(partitions=6), secret(made, "renewed"))
         for id_ in range(1, BROKERS + 1):
-            home.says(f"broker demo-{id_} is started again with its new settings (ssl.keystore.location)")
+            home.wait_for_line(f"broker demo-{id_} is started again with its new settings (ssl.keystore.location)")
         in_sync(home, "greetings", BROKERS)
     assert {shown(port) for port in ports} == {renewed.read_text().strip()}
     assert read(home, "greetings", len(acknowledged)) == sorted(acknowledged)

@@ -72,7 +72,7 @@ class BrokerPods:
 
     def wait_ready(self, *brokers: int) -> None:
         for broker in brokers:
-            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, what=lambda: self.trouble(broker))  # noqa: B023
+            eventually(lambda: self.ready(broker), within_s=READY_WITHIN_S, message=lambda: self.trouble(broker))  # noqa: B023
 
     def trouble(self, broker: int) -> str:
         """What is known of a pod that is not ready."""

@@ -90,7 +90,7 @@ class Kube:
         before = self._heartbeat(node)
         node.power_on()
         self._join(node, [self._pause, *images] if images else self._images)
-        eventually(lambda: self._heartbeat(node) != before, within_s=READY_WITHIN_S, what=f"{node.name} is heard of")
+        eventually(lambda: self._heartbeat(node) != before, within_s=READY_WITHIN_S, message=f"{node.name} is heard of")
 
     def remove(self, node: Node) -> None:
         """The last one that was added; Kubernetes forgets it."""
@@ -127,7 +127,7 @@ class Kube:
         eventually(
             lambda: self.ready(node),
             within_s=READY_WITHIN_S,
-            what=lambda: f"{node.name} is ready: {node.kubelet.said()}",
+            message=lambda: f"{node.name} is ready: {node.kubelet.said()}",
         )
 
     def _heartbeat(self, node: Node) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.daemons import Daemon
 from tests.etcd import Etcd
 from tests.kube.api import Api
-from tests.kube.authority import Authority, authority
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority
 from tests.kube.machine import Machine
 from tests.kube.programs import program
 from tests.ports import free_port
@@ -39,7 +39,9 @@ class ControlPlane:
         self._machine = machine
         self.address = address
         self.url = f"https://{address}:{free_port()}"
-        self.authority: Authority = authority(folder / "pki", {LOOPBACK, address, FIRST_SERVICE}, NAMES)
+        self.authority: CertificateAuthority = create_certificate_authority(
+            folder / "pki", {LOOPBACK, address, FIRST_SERVICE}, NAMES
+        )
         self._tokens = {name: secrets.token_hex(16) for name in ("admin", "controllers", "scheduler", "node")}
         (folder / "tokens.csv").write_text(
             "".join(f'{token},{name},{name},"system:masters"\n' for name, token in self._tokens.items())
@@ -72,7 +74,9 @@ class ControlPlane:
         self.scheduler.start()
         made = "/api/v1/namespaces/default/serviceaccounts/default"
         eventually(
-            lambda: self.admin.get(made), within_s=READY_WITHIN_S, what=lambda: f"accounts: {self.controllers.said()}"
+            lambda: self.admin.get(made),
+            within_s=READY_WITHIN_S,
+            message=lambda: f"accounts: {self.controllers.said()}",
         )
 
     def wait_ready(self) -> None:
@@ -80,7 +84,7 @@ class ControlPlane:
             assert self.api_server.running(), self.api_server.said()
             return self.admin.ready()
 
-        eventually(ready, within_s=READY_WITHIN_S, what="the API server is ready")
+        eventually(ready, within_s=READY_WITHIN_S, message="the API server is ready")
 
     def stop(self) -> None:
         self.scheduler.kill()
@@ -103,7 +107,7 @@ class ControlPlane:
             "advertise-address": self.address,
             # Endpoints must not be on the loopback interface.
             **({"endpoint-reconciler-type": "none"} if local else {}),
-            "tls-cert-file": self.authority.server,
+            "tls-cert-file": self.authority.server_certificate,
             "tls-private-key-file": self.authority.server_key,
             "client-ca-file": self.authority.certificate,
             "service-account-key-file": self.authority.accounts_key,

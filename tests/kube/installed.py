@@ -75,7 +75,7 @@ class Installed:
 
     def _holder(self) -> str:
         """The active one's name, once that is one of the pods that there are: for a while the Lease still names one that has been killed."""
-        return eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, what=self.said) or ""
+        return eventually(lambda: (now := self.active()) in self.pods() and now, within_s=60, message=self.said) or ""
 
     @contextmanager
     def killed_meanwhile(self, seed: str) -> Iterator[None]:
@@ -94,7 +94,7 @@ class Installed:
     def scale(self, replicas: int) -> None:
         deployment = f"/apis/apps/v1/namespaces/{HOME}/deployments/ottla"
         self.kube.plane.admin.ask("PATCH", deployment, {"spec": {"replicas": replicas}})
-        eventually(lambda: len(self.pods()) == replicas, within_s=60, what=self.said)
+        eventually(lambda: len(self.pods()) == replicas, within_s=60, message=self.said)
 
     def figures(self) -> dict[str, float]:
         """Of the active one."""

@@ -120,7 +120,7 @@ class Kept:
             assert len(away) <= 1, f"{away} are away at once"
             return len(order) == len(before) and not away
 
-        eventually(rolled, within_s=within_s, what=self.said)
+        eventually(rolled, within_s=within_s, message=self.said)
         return order
 
     def said(self) -> str:

@@ -166,7 +166,7 @@ def kill_group(group: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         return not members
 
-    eventually(gone, within_s=30, what=f"everything in {group} has ended")
+    eventually(gone, within_s=30, message=f"everything in {group} has ended")
 
 
 def remove_group(group: str) -> None:

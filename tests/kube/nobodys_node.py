@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.brokers import Broker, ottla_broker
+from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.kube.api import Json
 from tests.kube.operators import Resources
 from tests.waiting import eventually
@@ -27,20 +27,20 @@ def make_pod(resources: Resources, name: str, template: Json, ip: str) -> None:
 
 
 @contextmanager
-def broker_process(host: str = "127.9.1.1") -> Iterator[Broker]:
+def broker_process(host: str = "127.9.1.1") -> Iterator[BrokerProcess]:
     """Where a Cluster's brokers speak to each other, and the operator to them."""
-    with ottla_broker(start=False) as made:
+    with run_ottla_broker(start=False) as made:
         made.host, made.port = host, 9091
         made.start()
         yield made
 
 
-def make_cluster_of(resources: Resources, broker: Broker, name: str = "demo") -> None:
+def make_cluster_of(resources: Resources, broker: BrokerProcess, name: str = "demo") -> None:
     """A Cluster whose one broker is the process; returns when its pod is there. An operator has to be at work."""
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
     resources.api.ask("POST", root, {"metadata": {"name": "default"}})
     resources.make("Cluster", name, {"replicas": 1, "storage": {"size": "1Gi"}})
-    found = eventually(lambda: resources.of("apps/v1", "statefulsets").get(name), what="the operator makes brokers")
+    found = eventually(lambda: resources.of("apps/v1", "statefulsets").get(name), message="the operator makes brokers")
     assert found is not None
     template = found["spec"]["template"]
     template["spec"]["volumes"].append({"name": "data", "emptyDir": {}})

@@ -41,7 +41,7 @@ class Node:
     def start(self) -> None:
         """Returns when containers can be run; the API server says when the node is ready."""
         self.containerd.start()
-        eventually(self._answers, within_s=30, what=lambda: f"containerd answers: {self.containerd.said()}")
+        eventually(self._answers, within_s=30, message=lambda: f"containerd answers: {self.containerd.said()}")
         self.kubelet.start()
         self.proxy.start()
 

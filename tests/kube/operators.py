@@ -45,7 +45,7 @@ class OperatorProcess:
 
     def start(self) -> None:
         self.daemon.start()
-        eventually(self.serves, what=f"{self.name} serves its figures: {self.daemon.said()}")
+        eventually(self.serves, message=f"{self.name} serves its figures: {self.daemon.said()}")
 
     def serves(self) -> bool:
         try:
@@ -137,7 +137,7 @@ class Resources:
 
 def install_crds(api: Api) -> None:
     for kind in crds.KINDS:
-        crd = crds.crd_of(kind)
+        crd = crds.build_crd(kind)
         name = crd["metadata"]["name"]
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         api.ask("APPLY", f"{path}?fieldManager=tests&force=true", crd)
@@ -146,4 +146,4 @@ def install_crds(api: Api) -> None:
             conditions = (api.get(path) or {}).get("status", {}).get("conditions") or []
             return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
 
-        eventually(established, what=f"{name} is served")
+        eventually(established, message=f"{name} is served")

@@ -110,4 +110,4 @@ def install(api: Api) -> None:
         conditions = (api.get(PATH) or {}).get("status", {}).get("conditions") or []
         return any(it["type"] == "Established" and it["status"] == "True" for it in conditions)
 
-    eventually(established, what=f"{NAME} is served")
+    eventually(established, message=f"{NAME} is served")

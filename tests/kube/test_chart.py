@@ -21,7 +21,7 @@ from ottla_operator.kube.kinds import (
 from ottla_operator.plan.objects.names import OPERATOR
 from ottla_operator.plan.pipeline.access import RULES
 from ottla_operator.resources import crds
-from ottla_operator.resources.check import problems
+from ottla_operator.resources.validation import validate_resource
 from tests.kube import helm
 
 
@@ -41,7 +41,7 @@ def test_crds_are_upgraded_with_the_chart_and_never_deleted_with_it() -> None:
     for it in found:
         assert it["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
         (kind,) = (kind for kind in crds.KINDS if kind.plural == it["spec"]["names"]["plural"])
-        assert it["spec"] == crds.crd_of(kind)["spec"]
+        assert it["spec"] == crds.build_crd(kind)["spec"]
     assert not of(helm.rendered("crds.install=false"), "CustomResourceDefinition")
 
 
@@ -161,4 +161,4 @@ def test_helm_test_is_in_a_namespace_that_the_operator_keeps_and_leaves_nothing(
         assert {it["metadata"]["namespace"] for it in hooks} == {namespace}
         for it in hooks:
             assert it["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
-            assert it["kind"] == "Pod" or not problems({**it, "metadata": {"name": it["metadata"]["name"]}})
+            assert it["kind"] == "Pod" or not validate_resource({**it, "metadata": {"name": it["metadata"]["name"]}})

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from ottla_broker.metadata.register import Member, RegisterError, RegisterValue, Seen
-from ottla_broker.metadata.register.api_server import ApiServer, Bytes
+from ottla_broker.metadata.register import Member, RegisterError, RegisterValue, VersionedValue
+from ottla_broker.metadata.register.api_server import ApiServer, CredentialSource
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 from tests.kube.api import Json
 from tests.kube.control_plane import ControlPlane
@@ -55,7 +55,9 @@ class Namespace:
 
     def server(self) -> ApiServer:
         """As a pod of that account finds it."""
-        return ApiServer(self.plane.url, Bytes(file=self.plane.authority.certificate), Bytes(file=self.token))
+        return ApiServer(
+            self.plane.url, CredentialSource(file=self.plane.authority.certificate), CredentialSource(file=self.token)
+        )
 
     def run(self, work: Work, *, lease: str = "demo") -> None:
         async def run() -> None:
@@ -85,7 +87,7 @@ def test_a_lease_that_the_operator_made_is_an_empty_register_and_stays_its_own(n
 
     async def work(register: KubernetesRegister) -> None:
         seen = await register.read()
-        assert seen == Seen(None, made["metadata"]["resourceVersion"])
+        assert seen == VersionedValue(None, made["metadata"]["resourceVersion"])
         assert (await register.swap(seen, VALUE)).value == VALUE
 
     namespace.run(work)
@@ -146,10 +148,10 @@ def test_a_missing_right_is_named(namespace: Namespace, missing: str) -> None:
     namespace.grant([right for right in RIGHTS if right != missing])
 
     async def work(register: KubernetesRegister) -> None:
-        calls: dict[str, Callable[[], Awaitable[Seen]]] = {
+        calls: dict[str, Callable[[], Awaitable[VersionedValue]]] = {
             "get": register.read,
-            "watch": lambda: register.watch(Seen(None, ""), 5),
-            "patch": lambda: register.swap(Seen(None, "1"), VALUE),
+            "watch": lambda: register.watch(VersionedValue(None, ""), 5),
+            "patch": lambda: register.swap(VersionedValue(None, "1"), VALUE),
         }
         with pytest.raises(
             RegisterError,
@@ -173,7 +175,7 @@ def test_a_lease_that_nobody_made_takes_the_right_to_create(namespace: Namespace
 
 def test_a_namespace_that_is_not_there_is_named(plane: ControlPlane) -> None:
     async def run() -> None:
-        server = ApiServer.found({"KUBECONFIG": str(plane.kubeconfig())})
+        server = ApiServer.from_environment({"KUBECONFIG": str(plane.kubeconfig())})
         register = KubernetesRegister("nowhere/demo", server)
         try:
             with pytest.raises(RegisterError, match="there is no namespace nowhere to make the Lease nowhere/demo in"):
@@ -193,8 +195,8 @@ def test_a_deleted_lease_is_a_conflict_and_then_an_empty_register(namespace: Nam
         watching = asyncio.create_task(register.watch(seen, 20))
         await asyncio.wait({watching}, timeout=0.2)
         await asyncio.to_thread(namespace.ask, "DELETE", "/apis/coordination.k8s.io/v1/{n}/leases/demo")
-        assert await watching == Seen(None, "") == await register.read()
-        watching = asyncio.create_task(register.watch(Seen(None, ""), 20))
+        assert await watching == VersionedValue(None, "") == await register.read()
+        watching = asyncio.create_task(register.watch(VersionedValue(None, ""), 20))
         await asyncio.to_thread(namespace.make_lease)
         found = await watching
         assert found.value is None
@@ -222,10 +224,10 @@ def test_a_token_that_is_replaced_is_used_at_once(namespace: Namespace) -> None:
 
 def test_an_api_server_that_is_not_to_be_trusted_is_told_nothing(namespace: Namespace) -> None:
     async def run() -> None:
-        stranger = ApiServer(namespace.plane.url, Bytes(), Bytes(file=namespace.token))
+        stranger = ApiServer(namespace.plane.url, CredentialSource(), CredentialSource(file=namespace.token))
         register = KubernetesRegister(f"{namespace.name}/demo", stranger)
         try:
-            for call in (register.read, lambda: register.watch(Seen(None, ""), 5)):
+            for call in (register.read, lambda: register.watch(VersionedValue(None, ""), 5)):
                 with pytest.raises(RegisterError, match="certificate verify failed"):
                     await call()
         finally:

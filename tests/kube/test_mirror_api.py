@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.plan.conditions import kstatus
-from tests.brokers import Broker, ottla_broker
+from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import produce, seen, watermarks
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.nobodys_node import broker_process, make_cluster_of
@@ -16,22 +16,22 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def target() -> Iterator[Broker]:
+def target() -> Iterator[BrokerProcess]:
     with broker_process("127.9.1.3") as made:
         yield made
 
 
 @pytest.fixture
-def resources(resources: Resources, target: Broker, operator: OperatorProcess) -> Resources:
+def resources(resources: Resources, target: BrokerProcess, operator: OperatorProcess) -> Resources:
     """A namespace with a Cluster whose one broker is the process."""
     make_cluster_of(resources, target, "here")
     return resources
 
 
 def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
-    resources: Resources, target: Broker, operator: OperatorProcess
+    resources: Resources, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
-    with ottla_broker() as source:
+    with run_ottla_broker() as source:
         admin = AdminClient({"bootstrap.servers": source.bootstrap})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.bootstrap, "orders", [b"copied"] * 50)
@@ -42,7 +42,7 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         def in_sync() -> bool:
             return resources.condition("Mirror", "west", "InSync").get("status") == "True"
 
-        eventually(in_sync, within_s=60, what=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.said()}")
+        eventually(in_sync, within_s=60, message=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.said()}")
         assert resources.condition("Mirror", "west", "FailoverSafe")["status"] == "True"
         status = resources.get("Mirror", "west")["status"]
         assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
@@ -57,7 +57,7 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         def open_for_writing() -> bool:
             return resources.condition("Mirror", "west").get("reason") == "FailedOver"
 
-        eventually(open_for_writing, within_s=30, what=lambda: str(resources.get("Mirror", "west")))
+        eventually(open_for_writing, within_s=30, message=lambda: str(resources.get("Mirror", "west")))
         produce(target.bootstrap, "orders", [b"ours"])
         assert [it.value for it in seen(target.bootstrap, "orders", 0)] == [b"copied"] * 50 + [b"ours"]
         resources.delete("Mirror", "west")
@@ -78,10 +78,10 @@ def test_what_cannot_be_is_told(resources: Resources) -> None:
 
 
 def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
-    resources: Resources, target: Broker, operator: OperatorProcess
+    resources: Resources, target: BrokerProcess, operator: OperatorProcess
 ) -> None:
     """Its brokers keep their connections, and say nothing: what was seen of it is here, and nobody knows whether that is all."""
-    with ottla_broker() as source:
+    with run_ottla_broker() as source:
         for at, topic in ((source, "orders"), (source, "taken"), (target, "taken")):
             admin = AdminClient({"bootstrap.servers": at.bootstrap})
             admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
@@ -95,7 +95,7 @@ def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
         def holds(type_: str) -> bool:
             return resources.condition("Mirror", "west", type_).get("status") == "True"
 
-        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, what=said)
+        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, message=said)
         why = "a topic of that name is here, and is no copy: delete it, or leave it out"
         assert resources.condition("Mirror", "west")["message"].endswith(f"; taken is not copied: {why}.")
         orders, taken = resources.get("Mirror", "west")["status"]["topics"]
@@ -103,20 +103,20 @@ def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
         assert "silentSeconds" not in orders
         source.pause()
         try:
-            eventually(lambda: not holds("Ready"), within_s=60, what=said)
+            eventually(lambda: not holds("Ready"), within_s=60, message=said)
             ready, status = resources.condition("Mirror", "west"), resources.get("Mirror", "west")["status"]
             assert ready["reason"] == "SourceUnreachable", ready
             assert not holds("InSync") and holds("FailoverSafe")
             assert status["silentSeconds"] >= 10 and status["topics"][0]["silentSeconds"] >= 10
         finally:
-            source.go_on()
-        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, what=said)
+            source.resume()
+        eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, message=said)
         assert "silentSeconds" not in resources.get("Mirror", "west")["status"]
         resources.delete("Mirror", "west")
 
 
 def test_credentials_come_from_secrets(
-    resources: Resources, target: Broker, operator: OperatorProcess, tmp_path: Path
+    resources: Resources, target: BrokerProcess, operator: OperatorProcess, tmp_path: Path
 ) -> None:
     with secured_kafka(tmp_path) as source:
         admin = AdminClient({"bootstrap.servers": source.broker.bootstrap})
@@ -130,7 +130,9 @@ def test_credentials_come_from_secrets(
         def ready() -> dict[str, str]:
             return resources.condition("Mirror", "west")
 
-        eventually(lambda: ready().get("reason") == "NoCredentials", within_s=60, what=lambda: operator.daemon.said())
+        eventually(
+            lambda: ready().get("reason") == "NoCredentials", within_s=60, message=lambda: operator.daemon.said()
+        )
         assert ready()["message"] == "there is no Secret west-ca"
         secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
 
@@ -139,6 +141,8 @@ def test_credentials_come_from_secrets(
 
         secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
         secret("west-login", username=USER, password=PASSWORD)
-        eventually(lambda: watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, what=lambda: str(ready()))
+        eventually(
+            lambda: watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
+        )
         assert PASSWORD not in operator.daemon.said() and PASSWORD not in str(resources.get("Mirror", "west"))
         resources.delete("Mirror", "west")

@@ -93,13 +93,13 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
 
     with demo.installed.killed_meanwhile("mirrored"):
         demo.resources.make("Mirror", "west", wish(WEST, WEST, DEMO, "orders"))
-        eventually(lambda: holds("InSync") and holds("FailoverSafe"), within_s=90, what=said)
-    eventually(lambda: committed(target) == [READ] * PARTITIONS, within_s=60, what=said)
+        eventually(lambda: holds("InSync") and holds("FailoverSafe"), within_s=90, message=said)
+    eventually(lambda: committed(target) == [READ] * PARTITIONS, within_s=60, message=said)
     with pytest.raises(ck.KafkaException):
         rd.produce(target, "orders", messages([b"too early"]))
 
     west.delete("Cluster", "west")
-    eventually(lambda: not holds("InSync"), within_s=60, what=said)
+    eventually(lambda: not holds("InSync"), within_s=60, message=said)
     assert holds("FailoverSafe"), said()
     assert "data-west-1" in west.of("v1", "persistentvolumeclaims"), "records outlive their Cluster"
     assert "west-register" in west.of("coordination.k8s.io/v1", "leases")
@@ -109,7 +109,7 @@ def test_a_failover_is_an_edit_of_the_role(demo: Kept, west: Resources, kube: Ku
 
     with demo.installed.killed_meanwhile("failed-over"):
         demo.resources.edit("Mirror", "west", {"role": "FailedOver"})
-        eventually(failed_over, within_s=60, what=said)
+        eventually(failed_over, within_s=60, message=said)
     demo.resources.wait("Mirror", "west")
     for partition, values in enumerate(copied):
         assert rd.produce(target, "orders", messages([b"ours"]), partition=partition) == [200]
@@ -131,7 +131,7 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
 
     def becomes(resources: Resources, name: str, reason: str) -> str:
         """`reason` of Ready; with which words."""
-        eventually(lambda: resources.condition("Mirror", name).get("reason") == reason, within_s=90, what=said)
+        eventually(lambda: resources.condition("Mirror", name).get("reason") == reason, within_s=90, message=said)
         return resources.condition("Mirror", name)["message"]
 
     def values(bootstrap: str) -> list[bytes | None]:
@@ -139,10 +139,10 @@ def test_the_old_source_comes_back_and_goes_home(demo: Kept, east: Resources, ku
 
     def in_step(resources: Resources, name: str, *last: bytes) -> None:
         """Both have the same, and these are the last of it."""
-        eventually(lambda: seen(source, topic, 0) == seen(target, topic, 0), within_s=60, what=said)
+        eventually(lambda: seen(source, topic, 0) == seen(target, topic, 0), within_s=60, message=said)
         assert values(source)[-len(last) :] == list(last)
         eventually(
-            lambda: resources.condition("Mirror", name, "InSync").get("status") == "True", within_s=60, what=said
+            lambda: resources.condition("Mirror", name, "InSync").get("status") == "True", within_s=60, message=said
         )
 
     rd.produce(source, topic, messages([b"of east"] * 50), partition=0)
@@ -214,7 +214,7 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
 
         def told_as(reason: str) -> str:
             eventually(
-                lambda: demo.resources.condition("Mirror", "south").get("reason") == reason, within_s=90, what=said
+                lambda: demo.resources.condition("Mirror", "south").get("reason") == reason, within_s=90, message=said
             )
             return demo.resources.condition("Mirror", "south")["message"]
 
@@ -229,7 +229,7 @@ def test_a_source_outside_that_wants_tls_and_a_login(demo: Kept, kube: Kube, tmp
         eventually(
             lambda: demo.resources.condition("Mirror", "south", "InSync").get("status") == "True",
             within_s=60,
-            what=said,
+            message=said,
         )
         assert seen(demo.bootstrap(), "invoices", 0) == seen(source.broker.bootstrap, "invoices", 0)
         everything = said() + str(demo.resources.of("v1", "events"))

@@ -33,22 +33,22 @@ def test_a_broker_pod_is_deleted_under_load(demo: Kept) -> None:
         victim = f"{DEMO}-{demo.status['controller']}"
         with demo.installed.killed_meanwhile("deleted"):
             demo.resources.api.ask("DELETE", f"/api/v1/namespaces/{demo.resources.namespace}/pods/{victim}")
-            eventually(lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, what=demo.said)
-            eventually(demo.is_current, within_s=90, what=demo.said)
+            eventually(lambda: demo.uids().get(victim) not in (None, before[victim]), within_s=60, message=demo.said)
+            eventually(demo.is_current, within_s=90, message=demo.said)
         go_on(load)
 
 
 def test_another_operator_takes_over_in_seconds_after_kill_9(installed: Installed, demo: Kept) -> None:
     demo.wait()
-    eventually(installed.whole, within_s=60, what=installed.said)
+    eventually(installed.whole, within_s=60, message=installed.said)
     before = installed.kill()
-    eventually(lambda: installed.active() not in ("", before), within_s=12, what=installed.said)
+    eventually(lambda: installed.active() not in ("", before), within_s=12, message=installed.said)
     service = f"/api/v1/namespaces/{demo.resources.namespace}/services/{DEMO}-brokers"
     demo.resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     eventually(
         lambda: (demo.resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"),
         within_s=20,
-        what=installed.said,
+        message=installed.said,
     )
 
 
@@ -70,7 +70,7 @@ def in_a_pod(demo: Kept, name: str, script: str) -> str:
         status: Json = (api.get(f"{path}/{name}") or {})["status"]
         return status if status.get("phase") in ("Succeeded", "Failed") else None
 
-    ended = eventually(over, within_s=90, what=lambda: api.ask_text("GET", f"{path}/{name}/log"))
+    ended = eventually(over, within_s=90, message=lambda: api.ask_text("GET", f"{path}/{name}/log"))
     log = api.ask_text("GET", f"{path}/{name}/log")
     assert ended and ended["phase"] == "Succeeded", log
     return log

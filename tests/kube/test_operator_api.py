@@ -79,8 +79,10 @@ def test_storage_never_shrinks_and_partitions_never_fall(resources: Resources) -
 
 def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=operator.daemon.said())
-    eventually(lambda: resources.condition("Cluster", "demo").get("reason") == "Starting", what=operator.daemon.said())
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.said())
+    eventually(
+        lambda: resources.condition("Cluster", "demo").get("reason") == "Starting", message=operator.daemon.said()
+    )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
     before = versions(resources)
     wanted = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo", "leases/demo-register"}
@@ -91,7 +93,7 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     assert operator.writes() == writes, "not even a write that changes nothing"
     operator.daemon.stop()
     operator.start()
-    eventually(lambda: operator.looks() >= 2, within_s=30, what=operator.daemon.said())
+    eventually(lambda: operator.looks() >= 2, within_s=30, message=operator.daemon.said())
     assert versions(resources) == before, "nor does another operator write"
     # What the API server writes in another form than we (1000m as 1) is found to be the same without asking it.
     assert operator.writes() == {}
@@ -99,11 +101,11 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
 
 def test_what_somebody_changes_is_put_right(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Cluster", "demo", SPEC)
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=operator.daemon.said())
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.said())
     service = f"/api/v1/namespaces/{resources.namespace}/services/demo-brokers"
     resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets/demo"
-    eventually(lambda: resources.api.get(budget), what="the budget comes last")
+    eventually(lambda: resources.api.get(budget), message="the budget comes last")
     resources.api.ask("DELETE", budget)
     eventually(lambda: resources.api.get(budget), within_s=30)
     eventually(lambda: (resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"), within_s=30)
@@ -120,13 +122,13 @@ def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, ope
     assert "node.id" in resources.condition("Cluster", "demo", "Stalled")["message"]
     resources.edit("Cluster", "demo", {"config": None})
     resources.wait("Cluster", "demo", "InProgress")
-    eventually(lambda: ("InvalidSpec", "Warning") in said(resources), what="the event comes after the status")
+    eventually(lambda: ("InvalidSpec", "Warning") in said(resources), message="the event comes after the status")
 
 
 def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
     eventually(
-        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", what=operator.daemon.said()
+        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", message=operator.daemon.said()
     )
     resources.make("Cluster", "demo", SPEC)
     eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")
@@ -137,15 +139,15 @@ def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, op
 def test_another_operator_takes_over_in_seconds(
     plane: ControlPlane, resources: Resources, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.active, what=operator.daemon.said())
+    eventually(lambda: operator.active, message=operator.daemon.said())
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other")
     other.start()
     try:
         assert not other.active
         operator.daemon.kill()
-        eventually(lambda: other.active, within_s=12, what=other.daemon.said())
+        eventually(lambda: other.active, within_s=12, message=other.daemon.said())
         resources.make("Cluster", "demo", SPEC)
-        eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=other.daemon.said())
+        eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=other.daemon.said())
     finally:
         other.daemon.stop()
 
@@ -153,13 +155,13 @@ def test_another_operator_takes_over_in_seconds(
 def test_an_operator_of_another_release_in_the_same_namespace_acts_as_well(
     plane: ControlPlane, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.active, what=operator.daemon.said())
+    eventually(lambda: operator.active, message=operator.daemon.said())
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other", "west-ottla-operator")
     other.start()
     try:
-        eventually(lambda: other.active, within_s=12, what=other.daemon.said())
+        eventually(lambda: other.active, within_s=12, message=other.daemon.said())
         assert operator.active
-        eventually(lambda: other.ready and operator.ready, what="both know what there is")
+        eventually(lambda: other.ready and operator.ready, message="both know what there is")
     finally:
         other.daemon.stop()
 
@@ -169,7 +171,7 @@ def test_what_was_deleted_while_nobody_watched_is_forgotten(
 ) -> None:
     resources.make("Cluster", "demo", SPEC)
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), what=operator.daemon.said())
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.said())
     eventually(lambda: knows_what_there_is(operator, resources))
     plane.api_server.kill()
     operator.daemon.hold()
@@ -180,7 +182,7 @@ def test_what_was_deleted_while_nobody_watched_is_forgotten(
     plane.start_api_server()  # what had happened by then it does not tell
     operator.daemon.go_on()
     resources.make("Cluster", "other", SPEC)
-    eventually(lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, what=operator.daemon.said())
+    eventually(lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, message=operator.daemon.said())
     eventually(lambda: knows_what_there_is(operator, resources), within_s=90)
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
     eventually(lambda: resources.api.get(f"{budget}/demo") and resources.api.get(f"{budget}/other"))
@@ -195,6 +197,7 @@ def test_what_it_needs_of_memory_with_a_hundred_topics(resources: Resources, ope
     for number in range(100):
         resources.make("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
     eventually(
-        lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady", what=operator.daemon.said()
+        lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady",
+        message=operator.daemon.said(),
     )
     assert operator.daemon.resident_kib() < 80 * 1024

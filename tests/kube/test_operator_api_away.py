@@ -24,7 +24,7 @@ def test_producers_go_on_although_a_leader_is_killed_meanwhile(demo: Kept) -> No
         began = time.monotonic()
         try:
             demo.kill(victim)
-            eventually(lambda: victim not in demo.leading(TOPIC, bootstrap), within_s=30, what="others lead")
+            eventually(lambda: victim not in demo.leading(TOPIC, bootstrap), within_s=30, message="others lead")
             demo.installed.kill(operator)
             while time.monotonic() < began + AWAY_S:
                 go_on(load)

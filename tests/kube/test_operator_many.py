@@ -37,13 +37,15 @@ def test_a_thousand_topics_at_once_are_made_and_then_nothing_is_written(installe
     def current() -> int:
         return sum(kstatus(it) == "Current" for it in many.of("ottla.dev/v1alpha1", "topics").values())
 
-    eventually(lambda: current() == TOPICS, within_s=2 * RECONCILED_WITHIN_S, what=lambda: f"{current()} are")
+    eventually(lambda: current() == TOPICS, within_s=2 * RECONCILED_WITHIN_S, message=lambda: f"{current()} are")
     took_s, mib = time.monotonic() - began, installed.resident_kib() / 1024
     print(f"{TOPICS} Topics asked for in {asked_s:.1f} s, all Ready in {took_s:.1f} s; the operator has {mib:.0f} MiB")
     assert took_s <= RECONCILED_WITHIN_S
     many.wait("Cluster", "demo")
     before, looks = installed.writes(), {kind: installed.looks(kind) for kind in ("Cluster", "Topic")}
-    eventually(lambda: all(installed.looks(kind) >= looks[kind] + 2 for kind in looks), within_s=60, what="more looks")
+    eventually(
+        lambda: all(installed.looks(kind) >= looks[kind] + 2 for kind in looks), within_s=60, message="more looks"
+    )
     assert installed.writes() == before, "as wished, and not written"
     mib = installed.resident_kib() / 1024
     print(f"the operator has {mib:.0f} MiB after some looks")

@@ -46,7 +46,7 @@ def spread(installed: Installed, kept: Kept, nodes: list[Node]) -> Iterator[Kept
     made.make(spec, meanwhile=lambda: give_addresses(made))
     yield made
     made.resources.delete("Cluster", made.name)
-    eventually(lambda: not made.pods(), within_s=90, what=made.said)
+    eventually(lambda: not made.pods(), within_s=90, message=made.said)
     assert made.moments.troubles() == []
 
 
@@ -55,7 +55,7 @@ def give_addresses(made: Kept) -> None:
     kube, namespace = made.installed.kube, made.resources.namespace
     kube.premises.run("ip", "route", "replace", f"{BALANCED}.0/24", "via", kube.nodes[0].address)
     for number, service in enumerate(SERVICES):
-        eventually(lambda: service in made.resources.of("v1", "services"), what=made.said)  # noqa: B023
+        eventually(lambda: service in made.resources.of("v1", "services"), message=made.said)  # noqa: B023
         given = {"status": {"loadBalancer": {"ingress": [{"ip": f"{BALANCED}.{number + 1}"}]}}}
         kube.plane.admin.ask("PATCH", f"/api/v1/namespaces/{namespace}/services/{service}/status", given)
 
@@ -87,9 +87,9 @@ def test_a_node_loses_its_power_and_comes_back(spread: Kept, kube: Kube, images:
     with spread.under_load(POWER) as load:
         with spread.installed.killed_meanwhile(POWER):
             kube.power_off(lost)
-            eventually(lambda: others_lead(spread, int(name.rpartition("-")[2])), within_s=60, what=spread.said)
+            eventually(lambda: others_lead(spread, int(name.rpartition("-")[2])), within_s=60, message=spread.said)
             go_on(load)
-        eventually(lambda: not ready(spread.pods()[name]), within_s=60, what="Kubernetes knows that it is away")
+        eventually(lambda: not ready(spread.pods()[name]), within_s=60, message="Kubernetes knows that it is away")
         spread.wait("InProgress")
         kube.power_on(lost, [images["broker"]])
         spread.wait()

@@ -42,7 +42,7 @@ def test_an_image_that_does_not_start_stops_at_one_broker_and_setting_it_back_he
         generation = demo.edit({"image": NONE, "roll": {"timeout": "10s"}})
         try:
             with demo.installed.killed_meanwhile("image-broken"):
-                said = eventually(lambda: stalled_by_the_image(demo), within_s=90, what=demo.said)
+                said = eventually(lambda: stalled_by_the_image(demo), within_s=90, message=demo.said)
             assert said and said["reason"] == "BrokerDoesNotStart"
             assert demo.resources.condition("Cluster", DEMO, "Serving")["status"] == "True"
             after = demo.uids()

@@ -20,7 +20,7 @@ def test_from_three_brokers_to_five_and_back(demo: Kept) -> None:
             demo.resources.api.ask("PATCH", scale, {"spec": {"replicas": 3}})
             shrunk = demo.wait()
         assert demo.holding("scaled") == {1, 2, 3}
-        eventually(lambda: set(demo.pods()) == {f"{DEMO}-{it}" for it in (1, 2, 3)}, within_s=90, what=demo.said)
+        eventually(lambda: set(demo.pods()) == {f"{DEMO}-{it}" for it in (1, 2, 3)}, within_s=90, message=demo.said)
     assert [it["id"] for it in grown["status"]["brokers"]] == [1, 2, 3, 4, 5]
     assert shrunk["metadata"]["generation"] == grown["metadata"]["generation"] + 1
 
@@ -53,7 +53,7 @@ def test_disks_grow_and_no_broker_is_restarted(demo: Kept) -> None:
             == "2Gi"
             for it in of_brokers
         ),
-        what=f"claims in {NAMESPACE} have grown",
+        message=f"claims in {NAMESPACE} have grown",
     )
     made = demo.resources.of("apps/v1", "statefulsets")[DEMO]
     assert made["metadata"]["uid"] != old

@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
-from tests.kube.authority import Authority, authority, server_certificate
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.kube.installed import Installed
 from tests.kube.kept import Kept
 from tests.kube.moments import Moments
@@ -33,12 +33,12 @@ class Safe:
     """`made`: who signs its certificates. `host`: the node's address, by which clients outside reach every broker."""
 
     kept: Kept
-    made: Authority
+    made: CertificateAuthority
     host: str
 
     def certificate(self, name: str) -> Path:
         """A new one, with a key of its own, for the brokers as clients outside call them."""
-        return server_certificate(self.made, name, [f"IP:{self.host}"])[0]
+        return create_server_certificate(self.made, name, [f"IP:{self.host}"])[0]
 
     def put(self, certificate: Path, *, without: str = "") -> None:
         """Into the Secret, which is made where there is none."""
@@ -73,7 +73,7 @@ def safe(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iter
     resources = Resources(api, NAMESPACE)
     resources.make_namespace()
     host = installed.kube.nodes[0].address
-    made = authority(tmp_path_factory.mktemp("tls") / "authority", [host], ["localhost"])
+    made = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", [host], ["localhost"])
     with Moments(api, NAMESPACE) as moments:
         found = Safe(Kept(installed, resources, moments, NAME), made, host)
         first = found.certificate("first")
@@ -88,9 +88,9 @@ def nothing_before_the_secret_is_right(safe: Safe, first: Path) -> None:
         found = safe.kept.resources.condition("Cluster", NAME, "Stalled")
         return found["message"] if found.get("status") == "True" and found["reason"] == "NoCertificate" else ""
 
-    eventually(lambda: stalled() == f"spec.tls: there is no Secret {SECRET}", within_s=60, what=safe.kept.said)
+    eventually(lambda: stalled() == f"spec.tls: there is no Secret {SECRET}", within_s=60, message=safe.kept.said)
     safe.put(first, without="tls.key")
-    eventually(lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, what=safe.kept.said)
+    eventually(lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, message=safe.kept.said)
     assert not safe.kept.pods()
     safe.put(first)
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from ottla_operator.plan.conditions import kstatus
-from tests.brokers import Broker
+from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import START_MS, Message
 from tests.kube import spark_application_crd
@@ -36,13 +36,13 @@ KINDS = (
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def broker() -> Iterator[BrokerProcess]:
     with broker_process() as made:
         yield made
 
 
 @pytest.fixture
-def resources(resources: Resources, broker: Broker, operator: OperatorProcess) -> Resources:
+def resources(resources: Resources, broker: BrokerProcess, operator: OperatorProcess) -> Resources:
     """A namespace with a Cluster whose one broker is the process."""
     make_cluster_of(resources, broker)
     return resources
@@ -103,18 +103,18 @@ def versions(resources: Resources) -> dict[str, str]:
 
 
 def test_it_waits_for_its_topics_by_name_and_is_launched_when_they_are_there(
-    resources: Resources, operator: OperatorProcess, driver: Driver, broker: Broker
+    resources: Resources, operator: OperatorProcess, driver: Driver, broker: BrokerProcess
 ) -> None:
     resources.make("Pipeline", "hourly", SPEC)
     eventually(
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "WaitingForTopics",
-        what=lambda: told(resources, operator),
+        message=lambda: told(resources, operator),
     )
     assert "topic flights: it does not exist" in resources.condition("Pipeline", "hourly")["message"]
     assert "hourly-driver" not in resources.of("apps/v1", "deployments")
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2})
     eventually(
-        lambda: "hourly-driver" in resources.of("apps/v1", "deployments"), what=lambda: told(resources, operator)
+        lambda: "hourly-driver" in resources.of("apps/v1", "deployments"), message=lambda: told(resources, operator)
     )
     eventually(lambda: resources.condition("Pipeline", "hourly", "TopicsReady")["status"] == "True")
     assert kstatus(resources.get("Pipeline", "hourly")) == "InProgress"
@@ -152,11 +152,11 @@ def test_suspend_resume_and_the_end(resources: Resources, operator: OperatorProc
 
     assert replicas() == 0
     resources.edit("Pipeline", "hourly", {"state": None})
-    eventually(lambda: replicas() == 1, what=lambda: told(resources, operator))
+    eventually(lambda: replicas() == 1, message=lambda: told(resources, operator))
     template = resources.of("apps/v1", "deployments")["hourly-driver"]["spec"]["template"]
     driver.runs(state="finished")
     make_pod(resources, "hourly-driver-x", template, "127.9.1.2")
-    eventually(lambda: replicas() == 0, what=lambda: told(resources, operator))
+    eventually(lambda: replicas() == 0, message=lambda: told(resources, operator))
     resources.api.ask("DELETE", f"/api/v1/namespaces/{resources.namespace}/pods/hourly-driver-x?gracePeriodSeconds=0")
     resources.wait("Pipeline", "hourly")
     assert (state(resources), resources.condition("Pipeline", "hourly")["reason"]) == ("Finished", "Completed")
@@ -169,12 +169,12 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
     resources.make("Pipeline", "hourly", {**SPEC, "launcher": "SparkOperator"})
     eventually(
         lambda: resources.condition("Pipeline", "hourly").get("reason") == "NoSparkOperator",
-        what=lambda: told(resources, operator),
+        message=lambda: told(resources, operator),
     )
     spark_application_crd.install(plane.admin)
     try:
         made = eventually(
-            lambda: resources.of(*APPLICATIONS).get("hourly"), within_s=40, what=lambda: told(resources, operator)
+            lambda: resources.of(*APPLICATIONS).get("hourly"), within_s=40, message=lambda: told(resources, operator)
         )
         assert made is not None and unknown(made) == []
         written = operator.writes()["SparkApplication"]
@@ -200,7 +200,7 @@ def test_a_spark_application_is_as_documented_and_its_status_comes_back(
             found = resources.of(*APPLICATIONS).get("hourly")
             return found is not None and bool(found["spec"]["suspend"])
 
-        eventually(made_anew, what=lambda: told(resources, operator))
+        eventually(made_anew, message=lambda: told(resources, operator))
     finally:
         plane.admin.ask("DELETE", spark_application_crd.PATH)
 

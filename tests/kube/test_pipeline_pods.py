@@ -80,27 +80,27 @@ def test_a_pipeline_runs_is_suspended_and_ends(installed: Installed, kube: Kube,
 
     with installed.killed_meanwhile("pipeline-started"):
         resources.make("Pipeline", "sums", SPEC)
-        eventually(lambda: is_("Running"), within_s=STARTS_WITHIN_S, what=what)
+        eventually(lambda: is_("Running"), within_s=STARTS_WITHIN_S, message=what)
     at = bootstrap(kube, resources)
     produce_rows(at, "Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau")
-    eventually(lambda: counts(at) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, what=what)
+    eventually(lambda: counts(at) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, message=what)
     assert executors(resources), "no executor was made: the driver did it all"
-    eventually(lambda: status().get("lagRecords") == 0 and status().get("lastProgress"), within_s=30, what=what)
+    eventually(lambda: status().get("lagRecords") == 0 and status().get("lastProgress"), within_s=30, message=what)
 
     with installed.killed_meanwhile("pipeline-suspended"):
         resources.edit("Pipeline", "sums", {"state": "suspended"})
-        eventually(lambda: is_("Suspended"), within_s=120, what=what)
+        eventually(lambda: is_("Suspended"), within_s=120, message=what)
     assert not [name for name in resources.of("v1", "pods") if "driver" in name]
     produce_rows(at, "Prague", "Vienna")
-    eventually(lambda: status().get("lagRecords") == 2, within_s=30, what=what)
+    eventually(lambda: status().get("lagRecords") == 2, within_s=30, message=what)
 
     with installed.killed_meanwhile("pipeline-resumed"):
         resources.edit("Pipeline", "sums", {"state": None, "trigger": {"interval": None, "availableNow": True}})
-        eventually(lambda: is_("Finished"), within_s=STARTS_WITHIN_S, what=what)
+        eventually(lambda: is_("Finished"), within_s=STARTS_WITHIN_S, message=what)
     assert counts(at) == {"Berlin": 1, "Prague": 4, "Zurau": 2, "Vienna": 1}, what()
     assert resources.condition("Pipeline", "sums")["reason"] == "Completed"
     assert status()["lagRecords"] == 0 and status()["restarts"] == 0, what()
-    eventually(lambda: not [name for name in resources.of("v1", "pods") if "driver" in name], within_s=60, what=what)
+    eventually(lambda: not [name for name in resources.of("v1", "pods") if "driver" in name], within_s=60, message=what)
 
 
 def test_a_pipeline_that_cannot_run_says_why(kube: Kube, resources: Resources) -> None:
@@ -109,7 +109,7 @@ def test_a_pipeline_that_cannot_run_says_why(kube: Kube, resources: Resources) -
     def said_why() -> bool:
         return "town" in str(resources.get("Pipeline", "wrong").get("status", {}).get("lastError"))
 
-    eventually(said_why, within_s=STARTS_WITHIN_S, what=lambda: told(kube, NAMESPACE, ""))
+    eventually(said_why, within_s=STARTS_WITHIN_S, message=lambda: told(kube, NAMESPACE, ""))
     assert resources.condition("Pipeline", "wrong")["status"] == "False"
     resources.delete("Pipeline", "wrong")
 
@@ -134,10 +134,10 @@ def test_what_a_spark_operator_is_given_runs_as_spark_submits_it(
         return "\n".join([str(resources.get("Pipeline", "votes").get("status")), told(kube, NAMESPACE, "")])
 
     resources.make("Pipeline", "votes", {**wish, "trigger": {"availableNow": True}})
-    eventually(lambda: spark.application("votes"), within_s=60, what=what)
+    eventually(lambda: spark.application("votes"), within_s=60, message=what)
     spark.submit("votes")
     state = eventually(
-        lambda: found if (found := spark.follow("votes")) in ("COMPLETED", "FAILED") else "", within_s=300, what=what
+        lambda: found if (found := spark.follow("votes")) in ("COMPLETED", "FAILED") else "", within_s=300, message=what
     )
     assert state == "COMPLETED", what()
     resources.wait("Pipeline", "votes")
@@ -151,7 +151,7 @@ def test_the_charts_own_test_passes_and_leaves_nothing(installed: Installed, kub
     done = helm.run("test", "ottla", *where, "--timeout", "110s")
     assert done.returncode == 0, done.stdout + done.stderr + installed.said()
     assert done.stdout.count("Succeeded") == 3, done.stdout
-    eventually(lambda: not left(kube), within_s=60, what=lambda: str(left(kube)))
+    eventually(lambda: not left(kube), within_s=60, message=lambda: str(left(kube)))
 
 
 def left(kube: Kube) -> list[str]:

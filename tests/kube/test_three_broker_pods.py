@@ -36,7 +36,7 @@ def under_load(pods: BrokerPods, topic: str) -> Iterator[Load]:
     def whole() -> bool:
         return pods.whole(3, pods.bootstrap(*BROKERS))
 
-    eventually(whole, within_s=HEALS_WITHIN_S, what="the cluster is whole")
+    eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
     admin = rd.admin(pods.bootstrap(*BROKERS))
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
     with loaded.under_load(topic, PARTITIONS, lambda: pods.bootstrap(*BROKERS), whole) as load:
@@ -48,9 +48,11 @@ def test_every_pod_is_deleted_one_after_the_other(pods: BrokerPods) -> None:
         for broker in BROKERS:
             old = uid(pods, broker)
             pods.delete(broker)
-            eventually(lambda: uid(pods, broker) not in (None, old), within_s=60, what="another pod")  # noqa: B023
+            eventually(lambda: uid(pods, broker) not in (None, old), within_s=60, message="another pod")  # noqa: B023
             pods.wait_ready(broker)
-            eventually(lambda: pods.whole(3, pods.bootstrap(*BROKERS)), within_s=HEALS_WITHIN_S, what="a whole cluster")
+            eventually(
+                lambda: pods.whole(3, pods.bootstrap(*BROKERS)), within_s=HEALS_WITHIN_S, message="a whole cluster"
+            )
             go_on(load)
 
 
@@ -58,7 +60,7 @@ def test_the_controller_is_killed(pods: BrokerPods, kube: Kube) -> None:
     with under_load(pods, "controller-killed") as load:
         before = pods.holder()
         pods.kill(before, kube.nodes[0].machine)
-        eventually(lambda: pods.holder() not in (-1, before), within_s=30, what="another broker holds the Lease")
+        eventually(lambda: pods.holder() not in (-1, before), within_s=30, message="another broker holds the Lease")
         go_on(load)
 
 
@@ -70,10 +72,10 @@ def test_a_leader_is_killed_while_the_api_server_is_away(pods: BrokerPods, kube:
             victim = next(broker for broker in BROKERS if broker != controller)
             assert leads(bootstrap, "api-server-away", victim)
             pods.kill(victim, kube.nodes[0].machine)
-            eventually(lambda: not leads(bootstrap, "api-server-away", victim), within_s=20, what="others lead")
+            eventually(lambda: not leads(bootstrap, "api-server-away", victim), within_s=20, message="others lead")
             go_on(load, 1000)
             # The kubelet starts its container again, and it serves without having asked the register.
-            eventually(lambda: pods.whole(3, bootstrap), within_s=HEALS_WITHIN_S, what="the cluster is whole")
+            eventually(lambda: pods.whole(3, bootstrap), within_s=HEALS_WITHIN_S, message="the cluster is whole")
             go_on(load)
         finally:
             kube.plane.start_api_server()

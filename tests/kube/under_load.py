@@ -32,17 +32,17 @@ def under_load(
         eventually(
             lambda: load.acked() > 300 and load.seen(),
             within_s=GOES_ON_WITHIN_S,
-            what="acknowledged and consumed records",
+            message="acknowledged and consumed records",
         )
         yield load
-        eventually(whole, within_s=HEALS_WITHIN_S, what="the cluster is whole")
+        eventually(whole, within_s=HEALS_WITHIN_S, message="the cluster is whole")
         load.stop_producers()
         places = [(topic, partition) for partition in range(partitions)]
         contents = kept(bootstrap(), topic, partitions)
         eventually(
             lambda: all(contents[place].keys() <= load.seen().get(place, {}).keys() for place in places),
             within_s=60,
-            what="the group has read everything",
+            message="the group has read everything",
         )
     finally:
         load.stop_producers()
@@ -66,4 +66,4 @@ def longest_stall_s(producer: Producer) -> float:
 def go_on(load: Load, records: int = 300) -> None:
     """Returns when so many more were acknowledged."""
     before = load.acked()
-    eventually(lambda: load.acked() >= before + records, within_s=GOES_ON_WITHIN_S, what="more acknowledged records")
+    eventually(lambda: load.acked() >= before + records, within_s=GOES_ON_WITHIN_S, message="more acknowledged records")

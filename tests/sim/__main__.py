@@ -14,8 +14,8 @@ from functools import partial
 
 from tests.sim.broken_runs import Rule, catches, rules_of, run_broken, table
 from tests.sim.mirror_scenario import run_mirrors
-from tests.sim.runs import Outcome
 from tests.sim.scenario import run
+from tests.sim.simulation import Outcome
 
 MOST_TOLD = 12  # broken promises of one run
 

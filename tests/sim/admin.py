@@ -23,11 +23,11 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i16, i32
 
-from ottla_broker.wire.client import Client, check, milliseconds
+from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.client import SimulatedClient, World
 from tests.sim.history import Place, TopicFate
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 TOPIC, SET, PREFERRED = 2, 0, 0
 TIMEOUT_S = 3.0  # what brokers are asked to keep to
@@ -46,8 +46,8 @@ class SimulatedAdmin(SimulatedClient):
 
     async def ask_controller(self, client: Client, request: Any) -> Any:
         if self.random.randrange(2):
-            return await client.ask(request)
-        return await client.ask_controller(request)
+            return await client.send(request)
+        return await client.send_to_controller(request)
 
     def did(self, what: str) -> None:
         self.world.done[what] = self.world.done.get(what, 0) + 1
@@ -56,7 +56,7 @@ class SimulatedAdmin(SimulatedClient):
 class Admin(SimulatedAdmin):
     """Topics that come, change and go. `replicas`: of each."""
 
-    def __init__(self, world: World, process: Process, random: Random, replicas: int) -> None:
+    def __init__(self, world: World, process: SimulatedProcess, random: Random, replicas: int) -> None:
         super().__init__(world, process, random)
         self._replicas = replicas
 
@@ -91,11 +91,11 @@ class Admin(SimulatedAdmin):
                 assignments=(),
                 configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (settings or {}).items()),
             )
-            request = CreateTopicsRequest(topics=(topic,), timeout=milliseconds(TIMEOUT_S), validate_only=False)
+            request = CreateTopicsRequest(topics=(topic,), timeout=to_timedelta_field(TIMEOUT_S), validate_only=False)
             answer = await self.ask_controller(client, request)
             code = answer.topics[0].error_code
             if code is not ErrorCode.topic_already_exists or tries == 1:
-                check(code, f"create {name}: {answer.topics[0].error_message}")
+                raise_for_error(code, f"create {name}: {answer.topics[0].error_message}")
             fate.there = True
             fate.partitions = partitions
             return True
@@ -114,11 +114,11 @@ class Admin(SimulatedAdmin):
         async def attempt(client: Client) -> bool:
             nonlocal tries
             tries += 1
-            request = DeleteTopicsRequest(topic_names=(TopicName(name),), timeout=milliseconds(TIMEOUT_S))
+            request = DeleteTopicsRequest(topic_names=(TopicName(name),), timeout=to_timedelta_field(TIMEOUT_S))
             answer = await self.ask_controller(client, request)
             code = answer.responses[0].error_code
             if code is not ErrorCode.unknown_topic_or_partition or tries == 1:
-                check(code, f"delete {name}: {answer.responses[0].error_message}")
+                raise_for_error(code, f"delete {name}: {answer.responses[0].error_message}")
             fate.there = False
             return True
 
@@ -138,10 +138,12 @@ class Admin(SimulatedAdmin):
             nonlocal tries
             tries += 1
             topic = CreatePartitionsTopic(name=TopicName(name), count=i32(count), assignments=None)
-            request = CreatePartitionsRequest(topics=(topic,), timeout=milliseconds(TIMEOUT_S), validate_only=False)
+            request = CreatePartitionsRequest(
+                topics=(topic,), timeout=to_timedelta_field(TIMEOUT_S), validate_only=False
+            )
             (result,) = (await self.ask_controller(client, request)).results
             if result.error_code is not ErrorCode.invalid_partitions or tries == 1:
-                check(result.error_code, f"grow {name}: {result.error_message}")
+                raise_for_error(result.error_code, f"grow {name}: {result.error_message}")
             fate.partitions = count
             return True
 
@@ -165,7 +167,7 @@ class Admin(SimulatedAdmin):
                 client, IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
             )
             (result,) = answer.responses
-            check(result.error_code, f"configure {name}: {result.error_message}")
+            raise_for_error(result.error_code, f"configure {name}: {result.error_message}")
             return True
 
         if await self.until_done(f"set {key}={value} of {name}", attempt):
@@ -178,7 +180,13 @@ class Mover(SimulatedAdmin):
     """Moves partitions of the topics that stay to other brokers, takes some moves back, and gives leadership to those that should have it."""
 
     def __init__(
-        self, world: World, process: Process, random: Random, places: Sequence[Place], brokers: int, replicas: int
+        self,
+        world: World,
+        process: SimulatedProcess,
+        random: Random,
+        places: Sequence[Place],
+        brokers: int,
+        replicas: int,
     ) -> None:
         super().__init__(world, process, random)
         self._places = places
@@ -207,7 +215,7 @@ class Mover(SimulatedAdmin):
     async def _move(self, client: Client, place: Place) -> None:
         replicas = self.random.sample(range(1, self._brokers + 1), self._replicas)
         await self._reassign(client, place, replicas)
-        self.world.trace.say(f"moves {place} to {replicas}")
+        self.world.trace.add_line(f"moves {place} to {replicas}")
         self.did("partition moved")
 
     async def _take_back(self, client: Client, place: Place) -> None:
@@ -223,24 +231,26 @@ class Mover(SimulatedAdmin):
         partition = ReassignablePartition(partition_index=i32(place[1]), replicas=wanted)
         topic = ReassignableTopic(name=TopicName(place[0]), partitions=(partition,))
         answer = await self.ask_controller(
-            client, AlterPartitionReassignmentsRequest(timeout=milliseconds(TIMEOUT_S), topics=(topic,))
+            client, AlterPartitionReassignmentsRequest(timeout=to_timedelta_field(TIMEOUT_S), topics=(topic,))
         )
-        check(answer.error_code, f"reassign {place}: {answer.error_message}")
+        raise_for_error(answer.error_code, f"reassign {place}: {answer.error_message}")
         result = answer.responses[0].partitions[0]
-        check(result.error_code, f"reassign {place}: {result.error_message}")
+        raise_for_error(result.error_code, f"reassign {place}: {result.error_message}")
         listed = await self.ask_controller(
-            client, ListPartitionReassignmentsRequest(timeout=milliseconds(TIMEOUT_S), topics=None)
+            client, ListPartitionReassignmentsRequest(timeout=to_timedelta_field(TIMEOUT_S), topics=None)
         )
-        check(listed.error_code, f"list reassignments: {listed.error_message}")
+        raise_for_error(listed.error_code, f"list reassignments: {listed.error_message}")
 
     async def _elect(self, client: Client, place: Place) -> None:
         one = TopicPartitions(topic=TopicName(place[0]), partitions=(i32(place[1]),))
         answer = await self.ask_controller(
             client,
-            ElectLeadersRequest(election_type=i8(PREFERRED), topic_partitions=(one,), timeout=milliseconds(TIMEOUT_S)),
+            ElectLeadersRequest(
+                election_type=i8(PREFERRED), topic_partitions=(one,), timeout=to_timedelta_field(TIMEOUT_S)
+            ),
         )
-        check(answer.error_code, "elect leaders")
+        raise_for_error(answer.error_code, "elect leaders")
         result = answer.replica_election_results[0].partition_result[0]
         if result.error_code is not ErrorCode.election_not_needed:
-            check(result.error_code, f"elect {place}: {result.error_message}")
+            raise_for_error(result.error_code, f"elect {place}: {result.error_message}")
             self.did("preferred leader elected")

@@ -5,11 +5,11 @@ from contextlib import suppress
 from random import Random
 
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.replica_control import Move
+from ottla_broker.metadata.replication_control import PartitionReassignment
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import KafkaError
 from tests.sim import moments
-from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.faults import SLOW_SYNC_S, Faults, some_time
 from tests.sim.network import Way
 from tests.sim.onlooker import ONLOOKER
@@ -32,7 +32,7 @@ class Aimed:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         random: Random,
         clients: Sequence[str],
         faults: Faults,
@@ -123,7 +123,12 @@ class Aimed:
 
         def calm() -> bool:
             image = newest_image(self._cluster)
-            return self._alone() and image is not None and all(one.up for one in self._cluster) and not unwell(image)
+            return (
+                self._alone()
+                and image is not None
+                and all(one.is_serving for one in self._cluster)
+                and not unwell(image)
+            )
 
         async def when_calm() -> None:
             if await moments.true(calm, within_s=CALM_WITHIN_S):
@@ -132,20 +137,20 @@ class Aimed:
         await self._on([one for one in self._cluster if one is not mine], when_calm())
 
     def _say(self, what: str) -> None:
-        self._cluster.trace.say(what)
+        self._cluster.trace.add_line(what)
 
     def _others(self, node: SimulatedBroker) -> list[str]:
         return [one.host for one in self._cluster if one is not node]
 
     def _joiner(self, node: SimulatedBroker) -> str | None:
         for partition in () if node.broker is None else node.broker.partitions:
-            if moments.letting_in(partition) and partition.pending is not None:
-                newcomers = set(partition.pending.isr) - set(partition.state.isr)
+            if moments.letting_in(partition) and partition.pending_isr_change is not None:
+                newcomers = set(partition.pending_isr_change.isr) - set(partition.registration.isr)
                 return self._cluster.brokers[min(newcomers)].host
         return None
 
     def _some_others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
-        free = [one for one in self._cluster if one is not node and one.up and not self._busy(one)]
+        free = [one for one in self._cluster if one is not node and one.is_serving and not self._busy(one)]
         return self._random.sample(free, self._random.randint(0, len(free)))
 
     async def _late_and_dead(
@@ -165,10 +170,10 @@ class Aimed:
         )
         with self._cluster.network.late(ways, latency_s):
             await some_time(self._random, *after_s)
-            if node.runs:
+            if node.is_running:
                 node.kill()
             await some_time(self._random, 0.05, 3)
-        if not node.runs:
+        if not node.is_running:
             node.start()
 
     async def _led_meanwhile(self, mine: SimulatedBroker) -> None:
@@ -180,7 +185,7 @@ class Aimed:
         mine.kill()
         await some_time(self._random, 0.05, 1.5)
         with self._cluster.network.repeated(_alters_partition, after_s):
-            if not mine.runs:
+            if not mine.is_running:
                 mine.start()
             found: list[tuple[Partition, SimulatedBroker]] = []
 
@@ -218,10 +223,10 @@ class Aimed:
                 lambda: moments.trusted_too_early(self._cluster, partition, joiner),
                 within_s=self._random.uniform(0.02, latency_s),
             )
-            if node.runs:
+            if node.is_running:
                 node.kill()
             await some_time(self._random, 0.05, 3)
-        if not node.runs:
+        if not node.is_running:
             node.start()
 
     def _being_let_in(self, mine: SimulatedBroker) -> Iterator[tuple[Partition, SimulatedBroker]]:
@@ -230,8 +235,8 @@ class Aimed:
         for node, broker in running(self._cluster):
             for partition in broker.partitions if node is not controller else ():
                 if mine.node_id in moments.newcomers(partition):
-                    heirs = (self._cluster.brokers[one] for one in partition.state.isr)
-                    yield from ((partition, heir) for heir in heirs if heir is not node and heir.up)
+                    heirs = (self._cluster.brokers[one] for one in partition.registration.isr)
+                    yield from ((partition, heir) for heir in heirs if heir is not node and heir.is_serving)
 
     async def _lead_taken(
         self, partition: Partition, heir: SimulatedBroker, newcomer: SimulatedBroker, within_s: float
@@ -243,7 +248,7 @@ class Aimed:
             return
         self._say(f"{heir.host} takes {partition} over, hears nothing of {newcomer.host}, and is to die")
         after = [heir.node_id, newcomer.node_id]
-        order = [*after, *(one for one in partition.state.replicas if one not in after)]
+        order = [*after, *(one for one in partition.registration.replicas if one not in after)]
         unheard: Way = newcomer.host, heir.host
         with self._cluster.network.repeated(
             lambda way, piece: way == unheard and _api(piece) == FETCH, within_s + FETCHES_LATER_S
@@ -256,10 +261,10 @@ class Aimed:
                     lambda: moments.trusted_too_early(self._cluster, led, newcomer),
                     within_s=within_s + self._random.uniform(0.0, 0.3),
                 )
-            if heir.runs:
+            if heir.is_running:
                 heir.kill()
             await some_time(self._random, 0.05, 3)
-        if not heir.runs:
+        if not heir.is_running:
             heir.start()
 
     async def _dark_at_once(self, node: SimulatedBroker) -> None:
@@ -317,5 +322,7 @@ def _api(piece: bytes) -> int:
 async def _give_lead(controller: Controller, partition: Partition, order: Sequence[int]) -> None:
     """As two requests of an administrator would: the same replicas in another order, whose first is to lead."""
     with suppress(KafkaError):
-        await controller.replicas.reassign([Move(partition.topic, partition.partition, order)])
-        await controller.replicas.elect_preferred([(partition.topic, partition.partition)])
+        await controller.replication_control.reassign_partitions(
+            [PartitionReassignment(partition.topic, partition.partition, order)]
+        )
+        await controller.replication_control.elect_preferred_leaders([(partition.topic, partition.partition)])

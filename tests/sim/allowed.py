@@ -17,14 +17,14 @@ flush.messages=1 whatever loses power. A killed process loses no page cache, so 
   would wait for ever. After the wipe anything else may happen, at once.
 """
 
-from ottla_broker.metadata.quorum_rules import majority
-from tests.sim.cluster import Cluster, SimulatedBroker
+from ottla_broker.metadata.quorum_rules import majority_size
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.plan import Plan
 from tests.sim.standing import caught_up, running, unwell
 
 
 class Allowed:
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: SimulatedCluster, plan: Plan) -> None:
         self._cluster = cluster
         self._plan = plan
         self._at_risk: dict[int, bool] = {}  # broker → whether it was wiped
@@ -49,9 +49,9 @@ class Allowed:
 
     def _is_member_no_more(self, node_id: int) -> bool:
         value, broker = self._cluster.register.value, self._cluster.brokers[node_id].broker
-        if value is None or broker is None or not broker.directories:
+        if value is None or broker is None or not broker.log_dirs:
             return False
-        now = broker.directories[0].directory_id
+        now = broker.log_dirs[0].directory_id
         return all(member.directory == now for member in value.isr if member.broker == node_id)
 
     def power_loss(self, broker: SimulatedBroker) -> bool:
@@ -66,13 +66,13 @@ class Allowed:
         value = self._cluster.register.value
         if not calm or value is None or len({*self._at_risk, broker.node_id}) >= self._plan.least_in_sync:
             return False
-        if len({*self._wiped_members, broker.node_id}) >= majority(len(value.isr)):
+        if len({*self._wiped_members, broker.node_id}) >= majority_size(len(value.isr)):
             return False
         lives = list(running(self._cluster))
-        ends = {living.image.end for _, living in lives}
+        ends = {living.image.end_offset for _, living in lives}
         return (
             len(lives) == len(self._cluster.brokers)
-            and all(node.up for node, _ in lives)
+            and all(node.is_serving for node, _ in lives)
             and len(ends) == 1
             and not unwell(lives[0][1].image)
         )

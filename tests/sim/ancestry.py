@@ -10,9 +10,9 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-from ottla_broker.log.validation import Appended
+from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.batch import batches
+from ottla_broker.wire.batch import iter_batches
 
 Batch = tuple[int, bytes]  # base offset, what is behind the leader epoch in its header
 BEHIND_EPOCH = 16
@@ -31,18 +31,18 @@ class Ancestry:
     @contextmanager
     def appends(self) -> Iterator[None]:
         """Inside of it everything that leaders append for producers is written down."""
-        properly = Partition.append
+        properly = Partition.append_records
 
-        def append(partition: Partition, *arguments: Any, **named: Any) -> Appended:
+        def append(partition: Partition, *arguments: Any, **named: Any) -> LogAppendInfo:
             appended = properly(partition, *arguments, **named)
-            if not appended.duplicate:
+            if not appended.is_duplicate:
                 self._appended(partition, appended)
             return appended
 
-        with patch.object(Partition, "append", append):
+        with patch.object(Partition, "append_records", append):
             yield
 
-    def _appended(self, partition: Partition, appended: Appended) -> None:
+    def _appended(self, partition: Partition, appended: LogAppendInfo) -> None:
         log, epoch = partition.log, partition.leader_epoch
         place = partition.topic_id, partition.partition
         below = self._below.setdefault(place, {})
@@ -51,7 +51,7 @@ class Ancestry:
         data = log.read(appended.first_offset, READ_BYTES, up_to=appended.last_offset + 1)
         mine = self._batches.setdefault(place, {}).setdefault(epoch, [])
         mine += [
-            (header.base_offset, bytes(data[at + BEHIND_EPOCH : at + header.size])) for at, header in batches(data)
+            (header.base_offset, bytes(data[at + BEHIND_EPOCH : at + header.size])) for at, header in iter_batches(data)
         ]
 
     def has(self, topic_id: UUID, partition: int, log: Sequence[Batch]) -> str:

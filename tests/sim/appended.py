@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ottla_broker.api.appended_status import status
-from ottla_broker.api.mirror_status import PartitionStatus
-from ottla_broker.metadata.records import AppendedSource
-from ottla_broker.mirroring.positions import SEQUENCE_BITS
-from ottla_broker.wire.records import decode_all
+from ottla_broker.metadata.records import AppendedSourceRecord
+from ottla_broker.mirroring.source_positions import SEQUENCE_BITS
+from ottla_broker.requests.appended_status import appended_partition_status
+from ottla_broker.requests.mirror_status import PartitionStatus
+from ottla_broker.wire.records import iter_records
 from tests.sim.checks import Contents
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.copies import Led, led
 from tests.sim.history import Place
 from tests.sim.reader import below_high_watermark
@@ -21,19 +21,19 @@ class Fed:
     """A partition and one source of it, as its leader and the metadata tell. `led` None: nobody leads it just now."""
 
     place: Place
-    source: AppendedSource
+    source: AppendedSourceRecord
     led: Led | None
     status: PartitionStatus | None
 
 
-def fed_by(cluster: Cluster, mirror: str, now_s: float) -> list[Fed]:
+def fed_by(cluster: SimulatedCluster, mirror: str, now_s: float) -> list[Fed]:
     """What this mirror appends to, or did until it ended."""
     image, found = newest_image(cluster), led(cluster)
     if image is None:
         return []
     return [
         _fed((name, index), source, found.get((name, index)), now_s)
-        for topic_id, sources in image.appended.items()
+        for topic_id, sources in image.appended_sources.items()
         if (name := image.topic_names.get(topic_id)) is not None
         for source in sources.values()
         if source.mirror == mirror
@@ -42,15 +42,15 @@ def fed_by(cluster: Cluster, mirror: str, now_s: float) -> list[Fed]:
     ]
 
 
-def _fed(place: Place, source: AppendedSource, at: Led | None, now_s: float) -> Fed:
+def _fed(place: Place, source: AppendedSourceRecord, at: Led | None, now_s: float) -> Fed:
     told = None
     if at is not None and (topic := at.broker.image.topics.get(place[0])) is not None:
-        known = at.broker.image.appended.get(topic.id, {}).get(source.source_id)
-        told = status(at.broker, topic, source, at.partition, now_s) if known == source else None
+        known = at.broker.image.appended_sources.get(topic.id, {}).get(source.source_id)
+        told = appended_partition_status(at.broker, topic, source, at.partition, now_s) if known == source else None
     return Fed(place, source, at, told)
 
 
-def not_appended(source: Cluster, fed: list[Fed], *, may_stop: bool) -> Iterator[str]:
+def not_appended(source: SimulatedCluster, fed: list[Fed], *, may_stop: bool) -> Iterator[str]:
     """What has not come yet, and what stands still without a reason. `may_stop`: where the source has parted from what was copied."""
     there = led(source)
     for one in fed:
@@ -89,7 +89,7 @@ def _appended(fed: Fed) -> Iterator[tuple[int, int, bytes]]:
     """Offset here, offset at the source, and what the record holds."""
     assert fed.led is not None
     for _, batch in below_high_watermark(fed.led.log):
-        for header, record in decode_all(batch):
+        for header, record in iter_records(batch):
             if header.producer_id == fed.source.producer_id and not header.is_control:
                 position = (header.producer_epoch << SEQUENCE_BITS) + header.base_sequence
                 yield record.offset, position + record.offset - header.base_offset, record.value or b""

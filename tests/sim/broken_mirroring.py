@@ -5,23 +5,23 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.mirror_plans import Report
-from ottla_broker.mirroring import group_offsets, mirrors, rejoining
-from ottla_broker.mirroring.appending import Appending
-from ottla_broker.mirroring.copying import Copy, Identical, Outcome
-from ottla_broker.mirroring.divergence import folder_of
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.mirror_plans import MirrorReport
+from ottla_broker.mirroring import failback, group_offsets, mirror_manager
+from ottla_broker.mirroring.appended_offsets import Appending
+from ottla_broker.mirroring.diverged_records import folder_of
+from ottla_broker.mirroring.failover import Tell
 from ottla_broker.mirroring.group_offsets import Committed, Place
-from ottla_broker.mirroring.opening import Tell
+from ottla_broker.mirroring.mirror_partition import FetchOutcome, Identical, MirrorPartition
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, Epochs
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.replica_fetch import Got
+from ottla_broker.wire.replica_fetch import FetchResponsePartition
 
 
 @contextmanager
 def copies_do_not_say_which_epoch_they_hold() -> Iterator[None]:
     """A source that has lost what was copied is not told which leader epoch that was of, and notices nothing."""
-    with patch.object(Identical, "last_epoch", lambda *_: NO_EPOCH):
+    with patch.object(Identical, "last_record_epoch", lambda *_: NO_EPOCH):
         yield
 
 
@@ -30,7 +30,7 @@ def failovers_wait_for_nobody() -> Iterator[None]:
     """The leader of a copy reports where its log ends before its in-sync replicas have all of it."""
 
     async def report_end(partition: Partition, me: int, source_end: int, tell: Tell) -> None:
-        told = Report(
+        told = MirrorReport(
             me,
             partition.topic_id,
             partition.partition,
@@ -40,7 +40,7 @@ def failovers_wait_for_nobody() -> Iterator[None]:
         )
         await tell(partition.topic, told)
 
-    with patch.object(mirrors, "report_end", report_end):
+    with patch.object(mirror_manager, "report_end", report_end):
         yield
 
 
@@ -51,7 +51,7 @@ def the_common_point_is_where_the_copy_ended() -> Iterator[None]:
     def common_point(_: Epochs, original_end: int, __: Epochs, end: int) -> int:
         return min(original_end, end)
 
-    with patch.object(rejoining, "common_point", common_point):
+    with patch.object(failback, "common_point", common_point):
         yield
 
 
@@ -61,14 +61,14 @@ def nothing_that_is_cut_off_is_saved() -> Iterator[None]:
         log.storage.disk.make_directory(folder := folder_of(log, offset, epoch))
         return folder
 
-    with patch.object(rejoining, "save", save):
+    with patch.object(failback, "save", save):
         yield
 
 
 @contextmanager
 def copies_are_open_for_writing() -> Iterator[None]:
     """As soon as they are there."""
-    with patch.object(Image, "is_open", lambda *_: True):
+    with patch.object(MetadataImage, "is_writable", lambda *_: True):
         yield
 
 
@@ -89,13 +89,13 @@ def appending_goes_on_where_the_broker_remembers() -> Iterator[None]:
     properly, remembered = Appending.append, dict[Partition, int]()
     begun: list[Appending] = []
 
-    def position(manner: Appending, copy: Copy) -> int:
+    def position(manner: Appending, copy: MirrorPartition) -> int:
         if all(one is not manner for one in begun):
             begun.append(manner)
             manner.asked_next = remembered.get(copy.partition, manner.asked_next)
         return manner.asked_next
 
-    def append(manner: Appending, copy: Copy, got: Got) -> Outcome | None:
+    def append(manner: Appending, copy: MirrorPartition, got: FetchResponsePartition) -> FetchOutcome | None:
         outcome = properly(manner, copy, got)
         remembered[copy.partition] = manner.asked_next
         return outcome

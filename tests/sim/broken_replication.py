@@ -14,16 +14,16 @@ import msgspec
 from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
-from ottla_broker.metadata import broker_plans, election, isr_changes, replica_control
-from ottla_broker.metadata.log import MetadataLog
-from ottla_broker.metadata.quorum_leader import Leadership
-from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata import broker_plans, election, isr_changes, replication_control
+from ottla_broker.metadata.leader_state import LeaderState
+from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication import following
-from ottla_broker.replication.fetchers import Fetchers
-from ottla_broker.replication.membership import Membership
+from ottla_broker.replication.cluster_view import MetadataClusterView
+from ottla_broker.replication.isr_state import IsrState
 from ottla_broker.replication.partition import Partition
-from ottla_broker.replication.peers import BrokersAround
+from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_committed
 
 
@@ -42,7 +42,7 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
         return watermark
 
     with (
-        patch.object(Membership, "maximal", lambda _, isr: isr),
+        patch.object(IsrState, "maximal", lambda _, isr: isr),
         patch.object(Partition, "_held_by_joiners", not_held),  # which would hide it
     ):
         yield
@@ -58,7 +58,7 @@ def acks_by_an_isr_that_is_too_small() -> Iterator[None]:
 @contextmanager
 def truncation_by_high_watermark() -> Iterator[None]:
     """Who begins to follow cuts off what it does not know to be committed (rule 2)."""
-    properly = Partition._begin_to_follow
+    properly = Partition._become_follower
 
     def begin_to_follow(partition: Partition) -> None:
         partition.log.truncate_to(max(partition.log.high_watermark, partition.log.start))
@@ -94,12 +94,12 @@ def isrs_of_leaders_that_were() -> Iterator[None]:
     """An ISR is taken from whoever led once, whatever has happened since it was proposed (rule 1)."""
     properly = isr_changes.proposed
 
-    def proposed(old: PartitionRecord, proposal: isr_changes.Proposal, _: int, *others: Any) -> PartitionRecord:
+    def proposed(old: PartitionRecord, proposal: isr_changes.IsrChangeRequest, _: int, *others: Any) -> PartitionRecord:
         return properly(old, proposal, old.leader, *others)
 
     with (
         patch.object(isr_changes, "check_epochs", lambda *_: None),
-        patch.object(replica_control, "proposed", proposed),
+        patch.object(replication_control, "proposed", proposed),
     ):
         yield
 
@@ -108,8 +108,8 @@ def isrs_of_leaders_that_were() -> Iterator[None]:
 def any_life_of_a_broker_may_join() -> Iterator[None]:
     """Broker epochs are not compared: a wiped disk passes as its old self (rule 4)."""
     with (
-        patch.object(BrokersAround, "is_registered", lambda *_: True),
-        patch.object(BrokersAround, "may_join", lambda *_: True),
+        patch.object(MetadataClusterView, "is_registered", lambda *_: True),
+        patch.object(MetadataClusterView, "may_join", lambda *_: True),
         patch.object(isr_changes, "check_member", lambda *_, **__: None),
         patch.object(broker_plans, "_is_lost", lambda *_: False),
         patch.object(election, "after_unclean_stop", lambda *_: None),
@@ -122,8 +122,8 @@ def unclean_elections() -> Iterator[None]:
     """Anybody may lead (rule 5)."""
     properly = election.elected
 
-    def elected(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicRules) -> Any:
-        return properly(old, isr, trusted, voters, replace(rules, unclean=True))
+    def elected(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicElectionRules) -> Any:
+        return properly(old, isr, trusted, voters, replace(rules, allow_unclean=True))
 
     with patch.object(election, "elected", elected):
         yield
@@ -140,10 +140,10 @@ def who_lost_power_is_trusted() -> Iterator[None]:
 def the_lead_is_taken_without_hearing_others() -> Iterator[None]:
     """Who wins the register leads the metadata with the log that it has (decision 6)."""
 
-    async def hear_enough(_: Leadership) -> None:
+    async def hear_enough(_: LeaderState) -> None:
         return None
 
-    with patch.object(Leadership, "hear_enough", hear_enough):
+    with patch.object(LeaderState, "hear_enough", hear_enough):
         yield
 
 
@@ -151,13 +151,13 @@ def the_lead_is_taken_without_hearing_others() -> Iterator[None]:
 def metadata_count_before_they_are_synced() -> Iterator[None]:
     """A broker says that it has metadata which are in its page cache (decision 6)."""
 
-    async def durable(log: MetadataLog) -> Position:
+    async def durable(log: MetadataLog) -> EpochAndOffset:
         return log.position
 
     async def synced(log: PartitionLog, _: int) -> None:
         log.flush.flushed = log.end
 
-    properly = PartitionLog.synced
+    properly = PartitionLog.wait_until_synced
 
     async def some_synced(log: PartitionLog, end: int) -> None:
         await (synced if log.topic == "__cluster_metadata" else properly)(log, end)
@@ -169,20 +169,20 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
 @contextmanager
 def followers_count_before_they_have_synced() -> Iterator[None]:
     """With flush.messages=1 a follower asks on before what it has is on its device (rule 17)."""
-    properly = Fetchers._place_of
+    properly = ReplicaFetchers._connection_key
 
-    def place_of(fetchers: Fetchers, partition: Partition) -> tuple[int, bool] | None:
+    def place_of(fetchers: ReplicaFetchers, partition: Partition) -> tuple[int, bool] | None:
         place = properly(fetchers, partition)
         return None if place is None else (place[0], False)
 
-    with patch.object(Fetchers, "_place_of", place_of):
+    with patch.object(ReplicaFetchers, "_place_of", place_of):
         yield
 
 
 @contextmanager
 def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
     """Sequences do not survive a failover (rule 8)."""
-    properly = Partition._begin_to_lead
+    properly = Partition._become_leader
 
     def begin_to_lead(partition: Partition) -> None:
         partition.log.producers = ProducerStates()

@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ottla_broker.coordination.journal import Writes
+from ottla_broker.coordination.journal import JournalWriter
 from ottla_broker.log import log_dir, recovery
 from ottla_broker.log.flush import Flush
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.batch import batches
+from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record
 from tests.sim.scenario import TOPIC
@@ -27,21 +27,21 @@ LATE_S = 0.2
 @contextmanager
 def acks_before_the_sync() -> Iterator[None]:
     """With flush.messages=1 an ack does not wait for the device (rule 17)."""
-    with patch.object(Partition, "acks_are_synced", property(lambda partition: False)):
+    with patch.object(Partition, "acks_wait_for_sync", property(lambda partition: False)):
         yield
 
 
 @contextmanager
 def no_duplicate_detection() -> Iterator[None]:
     """A batch that is sent again is appended again (rule 8)."""
-    with patch.object(ProducerStates, "check", lambda *_, **__: None):
+    with patch.object(ProducerStates, "check_batch", lambda *_, **__: None):
         yield
 
 
 @contextmanager
 def producers_forgotten_by_a_restart() -> Iterator[None]:
     """Sequences do not survive a restart (rule 8)."""
-    with patch.object(recovery, "rebuild_producers", lambda *_: ProducerStates()):
+    with patch.object(recovery, "rebuild_producer_states", lambda *_: ProducerStates()):
         yield
 
 
@@ -63,10 +63,10 @@ def recovery_drops_the_last_batch() -> Iterator[None]:
 @contextmanager
 def commits_acknowledged_before_they_are_written() -> Iterator[None]:
     """The coordinator answers first and writes a little later (rule 10)."""
-    properly = Writes.write
+    properly = JournalWriter.write_records
 
     def write(
-        writes: Writes, records: Sequence[Record], *, apply: Callable[[], None] | None = None
+        writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None
     ) -> "asyncio.Future[ErrorCode]":
         loop = asyncio.get_running_loop()
         if apply is not None:
@@ -76,7 +76,7 @@ def commits_acknowledged_before_they_are_written() -> Iterator[None]:
         loop.call_later(LATE_S, properly, writes, records)
         return done
 
-    with patch.object(Writes, "write", write):
+    with patch.object(JournalWriter, "write_records", write):
         yield
 
 
@@ -97,10 +97,10 @@ def coordinators_load_what_they_know_to_be_committed() -> Iterator[None]:
             if not data:
                 return
             yield data
-            for _, header in batches(data):
+            for _, header in iter_batches(data):
                 offset = header.next_offset
 
-    with patch.object(PartitionJournal, "settled", settled), patch.object(PartitionJournal, "read", read):
+    with patch.object(PartitionJournal, "wait_until_recovered", settled), patch.object(PartitionJournal, "read", read):
         yield
 
 

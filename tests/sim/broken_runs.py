@@ -13,8 +13,8 @@ from typing import Final
 
 from tests.sim import broken_mirroring, broken_replication, broken_rules
 from tests.sim.mirror_scenario import run_mirrors
-from tests.sim.runs import Outcome
 from tests.sim.scenario import run
+from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
 MIRRORED = 0  # two clusters, one of which is a mirror of the other

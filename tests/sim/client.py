@@ -16,11 +16,18 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest, OffsetFetchRe
 from kio.schema.types import BrokerId, GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.wire.client import GROUP, LATEST, Client, check, milliseconds, whole
+from ottla_broker.wire.client import (
+    GROUP_KEY_TYPE,
+    LATEST_TIMESTAMP,
+    Client,
+    drop_partial_batch,
+    raise_for_error,
+    to_timedelta_field,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.cluster import START_MS
 from tests.sim.history import History, Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 from tests.sim.trace import Trace
 
 FAILURES = (KafkaError, OSError, TimeoutError)
@@ -71,7 +78,7 @@ class Fetched:
 class SimulatedClient:
     """One program on one host."""
 
-    def __init__(self, world: World, process: Process, random: Random) -> None:
+    def __init__(self, world: World, process: SimulatedProcess, random: Random) -> None:
         self.world = world
         self.name = process.host
         self.process = process
@@ -105,7 +112,7 @@ class SimulatedClient:
         if isinstance(reason, KafkaError) and reason.code in NEVER - explained:
             self.problem(f"{doing}: {reason.code.name}: {reason.message}")
         else:
-            self.world.trace.say(f"{doing}: {type(reason).__name__} {reason}")
+            self.world.trace.add_line(f"{doing}: {type(reason).__name__} {reason}")
 
     def problem(self, what: str) -> None:
         self.world.history.problem(f"{self.name}: {what}")
@@ -165,10 +172,10 @@ class SimulatedClient:
 
     async def ask_coordinator(self, client: Client, group: str, request: Any) -> Any:
         if group not in self._coordinators:
-            found = await client.ask(FindCoordinatorRequest(key=group, key_type=i8(GROUP)))
-            check(found.error_code, f"no coordinator of {group}: {found.error_message}")
+            found = await client.send(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)))
+            raise_for_error(found.error_code, f"no coordinator of {group}: {found.error_message}")
             self._coordinators[group] = int(found.node_id)
-        return await client.ask(request, broker=self._coordinators[group])
+        return await client.send(request, broker=self._coordinators[group])
 
     def forget_coordinator(self, group: str) -> None:
         self._coordinators.pop(group, None)
@@ -198,7 +205,7 @@ class SimulatedClient:
             partition_max_bytes=i32(max_bytes),
         )
         request = FetchRequest(
-            max_wait=milliseconds(max_wait_s),
+            max_wait=to_timedelta_field(max_wait_s),
             min_bytes=i32(1),
             max_bytes=i32(max_bytes),
             isolation_level=i8(0),
@@ -207,17 +214,19 @@ class SimulatedClient:
             rack_id=rack,
         )
         try:
-            answer = await client.ask(request, broker=leader.broker if broker is None else broker)
-            check(answer.error_code, "the fetch was refused")
+            answer = await client.send(request, broker=leader.broker if broker is None else broker)
+            raise_for_error(answer.error_code, "the fetch was refused")
             (found,) = answer.responses[0].partitions
-            check(found.error_code, f"fetch {place} at {offset} in epoch {leader.epoch}: {found.error_code.name}")
+            raise_for_error(
+                found.error_code, f"fetch {place} at {offset} in epoch {leader.epoch}: {found.error_code.name}"
+            )
         except FAILURES:
             self.forget_leader(place)
             raise
         high_watermark = int(found.high_watermark)
         if high_watermark >= 0 and broker is None and tells:
             history.told_high_watermark(place, leader.epoch, high_watermark, known)
-        return Fetched(whole(found.records or b""), high_watermark, int(found.preferred_read_replica))
+        return Fetched(drop_partial_batch(found.records or b""), high_watermark, int(found.preferred_read_replica))
 
     async def latest(self, client: Client, place: Place, *, tells: bool = True) -> int:
         """The end of what can be read, as ListOffsets tells it. It is written down (`tells`). KafkaError."""
@@ -225,7 +234,7 @@ class SimulatedClient:
         leader = await self.leader(client, place)
         known = history.high_watermark(place, leader.epoch)
         wanted = ListOffsetsPartition(
-            partition_index=i32(place[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(LATEST)
+            partition_index=i32(place[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(LATEST_TIMESTAMP)
         )
         request = ListOffsetsRequest(
             replica_id=BrokerId(-1),
@@ -233,9 +242,11 @@ class SimulatedClient:
             topics=(ListOffsetsTopic(name=TopicName(place[0]), partitions=(wanted,)),),
         )
         try:
-            answer = await client.ask(request, broker=leader.broker)
+            answer = await client.send(request, broker=leader.broker)
             (found,) = answer.topics[0].partitions
-            check(found.error_code, f"latest offset of {place} in epoch {leader.epoch}: {found.error_code.name}")
+            raise_for_error(
+                found.error_code, f"latest offset of {place} in epoch {leader.epoch}: {found.error_code.name}"
+            )
         except FAILURES:
             self.forget_leader(place)
             raise
@@ -259,11 +270,11 @@ class SimulatedClient:
             require_stable=False,
         )
         answer = await self.ask_coordinator(client, group, request)
-        check(answer.error_code, "OffsetFetch")
+        raise_for_error(answer.error_code, "OffsetFetch")
         found = {}
         for topic in answer.topics:
             for partition in topic.partitions:
-                check(partition.error_code, "OffsetFetch")
+                raise_for_error(partition.error_code, "OffsetFetch")
                 place = topic.name, int(partition.partition_index)
                 found[place] = int(partition.committed_offset)
                 history.told_committed(group, place, found[place], known[place])

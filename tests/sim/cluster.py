@@ -12,9 +12,9 @@ from ottla_broker.metadata.register import RegisterError
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import ListenError, Server
 from ottla_broker.wire.errors import KafkaError
-from tests.sim.disk import Offloading, SimulatedDisk
-from tests.sim.network import Network
-from tests.sim.processes import NOBODY, Process, SimulatedLoop
+from tests.sim.disk import SimulatedDisk, SimulatedExecutor
+from tests.sim.network import SimulatedNetwork
+from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
 from tests.sim.register import RegisterStore, SimulatedRegister
 from tests.sim.trace import Trace
 
@@ -29,15 +29,15 @@ STOPS_WITHIN_S = 20.0
 class SimulatedBroker:
     """A host with a broker on it, which may be running or not. Used by the director of a run, not by processes."""
 
-    def __init__(self, cluster: "Cluster", node_id: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, cluster: "SimulatedCluster", node_id: int, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.host = f"{cluster.hosts}-{node_id}"
         self.clock_offset_ms = 0
         self.settings = dict(settings)
-        self.process: Process | None = None
+        self.process: SimulatedProcess | None = None
         self.broker: Broker | None = None
         self.server: Server | None = None
-        self.up = False
+        self.is_serving = False
         self.lives = 0
         self.boots = 0
         self._cluster = cluster
@@ -52,21 +52,21 @@ class SimulatedBroker:
         return START_MS + int(self._loop.time() * 1000) + self.clock_offset_ms
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.process is not None and self.process.alive
 
     # --- its life
 
     def start(self) -> None:
         """Begins to start; `up` when it serves. A start that fails is repeated, as a supervisor would."""
-        assert not self.runs, f"{self.host} runs already"
+        assert not self.is_running, f"{self.host} runs already"
         self.lives += 1
-        self.process = Process(self._loop, self.host, self.lives)
-        self.process.at_death.append(self.disk.process_died)
-        self._trace.say(f"starts, life {self.lives}", self.host)
+        self.process = SimulatedProcess(self._loop, self.host, self.lives)
+        self.process.on_exit.append(self.disk.release_locks)
+        self._trace.add_line(f"starts, life {self.lives}", self.host)
         self._serving = self.process.run(self._serve(self.process))
 
-    async def _serve(self, me: Process) -> None:
+    async def _serve(self, me: SimulatedProcess) -> None:
         try:
             config = Config.of(
                 {
@@ -80,8 +80,8 @@ class SimulatedBroker:
             runtime = Runtime(
                 now_ms=self.now_ms,
                 random=Random(self._random.getrandbits(64)),
-                executor=Offloading(self.disk),
-                boot=lambda: f"{self.host}, boot {self.boots}",
+                executor=SimulatedExecutor(self.disk),
+                boot_id=lambda: f"{self.host}, boot {self.boots}",
             )
             broker = Broker(
                 config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
@@ -89,41 +89,41 @@ class SimulatedBroker:
             self.broker = broker
             self.server = server = Server(
                 broker,
-                take_port=lambda at, _: self._cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
+                listen_on=lambda at, _: self._cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
             )
             reached = server.bind()
             await server.serve()
             await broker.start(
-                {name: Endpoint(at.host, at.port, config.protocol(name)) for name, at in reached.items()}
+                {name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in reached.items()}
             )
         except CANNOT_START as reason:
-            self._trace.say(f"cannot start: {reason}")
-            self._loop.call_soon(self._ended, me, context=NOBODY)
+            self._trace.add_line(f"cannot start: {reason}")
+            self._loop.call_soon(self._ended, me, context=NO_PROCESS)
         except Exception as error:
             self._trace.problem(f"{self.host} failed to start: {error!r}")
             raise
         else:
-            self.up = True
-            self._trace.say("is ready")
+            self.is_serving = True
+            self._trace.add_line("is ready")
 
-    def _ended(self, life: Process) -> None:
+    def _ended(self, life: SimulatedProcess) -> None:
         """The process has come to its end by itself."""
         life.kill()
         if self.process is life:
             self._dead()
-            self._loop.call_later(TRY_AGAIN_S, self._start_again, context=NOBODY)
+            self._loop.call_later(TRY_AGAIN_S, self._start_again, context=NO_PROCESS)
 
     def _start_again(self) -> None:
-        if not self.runs and self._cluster.network.host(self.host).powered:
+        if not self.is_running and self._cluster.network.host(self.host).powered:
             self.start()
 
     def _dead(self) -> None:
-        self.up = False
+        self.is_serving = False
         self.process = self.broker = self.server = self._serving = None
 
     def kill(self) -> None:
         """SIGKILL: the page cache stays."""
-        self._trace.say("is killed", self.host)
+        self._trace.add_line("is killed", self.host)
         self._kill()
 
     def _kill(self) -> None:
@@ -136,10 +136,10 @@ class SimulatedBroker:
         self._kill()
         self.boots += 1
         lost = self.disk.lose_power()
-        self._trace.say("loses power" + "".join(f"; {what}" for what in lost), self.host)
+        self._trace.add_line("loses power" + "".join(f"; {what}" for what in lost), self.host)
 
-    def power_up(self) -> None:
-        self._cluster.network.power_up(self.host)
+    def power_on(self) -> None:
+        self._cluster.network.power_on(self.host)
 
     async def stop(self, within_s: float = STOPS_WITHIN_S) -> bool:
         """A clean stop, as SIGTERM asks for it; killed when it takes too long. Whether it was clean."""
@@ -147,10 +147,10 @@ class SimulatedBroker:
         assert life is not None
         assert broker is not None
         assert server is not None
-        self._trace.say("is asked to stop", self.host)
+        self._trace.add_line("is asked to stop", self.host)
 
         async def stopping() -> None:
-            await broker.leave()
+            await broker.controlled_shutdown()
             await server.close()
             await broker.stop()
 
@@ -158,19 +158,19 @@ class SimulatedBroker:
         for task in done:
             if (error := task.exception()) is not None:
                 self._trace.problem(f"{self.host} failed to stop: {error!r}")
-        self._trace.say("has stopped" if done else "did not stop in time and is killed", self.host)
+        self._trace.add_line("has stopped" if done else "did not stop in time and is killed", self.host)
         if self.process is life:
             self._kill()
         return bool(done)
 
     def wipe(self) -> None:
-        assert not self.runs
-        self._trace.say("loses its disk", self.host)
+        assert not self.is_running
+        self._trace.add_line("loses its disk", self.host)
         self.disk.wipe()
         self.disk.mount(FOLDER)
 
 
-class Cluster:
+class SimulatedCluster:
     """Brokers 1 to `count`, their network and their register. `network` None: one of their own; `hosts`: what their names begin with."""
 
     def __init__(
@@ -181,14 +181,14 @@ class Cluster:
         settings: Mapping[str, str],
         trace: Trace,
         *,
-        network: Network | None = None,
+        network: SimulatedNetwork | None = None,
         hosts: str = "broker",
     ) -> None:
         self.loop = loop
         self.random = random
         self.trace = trace
         self.hosts = hosts
-        self.network = Network(loop, Random(random.getrandbits(64))) if network is None else network
+        self.network = SimulatedNetwork(loop, Random(random.getrandbits(64))) if network is None else network
         self.register = RegisterStore(Random(random.getrandbits(64)))
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}
 

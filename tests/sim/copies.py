@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ottla_broker.api.mirror_status import PartitionStatus, status
 from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.mirror_plans import NO_OFFSET, known_partition
-from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
-from ottla_broker.mirroring.divergence import FOLDER, UNFINISHED
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.mirror_plans import NO_OFFSET, mirrored_partition
+from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
+from ottla_broker.mirroring.diverged_records import FOLDER, UNFINISHED
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.records import decode_all
+from ottla_broker.requests.mirror_status import PartitionStatus, mirrored_partition_status
+from ottla_broker.wire.records import iter_records
 from tests.sim.ancestry import BEHIND_EPOCH, Ancestry, Batch
 from tests.sim.checks import Contents, Topic
 from tests.sim.cluster import FOLDER as DATA
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.history import History, Place
 from tests.sim.reader import INTERNAL, below_high_watermark
 from tests.sim.standing import newest_image, running
@@ -38,49 +38,51 @@ class CopyOf:
     """A partition of a copy, as its leader and the metadata tell. `led` None: nobody leads it just now."""
 
     place: Place
-    topic: MirroredTopic
-    known: MirroredPartition
+    topic: MirroredTopicRecord
+    known: MirroredPartitionRecord
     led: Led | None
     status: PartitionStatus | None
 
 
-def led(cluster: Cluster) -> dict[Place, Led]:
+def led(cluster: SimulatedCluster) -> dict[Place, Led]:
     """But for internal topics."""
     return {
         (partition.topic, partition.partition): Led(broker, partition)
         for _, broker in running(cluster)
         for partition in broker.partitions
-        if partition.leads and not partition.topic.startswith(INTERNAL)
+        if partition.is_leader and not partition.topic.startswith(INTERNAL)
     }
 
 
-def copies_of(cluster: Cluster, mirror: str, now_s: float) -> list[CopyOf]:
+def copies_of(cluster: SimulatedCluster, mirror: str, now_s: float) -> list[CopyOf]:
     """Of those that this mirror keeps, or kept until they failed over."""
     image, found = newest_image(cluster), led(cluster)
     if image is None:
         return []
     return [
         _copy(image, name, topic, index, found.get((name, index)), now_s)
-        for topic_id, topic in image.mirrored.items()
+        for topic_id, topic in image.mirrored_topics.items()
         if topic.mirror == mirror and (name := image.topic_names.get(topic_id)) is not None
         for index in sorted(image.topics[name].partitions)
     ]
 
 
-def _copy(image: Image, name: str, topic: MirroredTopic, index: int, at: Led | None, now_s: float) -> CopyOf:
+def _copy(
+    image: MetadataImage, name: str, topic: MirroredTopicRecord, index: int, at: Led | None, now_s: float
+) -> CopyOf:
     told = None
-    if at is not None and at.broker.image.mirrored.get(topic.topic) == topic:
-        told = status(at.broker, at.broker.image.topics[name], topic, at.partition, now_s)
-    return CopyOf((name, index), topic, known_partition(image, topic.topic, index), at, told)
+    if at is not None and at.broker.image.mirrored_topics.get(topic.topic) == topic:
+        told = mirrored_partition_status(at.broker, at.broker.image.topics[name], topic, at.partition, now_s)
+    return CopyOf((name, index), topic, mirrored_partition(image, topic.topic, index), at, told)
 
 
 def may_fall_to(broker: Broker, partition: Partition) -> int | None:
     """How far a high watermark may fall: to where a topic that had records of its own was cut, to become a copy. And that of a copy that holds nothing says
     nothing yet: it begins where its source's log does, which followers have not heard of, and which may be inside of a batch."""
     log = partition.log
-    if partition.topic_id in broker.image.mirrored and log.high_watermark == log.start:
+    if partition.topic_id in broker.image.mirrored_topics and log.high_watermark == log.start:
         return 0
-    known = known_partition(broker.image, partition.topic_id, partition.partition)
+    known = mirrored_partition(broker.image, partition.topic_id, partition.partition)
     return None if known.joined == NO_OFFSET else known.joined
 
 
@@ -88,7 +90,13 @@ def may_fall_to(broker: Broker, partition: Partition) -> int | None:
 
 
 def out_of_step(
-    source: Cluster, target: Cluster, mirror: str, now_s: float, *, may_stop: bool, forgets: bool = False
+    source: SimulatedCluster,
+    target: SimulatedCluster,
+    mirror: str,
+    now_s: float,
+    *,
+    may_stop: bool,
+    forgets: bool = False,
 ) -> Iterator[str]:
     """What a mirror has not copied yet, and what stands still without a reason. A copy of a topic that was made anew, or of a source that `forgets`, may
     stand still, if it says so and the mirror does not resync (`may_stop`)."""
@@ -136,7 +144,9 @@ def batches_of(log: PartitionLog, below: int | None = None) -> list[Batch]:
     return [(base, batch[BEHIND_EPOCH:]) for base, batch in below_high_watermark(log) if below is None or base < below]
 
 
-def copies_are_logs_of_their_source(target: Cluster, mirror: str, ancestry: Ancestry, now_s: float) -> Iterator[str]:
+def copies_are_logs_of_their_source(
+    target: SimulatedCluster, mirror: str, ancestry: Ancestry, now_s: float
+) -> Iterator[str]:
     """Up to where they failed over; also those that stand still."""
     for copy in copies_of(target, mirror, now_s):
         if copy.topic.adopted or copy.led is None:
@@ -150,7 +160,7 @@ def copies_are_logs_of_their_source(target: Cluster, mirror: str, ancestry: Ance
 
 
 def logs_are_one(
-    source: Cluster, target: Cluster, mirror: str, now_s: float, *, from_source: bool = False
+    source: SimulatedCluster, target: SimulatedCluster, mirror: str, now_s: float, *, from_source: bool = False
 ) -> Iterator[str]:
     """Copies that replicate are equal to their source; those that have failed over, up to where they did, if the source still is what was copied (`from_source`)."""
     there = led(source)
@@ -170,7 +180,7 @@ def logs_are_one(
             yield f"not one: the copy {copy.place} and its source differ at {differing[:5]}, below {below}"
 
 
-def own_records_begin_behind(history: History, target: Cluster, mirror: str, now_s: float) -> Iterator[str]:
+def own_records_begin_behind(history: History, target: SimulatedCluster, mirror: str, now_s: float) -> Iterator[str]:
     """Nobody's record was taken below where a copy failed over."""
     ends = {
         (copy.place, copy.topic.topic): copy.known.end
@@ -182,7 +192,7 @@ def own_records_begin_behind(history: History, target: Cluster, mirror: str, now
             yield f"taken: {ack.values[0][:40]!r} was acknowledged at {ack.place} offset {ack.offset}; own records begin at {end}"
 
 
-def contents_of(cluster: Cluster) -> tuple[dict[Place, dict[int, bytes]], dict[str, Topic], dict[Place, int]]:
+def contents_of(cluster: SimulatedCluster) -> tuple[dict[Place, dict[int, bytes]], dict[str, Topic], dict[Place, int]]:
     """What consumers can read, by the leaders' logs; which topics there are, and where their logs start."""
     image = newest_image(cluster)
     found = led(cluster)
@@ -190,7 +200,7 @@ def contents_of(cluster: Cluster) -> tuple[dict[Place, dict[int, bytes]], dict[s
         place: {
             record.offset: record.value or b""
             for _, batch in below_high_watermark(one.log)
-            for header, record in decode_all(batch)
+            for header, record in iter_records(batch)
             if record.offset >= one.log.start and not header.is_control
         }
         for place, one in found.items()
@@ -213,7 +223,7 @@ def without_what_went(history: History, starts: Mapping[Place, int]) -> History:
     return kept
 
 
-def saved_in(cluster: Cluster) -> set[bytes]:
+def saved_in(cluster: SimulatedCluster) -> set[bytes]:
     """What was cut off somewhere, as it lies in files beside the logs."""
     found: set[bytes] = set()
     for broker in cluster:
@@ -225,7 +235,7 @@ def saved_in(cluster: Cluster) -> set[bytes]:
                 if not stretch.endswith(UNFINISHED):
                     for file in disk.list(f"{beside}/{stretch}"):
                         data = disk.read_file(f"{beside}/{stretch}/{file}")
-                        found |= {record.value or b"" for _, record in decode_all(data)}
+                        found |= {record.value or b"" for _, record in iter_records(data)}
     return found
 
 

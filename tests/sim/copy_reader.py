@@ -7,12 +7,12 @@ from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsets
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.wire.client import EARLIEST, Client, check
+from ottla_broker.wire.client import EARLIEST_TIMESTAMP, Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 EXPLAINED = frozenset({ErrorCode.offset_out_of_range})  # by records that were deleted at the source
 LOOKS_ONE_IN = 5  # reads
@@ -21,7 +21,9 @@ LOOKS_ONE_IN = 5  # reads
 class CopyReader(SimulatedClient):
     """Reads `places` as they grow. `group`: whose offsets are copied."""
 
-    def __init__(self, world: World, process: Process, random: Random, places: Sequence[Place], group: str) -> None:
+    def __init__(
+        self, world: World, process: SimulatedProcess, random: Random, places: Sequence[Place], group: str
+    ) -> None:
         super().__init__(world, process, random)
         self._positions = dict.fromkeys(places, 0)
         self._group = group
@@ -50,7 +52,7 @@ class CopyReader(SimulatedClient):
             fetched.records and fetched.high_watermark >= 0
         ):  # that of a copy that holds nothing says nothing yet; a new leader does not tell it at once
             history.told_high_watermark(place, self._fetched_in[place], fetched.high_watermark, known)
-        for header, record in decode_all(fetched.records):
+        for header, record in iter_records(fetched.records):
             if record.offset >= self._positions[place] and not header.is_control:
                 self.world.history.consumed(self.name, place, record.offset, record.value or b"")
             if record.offset + 1 == header.next_offset:
@@ -65,14 +67,14 @@ class CopyReader(SimulatedClient):
     async def _earliest(self, client: Client, place: Place) -> int:
         leader = await self.leader(client, place)
         wanted = ListOffsetsPartition(
-            partition_index=i32(place[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(EARLIEST)
+            partition_index=i32(place[1]), current_leader_epoch=i32(leader.epoch), timestamp=i64(EARLIEST_TIMESTAMP)
         )
         request = ListOffsetsRequest(
             replica_id=BrokerId(-1),
             isolation_level=i8(0),
             topics=(ListOffsetsTopic(name=TopicName(place[0]), partitions=(wanted,)),),
         )
-        answer = await client.ask(request, broker=leader.broker)
+        answer = await client.send(request, broker=leader.broker)
         (found,) = answer.topics[0].partitions
-        check(found.error_code, f"earliest offset of {place}: {found.error_code.name}")
+        raise_for_error(found.error_code, f"earliest offset of {place}: {found.error_code.name}")
         return int(found.offset)

@@ -188,7 +188,7 @@ class SimulatedDisk:
     def set_sync_s(self, least: float, most: float) -> None:
         self.sync_s = lambda: self._random.uniform(least, most)
 
-    def process_died(self) -> None:
+    def release_locks(self) -> None:
         self.locks.clear()
 
     def lose_power(self) -> list[str]:
@@ -368,7 +368,7 @@ def _parts(path: str) -> Iterable[str]:
     return [part for part in path.split("/") if part]
 
 
-class Offloading(Executor):
+class SimulatedExecutor(Executor):
     """The threads of a broker: each call takes the time that the disk takes for it."""
 
     def __init__(self, disk: SimulatedDisk) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from tests.sim.allowed import Allowed
-from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 
 CLOCK_JUMP_MS = 600_000
 SLOW_SYNC_S = (0.05, 1.5)
@@ -19,13 +19,13 @@ async def some_time(random: Random, least_s: float, most_s: float) -> None:
 class Faults:
     """Each returns when it is mended."""
 
-    def __init__(self, cluster: Cluster, random: Random, allowed: Allowed) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random, allowed: Allowed) -> None:
         self._cluster = cluster
         self._random = random
         self._allowed = allowed
 
     def _say(self, what: str) -> None:
-        self._cluster.trace.say(what)
+        self._cluster.trace.add_line(what)
 
     async def _some_time(self, least_s: float, most_s: float) -> None:
         await some_time(self._random, least_s, most_s)
@@ -40,10 +40,10 @@ class Faults:
     async def crash(self, broker: SimulatedBroker) -> None:
         """Killed, and started again; sometimes killed once more while it recovers."""
         for least_s, most_s in self._twice_at_times(5):
-            if broker.runs:
+            if broker.is_running:
                 broker.kill()
             await self._some_time(least_s, most_s)
-            if not broker.runs:
+            if not broker.is_running:
                 broker.start()
             await self._some_time(0.001, 0.1)
 
@@ -53,11 +53,11 @@ class Faults:
             if self._allowed.power_loss(broker):
                 self._allowed.lost_power(broker)
                 broker.lose_power()
-            elif broker.runs:
+            elif broker.is_running:
                 broker.kill()
             await self._some_time(least_s, most_s)
-            broker.power_up()
-            if not broker.runs:
+            broker.power_on()
+            if not broker.is_running:
                 broker.start()
             await self._some_time(0.001, 0.1)
 
@@ -73,31 +73,31 @@ class Faults:
             broker.lose_power()
         broker.wipe()
         await self._some_time(0.05, 5)
-        broker.power_up()
-        if not broker.runs:
+        broker.power_on()
+        if not broker.is_running:
             broker.start()
 
     async def clean_restart(self, broker: SimulatedBroker) -> None:
         await broker.stop()
         await self._some_time(0.05, 3)
-        if not broker.runs:
+        if not broker.is_running:
             broker.start()
 
     async def pause(self, broker: SimulatedBroker) -> None:
         process = broker.process
         assert process is not None
         self._say(f"stops {broker.host}")
-        process.stop()
+        process.pause()
         await self._some_time(0.1, 15)
         self._say(f"lets {broker.host} go on")
-        process.go_on()
+        process.resume()
 
     async def slow_disk(self, broker: SimulatedBroker) -> None:
         usual, random = broker.disk.sync_s, self._random
         self._say(f"makes the disk of {broker.host} slow")
         broker.disk.sync_s = lambda: random.uniform(*SLOW_SYNC_S)
         await self._some_time(1, 10)
-        if self._random.randrange(2) and broker.runs:  # with much that is not on the device yet
+        if self._random.randrange(2) and broker.is_running:  # with much that is not on the device yet
             await self.power_loss(broker)
         self._say(f"the disk of {broker.host} is as it was")
         broker.disk.sync_s = usual
@@ -106,7 +106,7 @@ class Faults:
         self._say(f"fills the disk of {broker.host}")
         broker.disk.full = True
         await self._some_time(0.5, 5)
-        if self._random.randrange(3) == 0 and broker.runs:
+        if self._random.randrange(3) == 0 and broker.is_running:
             await self.crash(broker)
             await self._some_time(0.5, 2)
         self._say(f"there is room on the disk of {broker.host} again")

@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.faults import some_time
 
 BETWEEN_FAULTS_S = 2.5  # on average
@@ -15,7 +15,7 @@ Way = tuple[str, str]
 class LinkFaults:
     """Of all brokers of one cluster with all of the other, or with some of them."""
 
-    def __init__(self, source: Cluster, target: Cluster, random: Random) -> None:
+    def __init__(self, source: SimulatedCluster, target: SimulatedCluster, random: Random) -> None:
         self.happened: dict[str, int] = {}
         self._source = source
         self._target = target
@@ -41,21 +41,21 @@ class LinkFaults:
     async def forget_unseen(self) -> None:
         """The source loses power while nobody there sees it, and has other records in place of those that it forgot when it is seen again."""
         ways, brokers, random = self._all(), list(self._source), self._random
-        self._source.trace.say("the source is not seen")
+        self._source.trace.add_line("the source is not seen")
         for way in ways:
-            self._source.network.cut(*way)
+            self._source.network.cut_link(*way)
         await some_time(random, 0.05, 0.5)
         for broker in brokers:
             broker.lose_power()
         await some_time(random, 0.05, 1)
         for broker in brokers:
-            broker.power_up()
-            if not broker.runs:
+            broker.power_on()
+            if not broker.is_running:
                 broker.start()
         await some_time(random, 1, 8)
-        self._source.trace.say("the source is seen again")
+        self._source.trace.add_line("the source is seen again")
         for way in ways:
-            self._source.network.mend(*way)
+            self._source.network.restore_link(*way)
 
     def _all(self) -> list[Way]:
         there, here = [one.host for one in self._source], [one.host for one in self._target]
@@ -79,17 +79,17 @@ class LinkFaults:
 
     async def _cut_for(self, least_s: float, most_s: float) -> None:
         ways = self._ways()
-        self._source.trace.say(f"cuts {len(ways)} ways between the clusters, {_told(ways)}")
+        self._source.trace.add_line(f"cuts {len(ways)} ways between the clusters, {_told(ways)}")
         with self._source.network.apart(ways):
             await some_time(self._random, least_s, most_s)
-            self._source.trace.say(f"mends {_told(ways)}")
+            self._source.trace.add_line(f"mends {_told(ways)}")
 
     async def _slow(self) -> None:
         ways, latency_s = self._ways(), self._random.uniform(*SLOW_LATENCY_S)
-        self._source.trace.say(f"makes {_told(ways)} slow, {latency_s * 1000:.0f} ms a way")
+        self._source.trace.add_line(f"makes {_told(ways)} slow, {latency_s * 1000:.0f} ms a way")
         with self._source.network.late(ways, latency_s):
             await some_time(self._random, 1, 8)
-            self._source.trace.say(f"{_told(ways)} are as they were")
+            self._source.trace.add_line(f"{_told(ways)} are as they were")
 
 
 def _told(ways: list[Way]) -> str:

@@ -20,12 +20,12 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
 
-from ottla_broker.wire.client import Client, check, milliseconds
+from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Commit, Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 HEARTBEAT_S = 0.5
 ASKS_LATEST_ONE_IN = 20  # fetches
@@ -35,7 +35,9 @@ GROWTH_LOOK_S = 3.0  # how often the group's leader looks for new partitions
 class Member(SimulatedClient):
     """`rack`: where it would like to read from followers; empty: it reads from leaders."""
 
-    def __init__(self, world: World, process: Process, random: Random, group: str, topic: str, rack: str) -> None:
+    def __init__(
+        self, world: World, process: SimulatedProcess, random: Random, group: str, topic: str, rack: str
+    ) -> None:
         super().__init__(world, process, random)
         self._group = group
         self._topic = topic
@@ -95,8 +97,8 @@ class Member(SimulatedClient):
         while True:
             request = JoinGroupRequest(
                 group_id=GroupId(self._group),
-                session_timeout=milliseconds(6),
-                rebalance_timeout=milliseconds(3),
+                session_timeout=to_timedelta_field(6),
+                rebalance_timeout=to_timedelta_field(3),
                 member_id=self._id,
                 group_instance_id=None,
                 protocol_type="consumer",
@@ -106,7 +108,7 @@ class Member(SimulatedClient):
             if joined.error_code is ErrorCode.member_id_required:
                 self._id = joined.member_id
                 continue
-            check(joined.error_code, "JoinGroup")
+            raise_for_error(joined.error_code, "JoinGroup")
             break
         self._id = joined.member_id
         self._leads_with = None
@@ -132,9 +134,11 @@ class Member(SimulatedClient):
                 assignments=assignments,
             ),
         )
-        check(synced.error_code, "SyncGroup")
+        raise_for_error(synced.error_code, "SyncGroup")
         mine = [(self._topic, partition) for partition in json.loads(synced.assignment)]
-        self.world.trace.say(f"is in {self._group}, generation {joined.generation_id}, with {[p for _, p in mine]}")
+        self.world.trace.add_line(
+            f"is in {self._group}, generation {joined.generation_id}, with {[p for _, p in mine]}"
+        )
         return int(joined.generation_id), mine
 
     async def _read(self, client: Client, place: Place, positions: dict[Place, int]) -> int:
@@ -152,7 +156,7 @@ class Member(SimulatedClient):
         elif broker is not None and fetched.records:
             self._preferred[place] = broker  # as long as it has something to say; then the leader is asked again
         history, count = self.world.history, 0
-        for header, record in decode_all(fetched.records):
+        for header, record in iter_records(fetched.records):
             if record.offset >= positions[place] and not header.is_control:
                 history.consumed(self._group, place, record.offset, record.value or b"")
                 count += 1
@@ -189,7 +193,7 @@ class Member(SimulatedClient):
         )
         answer = await self._ask(client, request)
         for partition in answer.topics[0].partitions:
-            check(partition.error_code, "OffsetCommit")
+            raise_for_error(partition.error_code, "OffsetCommit")
             place = (self._topic, int(partition.partition_index))
             self.world.history.acked_commit(Commit(self._group, place, wanted[place], self.loop.time()))
 

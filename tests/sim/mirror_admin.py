@@ -14,12 +14,12 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.metadata.image import MIRROR_RESOURCE
-from ottla_broker.wire.client import Client, check, milliseconds
+from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
 from tests.sim.admin import SET, TIMEOUT_S, SimulatedAdmin
 from tests.sim.client import World
 from tests.sim.history import Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 OVERTAKEN = frozenset({ErrorCode.offset_out_of_range})  # a leader that does not know yet how far its followers are
 
@@ -35,7 +35,7 @@ class MirrorAdmin(SimulatedAdmin):
             resource = AlterConfigsResource(resource_type=i8(MIRROR_RESOURCE), resource_name=mirror, configs=configs)
             request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
             (result,) = (await self.ask_controller(client, request)).responses
-            check(result.error_code, f"set {mirror}: {result.error_message}")
+            raise_for_error(result.error_code, f"set {mirror}: {result.error_message}")
             return True
 
         done = await self.until_done(f"set {mirror} to {dict(settings)}", attempt)
@@ -49,7 +49,7 @@ class Trimmer(SimulatedAdmin):
     def __init__(
         self,
         world: World,
-        process: Process,
+        process: SimulatedProcess,
         random: Random,
         places: Sequence[Place],
         groups: Sequence[str],
@@ -82,11 +82,11 @@ class Trimmer(SimulatedAdmin):
             self.forget_leader(place)
             partition = DeleteRecordsPartition(partition_index=i32(place[1]), offset=i64(offset))
             topic = DeleteRecordsTopic(name=TopicName(place[0]), partitions=(partition,))
-            request = DeleteRecordsRequest(topics=(topic,), timeout=milliseconds(TIMEOUT_S))
-            answer = await client.ask(request, broker=leader.broker)
+            request = DeleteRecordsRequest(topics=(topic,), timeout=to_timedelta_field(TIMEOUT_S))
+            answer = await client.send(request, broker=leader.broker)
             result = answer.topics[0].partitions[0]
-            check(result.error_code, f"delete records of {place} below {offset}: {result.error_code.name}")
-            self.world.trace.say(f"deletes records of {place} below {offset}")
+            raise_for_error(result.error_code, f"delete records of {place} below {offset}: {result.error_code.name}")
+            self.world.trace.add_line(f"deletes records of {place} below {offset}")
             self.did("records deleted")
             return True
 

@@ -20,8 +20,8 @@ from tests.sim.copies import (
 from tests.sim.history import History, Place
 from tests.sim.mirror_stage import BACK, THERE, Stage
 from tests.sim.replicas import at_rest, metadata_are_equal, replicas_are_equal
-from tests.sim.runs import Director
 from tests.sim.scenario import TOPIC
+from tests.sim.simulation import Director
 from tests.sim.standing import newest_image, unwell
 
 CONVERGES_WITHIN_S = 120.0
@@ -60,7 +60,7 @@ class Ending:
         found: list[str] = []
         for cluster in (self._stage.source, self._stage.target):
             image = newest_image(cluster)
-            found += [f"{broker.host} is down" for broker in cluster if not broker.up]
+            found += [f"{broker.host} is down" for broker in cluster if not broker.is_serving]
             found += [f"no {cluster.hosts} runs"] if image is None else unwell(image)
         return found
 

@@ -11,7 +11,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.replication.partition import Partition
 from tests.sim.admin import Admin, Mover
 from tests.sim.client import World
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.copies import led, may_fall_to
 from tests.sim.copy_reader import CopyReader
 from tests.sim.history import History, Place, TopicFate
@@ -22,12 +22,12 @@ from tests.sim.mirror_ending import Ending
 from tests.sim.mirror_plan import MirrorPlan
 from tests.sim.mirror_stage import BACK, THERE, Stage
 from tests.sim.nemesis import Fault, Nemesis
-from tests.sim.network import Network
+from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import SimulatedLoop
 from tests.sim.producer import ALL, Manner, Producer, Wanderer
 from tests.sim.replicas import Watch
-from tests.sim.runs import Director, Outcome, simulated
 from tests.sim.scenario import TOPIC
+from tests.sim.simulation import Director, Outcome, simulated
 from tests.sim.strikes import Strikes
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock
@@ -59,7 +59,7 @@ class MirrorSimulation:
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
-    def network(self) -> Network:
+    def network(self) -> SimulatedNetwork:
         return self._stage.network
 
     @property
@@ -88,7 +88,7 @@ class MirrorSimulation:
 
     async def _main(self, watches: Sequence[Watch]) -> list[str]:
         plan, trace = self._stage.plan, self._stage.trace
-        trace.say(f"seed {plan.seed}: {plan}")
+        trace.add_line(f"seed {plan.seed}: {plan}")
         for cluster, its in ((self._stage.source, plan.source), (self._stage.target, plan.target)):
             for broker in cluster:
                 broker.disk.set_sync_s(0.0002, its.sync_s)
@@ -100,7 +100,7 @@ class MirrorSimulation:
         if plan.set_at_once:
             await self._until(lambda: self._is_there(FEW), COPIES_WITHIN_S)
         await self._struck()
-        trace.say("faults are over")
+        trace.add_line("faults are over")
         ending = Ending(self._stage, self._director)
         broken = await ending.converged()
         for world in (self._stage.at_source, self._stage.admins_at_source, self._stage.at_target):
@@ -139,7 +139,7 @@ class MirrorSimulation:
         settings = self._link(self._stage.source) | {"on.source.truncation": self._stage.plan.on_source_truncation}
         await self._set(self._stage.at_target, THERE, settings)
 
-    def _link(self, source: Cluster) -> dict[str, str]:
+    def _link(self, source: SimulatedCluster) -> dict[str, str]:
         return {
             "bootstrap.servers": ",".join(source.addresses),
             "topics": CHOSEN,
@@ -255,7 +255,7 @@ class MirrorSimulation:
         await (at_target.leader(place, self._fail_over) if plan.strikes else self._fail_over())
         if plan.comes_home:
             await asyncio.sleep(plan.comes_home_s)
-            self._stage.trace.say("the old source becomes a mirror")
+            self._stage.trace.add_line("the old source becomes a mirror")
             await self._set(self._stage.at_source, BACK, self._link(self._stage.target) | {"on.divergence": "Truncate"})
             if plan.strikes:
                 await at_source.leader(place, lambda: self._until_joined(place))
@@ -299,7 +299,7 @@ class MirrorSimulation:
             )
 
     async def _fail_over(self) -> None:
-        self._stage.trace.say("fails over")
+        self._stage.trace.add_line("fails over")
         await self._set(self._stage.at_target, THERE, {"role": "FailedOver"})
         if not (self._stage.plan.trims or self._stage.plan.forgets or self._stage.plan.appended):
             self._start(Member, self._stage.at_target, f"{GROUP}-moved", group=GROUP, topic=TOPIC, rack="")

@@ -8,11 +8,11 @@ from typing import Final
 from tests.sim.ancestry import Ancestry
 from tests.sim.appended import Fed, fed_by
 from tests.sim.client import World
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.copies import CopyOf, copies_of
 from tests.sim.history import History, Place
 from tests.sim.mirror_plan import MirrorPlan
-from tests.sim.network import Network
+from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import SimulatedLoop
 from tests.sim.scenario import TOPIC
 from tests.sim.trace import Trace
@@ -28,9 +28,9 @@ class Stage:
     plan: MirrorPlan
     loop: SimulatedLoop
     trace: Trace
-    network: Network
-    source: Cluster
-    target: Cluster
+    network: SimulatedNetwork
+    source: SimulatedCluster
+    target: SimulatedCluster
     at_source: World
     at_target: World
     admins_at_source: World
@@ -39,14 +39,16 @@ class Stage:
 
     @classmethod
     def of(cls, plan: MirrorPlan, loop: SimulatedLoop, trace: Trace, random: Random) -> "Stage":
-        network = Network(loop, Random(random.getrandbits(64)))
+        network = SimulatedNetwork(loop, Random(random.getrandbits(64)))
         source, target = (
-            Cluster(loop, Random(random.getrandbits(64)), one.brokers, one.settings, trace, network=network, hosts=name)
+            SimulatedCluster(
+                loop, Random(random.getrandbits(64)), one.brokers, one.settings, trace, network=network, hosts=name
+            )
             for name, one in (("source", plan.source), ("target", plan.target))
         )
         done: dict[str, int] = {}
         at_source, at_target = (
-            World(cluster.addresses, History(tell=trace.say), trace, done=done) for cluster in (source, target)
+            World(cluster.addresses, History(tell=trace.add_line), trace, done=done) for cluster in (source, target)
         )
         at_target.history.sent = at_source.history.sent  # copies are sent to one, and found in the other
         at_target.history.once = at_source.history.once

@@ -7,7 +7,7 @@ from random import Random
 
 from tests.sim.aimed import Aimed
 from tests.sim.allowed import Allowed
-from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.faults import Faults, some_time
 from tests.sim.network_faults import NetworkFaults
 from tests.sim.plan import Plan
@@ -25,7 +25,7 @@ class Nemesis:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         clients: Sequence[str],
         random: Random,
         plan: Plan,
@@ -100,7 +100,7 @@ class Nemesis:
 
     async def _strike(self) -> None:
         (_, name, fault) = self.random.choices(self._faults, [weight for weight, _, _ in self._faults])[0]
-        free = [broker for broker in self.cluster if broker.up and not self._is_busy(broker)]
+        free = [broker for broker in self.cluster if broker.is_serving and not self._is_busy(broker)]
         if not free or not self._may(name, broker := self.random.choice(free)):
             return
         self.happened[name] = self.happened.get(name, 0) + 1
@@ -131,7 +131,7 @@ class Nemesis:
 
     def _others(self, broker: SimulatedBroker) -> list[SimulatedBroker]:
         """Some of the brokers that nothing is being done to."""
-        free = [one for one in self.cluster if one is not broker and not self._is_busy(one) and one.up]
+        free = [one for one in self.cluster if one is not broker and not self._is_busy(one) and one.is_serving]
         return self.random.sample(free, self.random.randint(0, len(free)))
 
     # --- faults that are made of others
@@ -139,7 +139,7 @@ class Nemesis:
     async def _controller_loss(self, _: SimulatedBroker) -> None:
         """Something happens to whoever leads the metadata."""
         broker = metadata_leader(self.cluster)
-        if broker is None or not broker.up or self._is_busy(broker):
+        if broker is None or not broker.is_serving or self._is_busy(broker):
             return
         one, net = self._one, self._net
         fault = self.random.choice((one.crash, one.pause, one.clean_restart, net.isolate, net.isolate_one_way))
@@ -147,27 +147,27 @@ class Nemesis:
 
     async def _several_crash(self, broker: SimulatedBroker) -> None:
         others = self._others(broker)
-        self.cluster.trace.say(f"kills {[one.node_id for one in (broker, *others)]} together")
+        self.cluster.trace.add_line(f"kills {[one.node_id for one in (broker, *others)]} together")
         await self._on(others, self._one.together([broker, *others], self._one.crash))
 
     async def _several_lose_power(self, broker: SimulatedBroker) -> None:
         """As many of some as may; the others are killed."""
         struck = [broker, *self._others(broker)]
-        self.cluster.trace.say(f"the power of {[one.node_id for one in struck]} fails")
+        self.cluster.trace.add_line(f"the power of {[one.node_id for one in struck]} fails")
         await self._on(struck[1:], self._one.together(struck, self._one.power_loss))
 
     async def _one_after_the_other(self, broker: SimulatedBroker) -> None:
         """Who falls first knows least, and comes back first."""
         struck = [broker, *self._others(broker)]
-        self.cluster.trace.say(f"kills {[one.node_id for one in struck]} one after the other")
+        self.cluster.trace.add_line(f"kills {[one.node_id for one in struck]} one after the other")
         await self._on(struck[1:], self._in_turn(struck))
 
     async def _in_turn(self, struck: Sequence[SimulatedBroker]) -> None:
         for broker in struck:
-            if broker.runs:
+            if broker.is_running:
                 broker.kill()
             await some_time(self.random, 0.1, 3)
         for broker in struck:
-            if not broker.runs:
+            if not broker.is_running:
                 broker.start()
             await some_time(self.random, 0.1, 3)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.sim.processes import NOBODY, SimulatedLoop, current
+from tests.sim.processes import NO_PROCESS, SimulatedLoop, current
 from tests.sim.sockets import End, Listening, VirtualServer
 
 CONNECT_WITHIN_S = 127.0  # Linux gives up after six repetitions
@@ -54,7 +54,7 @@ class Host:
     ends: dict[End, None] = field(default_factory=dict)
 
 
-class Network:
+class SimulatedNetwork:
     """One per loop; sets itself as the loop's network. `trace` hears of what happens, for people."""
 
     def __init__(self, loop: SimulatedLoop, random: Random, latency_s: tuple[float, float] = (0.0001, 0.002)) -> None:
@@ -80,11 +80,11 @@ class Network:
 
     # --- faults
 
-    def cut(self, source: str, target: str) -> None:
+    def cut_link(self, source: str, target: str) -> None:
         """From now on nothing arrives in this direction."""
         self.link(source, target).cuts += 1
 
-    def mend(self, source: str, target: str) -> None:
+    def restore_link(self, source: str, target: str) -> None:
         link = self.link(source, target)
         link.cuts -= 1
         if not link.cuts:
@@ -94,14 +94,14 @@ class Network:
         """From now on nothing passes between this host and those, in either direction."""
         for other in others:
             if other != name:
-                self.cut(name, other)
-                self.cut(other, name)
+                self.cut_link(name, other)
+                self.cut_link(other, name)
 
     def rejoin(self, name: str, others: Iterable[str]) -> None:
         for other in others:
             if other != name:
-                self.mend(name, other)
-                self.mend(other, name)
+                self.restore_link(name, other)
+                self.restore_link(other, name)
 
     def slow(self, source: str, target: str, latency_s: float) -> None:
         """From now on each packet in this direction takes so long, or longer."""
@@ -115,10 +115,10 @@ class Network:
     def apart(self, ways: Sequence[Way]) -> Iterator[None]:
         """While the block runs nothing arrives in these directions."""
         for way in ways:
-            self.cut(*way)
+            self.cut_link(*way)
         yield
         for way in ways:
-            self.mend(*way)
+            self.restore_link(*way)
 
     @contextmanager
     def late(self, ways: Sequence[Way], latency_s: float) -> Iterator[None]:
@@ -153,7 +153,7 @@ class Network:
             if source == name:
                 link.lost.clear()  # nobody repeats it any more
 
-    def power_up(self, name: str) -> None:
+    def power_on(self, name: str) -> None:
         self.host(name).powered = True
         for (source, target), link in self._links.items():
             if target == name and not link.cuts:
@@ -162,7 +162,7 @@ class Network:
     def _repeat(self, link: Link, source: str, target: str) -> None:
         """What was lost is repeated: after a while, and in its order."""
         if link.lost:
-            self.loop.call_later(self.random.uniform(0.001, 0.4), self._again, link, target, context=NOBODY)
+            self.loop.call_later(self.random.uniform(0.001, 0.4), self._again, link, target, context=NO_PROCESS)
 
     def _again(self, link: Link, target: str) -> None:
         while link.lost and not link.cuts and self.hosts[target].powered:
@@ -176,7 +176,7 @@ class Network:
         at = max(self.loop.time() + link.latency_s * (1 + self.random.random()), not_before + APART_S)
         self.packets += 1
         self.digest = hash((self.digest, at, size, self.host(source).next_port, self.host(target).next_port))
-        self.loop.call_at(at, self._deliver, link, source, target, arrive, context=NOBODY)
+        self.loop.call_at(at, self._deliver, link, source, target, arrive, context=NO_PROCESS)
         return at
 
     def _deliver(self, link: Link, source: str, target: str, arrive: Callable[[], None]) -> None:
@@ -227,7 +227,7 @@ class Network:
         end.open(protocol)
         return end, protocol
 
-    def take_port(self, host: str, port: int) -> Listening:
+    def listen(self, host: str, port: int) -> Listening:
         """What binding and listening does: from now on connections are taken, and wait until somebody serves them. OSError."""
         process = current()
         ports = self.host(host).ports
@@ -235,7 +235,7 @@ class Network:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         listening = ports[port] = Listening(self, host, port, process)
         if process is not None:
-            process.at_death.append(listening.close)
+            process.on_exit.append(listening.close)
         return listening
 
     def serve(
@@ -249,7 +249,7 @@ class Network:
         if sock is None:
             assert host is not None
             assert port is not None
-            sock = self.take_port(host, port)
+            sock = self.listen(host, port)
         sock.serve(factory)
         return VirtualServer(sock)
 

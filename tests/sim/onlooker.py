@@ -7,7 +7,7 @@ from random import Random
 from ottla_broker.wire.client import Client
 from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 ONLOOKER = "onlooker"  # what their names begin with
 PAUSE_S = (0.02, 0.4)
@@ -15,7 +15,7 @@ PAUSE_S = (0.02, 0.4)
 
 class Onlooker(SimulatedClient):
     def __init__(
-        self, world: World, process: Process, random: Random, groups: Sequence[str], places: Sequence[Place]
+        self, world: World, process: SimulatedProcess, random: Random, groups: Sequence[str], places: Sequence[Place]
     ) -> None:
         super().__init__(world, process, random)
         self._groups = groups

@@ -16,13 +16,13 @@ from tests.sim.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
 
-_process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
-NOBODY = contextvars.Context()  # what belongs to no process runs in this one
+_process: contextvars.ContextVar["SimulatedProcess | None"] = contextvars.ContextVar("process", default=None)
+NO_PROCESS = contextvars.Context()  # what belongs to no process runs in this one
 _FORGET_DONE_FROM = 512
 _CLOSES = 10
 
 
-class Process:
+class SimulatedProcess:
     """One life of a program on a host. `pid` tells lives apart."""
 
     def __init__(self, loop: "SimulatedLoop", host: str, pid: int = 0) -> None:
@@ -31,7 +31,7 @@ class Process:
         self.pid = pid
         self.alive = True
         self.stopped = False
-        self.at_death: list[Callable[[], None]] = []  # what the operating system does when the process is gone
+        self.on_exit: list[Callable[[], None]] = []  # what the operating system does when the process is gone
         self.context = contextvars.Context()
         self.context.run(_process.set, self)
         self.tasks: list[asyncio.Task[Any]] = []
@@ -52,14 +52,14 @@ class Process:
             self._held.clear()
             for task in self.tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # it was meant
-            for act in self.at_death:
+            for act in self.on_exit:
                 act()
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         """SIGSTOP."""
         self.stopped = True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """SIGCONT: everything that was held back comes now, in its order."""
         self.stopped = False
         held, self._held = self._held, []
@@ -86,7 +86,7 @@ class Process:
                     break
 
 
-def current() -> Process | None:
+def current() -> SimulatedProcess | None:
     """The process that is running now; None: whoever directs the run."""
     return _process.get()
 
@@ -136,7 +136,7 @@ class SimulatedLoop(VirtualLoop):
     def __init__(self, start: float = 0.0) -> None:
         super().__init__(start)
         self.network: Any = None  # tests.sim.network.Network, which needs the loop first
-        self.processes: list[Process] = []  # that ever were
+        self.processes: list[SimulatedProcess] = []  # that ever were
         self.set_task_factory(_make_task)
 
     def handle(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:

@@ -14,13 +14,13 @@ from kio.schema.produce.v13 import request as by_id
 from kio.schema.types import ProducerId, TopicName
 from kio.static.primitive import Records, i16, i32, i64
 
-from ottla_broker.wire.client import Client, milliseconds
+from ottla_broker.wire.client import Client, to_timedelta_field
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.sim.client import CALL_S, FAILURES, Leader, SimulatedClient, World
 from tests.sim.history import Ack, Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 ALL, ONE, NONE = -1, 1, 0
 MOST_IN_FLIGHT = 5  # what brokers remember of each producer
@@ -50,7 +50,9 @@ class Manner:
 class Producer(SimulatedClient):
     """Fills `places` as long as the run goes on."""
 
-    def __init__(self, world: World, process: Process, random: Random, places: Sequence[Place], manner: Manner) -> None:
+    def __init__(
+        self, world: World, process: SimulatedProcess, random: Random, places: Sequence[Place], manner: Manner
+    ) -> None:
         super().__init__(world, process, random)
         self.manner = manner
         self._places = places
@@ -72,11 +74,11 @@ class Producer(SimulatedClient):
     async def _learn_id(self, client: Client) -> bool:
         request = InitProducerIdRequest(
             transactional_id=None,
-            transaction_timeout=milliseconds(60),
+            transaction_timeout=to_timedelta_field(60),
             producer_id=ProducerId(i64(-1)),
             producer_epoch=i16(-1),
         )
-        answer = await client.ask(request)
+        answer = await client.send(request)
         if answer.error_code is not ErrorCode.none:
             raise KafkaError(answer.error_code)
         self._producer_id, self._epoch = int(answer.producer_id), int(answer.producer_epoch)
@@ -155,7 +157,7 @@ class Producer(SimulatedClient):
             history.acks_of[self.name] += 1
 
     async def _ask(self, client: Client, leader: Leader, place: Place, batch: Batch) -> int:
-        answer = await client.ask(self._request(leader.topic_id, place, batch), broker=leader.broker)
+        answer = await client.send(self._request(leader.topic_id, place, batch), broker=leader.broker)
         (result,) = answer.responses[0].partition_responses
         if result.error_code is not ErrorCode.none:
             raise KafkaError(result.error_code, result.error_message)
@@ -189,14 +191,14 @@ class Producer(SimulatedClient):
         else:
             topic = schema.TopicProduceData(name=TopicName(place[0]), partition_data=data)
         return schema.ProduceRequest(
-            transactional_id=None, acks=i16(self.manner.acks), timeout=milliseconds(3), topic_data=(topic,)
+            transactional_id=None, acks=i16(self.manner.acks), timeout=to_timedelta_field(3), topic_data=(topic,)
         )
 
 
 class Wanderer(Producer):
     """Writes a little to one topic after another of those that come and go; with a new producer id for each."""
 
-    def __init__(self, world: World, process: Process, random: Random, manner: Manner, but: str) -> None:
+    def __init__(self, world: World, process: SimulatedProcess, random: Random, manner: Manner, but: str) -> None:
         super().__init__(world, process, random, (), manner)
         self._but = but
 

@@ -5,13 +5,13 @@ from random import Random
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.wire.batch import batches
+from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.client import Client
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.sim.checks import Topic
 from tests.sim.client import FAILURES, SimulatedClient, World
 from tests.sim.history import Place
-from tests.sim.processes import Process
+from tests.sim.processes import SimulatedProcess
 
 READ_BYTES = 1 << 20
 INTERNAL = "__"
@@ -20,7 +20,7 @@ INTERNAL = "__"
 class Reader(SimulatedClient):
     """Reads everything that a consumer can, and what the groups have committed."""
 
-    def __init__(self, world: World, process: Process, random: Random) -> None:
+    def __init__(self, world: World, process: SimulatedProcess, random: Random) -> None:
         super().__init__(world, process, random)
         self.contents: dict[Place, dict[int, bytes]] = {}
         self.topics: dict[str, Topic] = {}
@@ -54,7 +54,7 @@ class Reader(SimulatedClient):
             fetched = await self.fetch(client, place, offset, max_bytes=READ_BYTES)
             if not fetched.records:
                 return found
-            for header, record in decode_all(fetched.records):
+            for header, record in iter_records(fetched.records):
                 found[record.offset] = record.value or b""
                 offset = header.next_offset
 
@@ -66,7 +66,7 @@ def below_high_watermark(log: PartitionLog) -> Iterator[tuple[int, bytes]]:
         data = log.read(offset, READ_BYTES, up_to=log.high_watermark)
         if not data:
             return
-        for at, header in batches(data):
+        for at, header in iter_batches(data):
             yield header.base_offset, bytes(data[at : at + header.size])
             offset = header.next_offset
 
@@ -75,7 +75,7 @@ def latest_by_key(log: PartitionLog) -> Mapping[bytes | None, bytes]:
     """What a compacted log says below the high watermark: of each key the last value; keys that were taken back are not there."""
     found: dict[bytes | None, bytes] = {}
     for _, batch in below_high_watermark(log):
-        for _, record in decode_all(batch):
+        for _, record in iter_records(batch):
             if record.value is None:
                 found.pop(record.key, None)
             else:

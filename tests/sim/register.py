@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, VersionedValue
 
 USUAL_S = (0.001, 0.01)  # one way
 SLOW_S = (0.1, 1.5)
@@ -49,8 +49,8 @@ class RegisterStore:
 
     # --- for the registers of brokers
 
-    def seen(self) -> Seen:
-        return Seen(self.value, str(self.version))
+    def seen(self) -> VersionedValue:
+        return VersionedValue(self.value, str(self.version))
 
     def write(self, host: str, value: RegisterValue) -> None:
         self.value = value
@@ -92,13 +92,13 @@ class SimulatedRegister:
         self._store = store
         self._host = host
 
-    async def read(self) -> Seen:
+    async def read(self) -> VersionedValue:
         await self._store.reach(self._host)
         seen = self._store.seen()
         await self._store.reach(self._host)
         return seen
 
-    async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
+    async def swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
         await self._store.reach(self._host)
         if seen.version != str(self._store.version):
             raise Conflict("another broker was first")
@@ -109,7 +109,7 @@ class SimulatedRegister:
         )  # a broker may die, or be told of a failure, before it hears that it was written
         return done
 
-    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+    async def watch(self, seen: VersionedValue, timeout_s: float) -> VersionedValue:
         await self._store.reach(self._host)
         try:
             async with asyncio.timeout(timeout_s):

@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.validation import Appended
-from ottla_broker.metadata.image import Image
+from ottla_broker.log.validation import LogAppendInfo
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import Partition
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.history import History
 from tests.sim.reader import below_high_watermark, latest_by_key
 from tests.sim.standing import metadata_log, newest_image, running
@@ -31,7 +31,7 @@ class Watch:
     what comes to its successor.) `may_fall_to`: as far as a high watermark may fall all the same, of what is cut on purpose."""
 
     def __init__(
-        self, cluster: Cluster, trace: Trace, may_fall_to: Callable[[Broker, Partition], int | None] = _never
+        self, cluster: SimulatedCluster, trace: Trace, may_fall_to: Callable[[Broker, Partition], int | None] = _never
     ) -> None:
         self._cluster = cluster
         self._trace = trace
@@ -47,15 +47,15 @@ class Watch:
     @contextmanager
     def appends(self) -> Iterator[None]:
         """Inside of it who appends as a leader is looked at."""
-        properly = Partition.append
+        properly = Partition.append_records
 
-        def append(partition: Partition, *arguments: Any, **named: Any) -> Appended:
+        def append(partition: Partition, *arguments: Any, **named: Any) -> LogAppendInfo:
             appended = properly(partition, *arguments, **named)
             which = (partition.topic, partition.topic_id, partition.partition, partition.leader_epoch)
-            self._look_at_leader(which, partition._me)
+            self._look_at_leader(which, partition._broker_id)
             return appended
 
-        with patch.object(Partition, "append", append):
+        with patch.object(Partition, "append_records", append):
             yield
 
     def look(self) -> None:
@@ -64,7 +64,7 @@ class Watch:
                 which = (partition.topic, partition.topic_id, partition.partition)
                 least = self._may_fall_to(broker, partition)
                 self._look_at_high_watermark((node.node_id, node.lives, *which), partition.log, least)
-                if partition.leads:
+                if partition.is_leader:
                     self._look_at_leader((*which, partition.leader_epoch), node.node_id)
             if (log := metadata_log(broker)) is not None:
                 self._look_at_high_watermark((node.node_id, node.lives, "metadata"), log)
@@ -85,14 +85,14 @@ class Watch:
             self._leaders[which] = node_id
 
 
-def images_apart(cluster: Cluster) -> Iterator[str]:
+def images_apart(cluster: SimulatedCluster) -> Iterator[str]:
     """Brokers that have not heard of what others have; clients may ask any of them."""
-    ends = {broker.image.end for _, broker in running(cluster)}
+    ends = {broker.image.end_offset for _, broker in running(cluster)}
     if len(ends) > 1:
         yield f"images end at {sorted(ends)}"
 
 
-def at_rest(cluster: Cluster) -> Iterator[str]:
+def at_rest(cluster: SimulatedCluster) -> Iterator[str]:
     """What is still moving: replicas whose high watermark or end is not their leader's, and images behind the newest."""
     yield from images_apart(cluster)
     replicas = _replicas(cluster)
@@ -102,7 +102,7 @@ def at_rest(cluster: Cluster) -> Iterator[str]:
             yield f"replicas of {place} end and are committed at {sorted(states)}"
 
 
-def _replicas(cluster: Cluster) -> dict[tuple[str, int], list[tuple[int, Partition]]]:
+def _replicas(cluster: SimulatedCluster) -> dict[tuple[str, int], list[tuple[int, Partition]]]:
     found: dict[tuple[str, int], list[tuple[int, Partition]]] = {}
     for node, broker in running(cluster):
         for partition in broker.partitions:
@@ -110,13 +110,13 @@ def _replicas(cluster: Cluster) -> dict[tuple[str, int], list[tuple[int, Partiti
     return found
 
 
-def broken_at_rest(cluster: Cluster, history: History) -> Iterator[str]:
+def broken_at_rest(cluster: SimulatedCluster, history: History) -> Iterator[str]:
     yield from replicas_are_equal(cluster)
     yield from metadata_are_equal(cluster)
     yield from settings_are_as_acknowledged(history, cluster)
 
 
-def replicas_are_equal(cluster: Cluster, *, trimmed: bool = False) -> Iterator[str]:
+def replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> Iterator[str]:
     """Batch by batch below the high watermark, and above every replica's start where records were deleted (`trimmed`); of compacted partitions, whose replicas are cleaned each on its own, what they say in the end."""
     for place, found in _replicas(cluster).items():
         (first, reference), *others = found
@@ -133,10 +133,10 @@ def replicas_are_equal(cluster: Cluster, *, trimmed: bool = False) -> Iterator[s
                 yield f"replicas of {place} on brokers {first} and {node_id} differ at {differing[:5]}"
 
 
-def metadata_are_equal(cluster: Cluster) -> Iterator[str]:
+def metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
     """Below what each knows to be committed the logs hold the same, and images of the same end are the same."""
     logs: list[tuple[int, dict[int, bytes], int]] = []
-    images: dict[int, tuple[int, Image]] = {}
+    images: dict[int, tuple[int, MetadataImage]] = {}
     for node, broker in running(cluster):
         log = metadata_log(broker)
         if log is None:
@@ -148,12 +148,12 @@ def metadata_are_equal(cluster: Cluster) -> Iterator[str]:
                 if at >= common and here[at] != there[at]:
                     yield f"the metadata logs of brokers {other} and {node.node_id} differ at {at}"
         logs.append((node.node_id, here, log.start))
-        first, image = images.setdefault(broker.image.end, (node.node_id, broker.image))
+        first, image = images.setdefault(broker.image.end_offset, (node.node_id, broker.image))
         for what in differences(image, broker.image):
-            yield f"the images of brokers {first} and {node.node_id} at {image.end} differ in {what}"
+            yield f"the images of brokers {first} and {node.node_id} at {image.end_offset} differ in {what}"
 
 
-def settings_are_as_acknowledged(history: History, cluster: Cluster) -> Iterator[str]:
+def settings_are_as_acknowledged(history: History, cluster: SimulatedCluster) -> Iterator[str]:
     image = newest_image(cluster)
     if image is None:
         return
@@ -164,7 +164,7 @@ def settings_are_as_acknowledged(history: History, cluster: Cluster) -> Iterator
                 yield f"{key} of topic {name} is {now}; {value} was acknowledged"
 
 
-def differences(one: Image, other: Image) -> list[str]:
+def differences(one: MetadataImage, other: MetadataImage) -> list[str]:
     return [
         name
         for name in ("topics", "topic_names", "brokers", "configs", "next_producer_id")

@@ -8,18 +8,18 @@ from typing import Any
 from tests.sim.admin import Admin, Mover
 from tests.sim.checks import broken_promises
 from tests.sim.client import World
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.history import History, Place
 from tests.sim.member import Member
 from tests.sim.nemesis import Nemesis
-from tests.sim.network import Network
+from tests.sim.network import SimulatedNetwork
 from tests.sim.onlooker import ONLOOKER, Onlooker
 from tests.sim.plan import Plan
-from tests.sim.processes import Process, SimulatedLoop
+from tests.sim.processes import SimulatedLoop, SimulatedProcess
 from tests.sim.producer import ALL, NONE, ONE, Manner, Producer, Wanderer
 from tests.sim.reader import Reader
 from tests.sim.replicas import Watch, at_rest, broken_at_rest, images_apart
-from tests.sim.runs import Director, Outcome, simulated
+from tests.sim.simulation import Director, Outcome, simulated
 from tests.sim.standing import newest_image, unwell
 from tests.sim.trace import Trace
 from tests.sim.trusted import Trusted
@@ -45,15 +45,15 @@ class Simulation:
         self.loop = loop
         self.trace = trace
         self.random = Random(plan.seed ^ 0x0771A)
-        self.cluster = Cluster(loop, Random(self.random.getrandbits(64)), plan.brokers, plan.settings, trace)
-        self.history = History(tell=trace.say)
+        self.cluster = SimulatedCluster(loop, Random(self.random.getrandbits(64)), plan.brokers, plan.settings, trace)
+        self.history = History(tell=trace.add_line)
         self.world = World(self.cluster.addresses, self.history, trace)
         self.faults: dict[str, int] = {}
         self._trusted = Trusted(self.cluster, trace)
         self._director = Director(loop, trace, self.random)
 
     @property
-    def network(self) -> Network:
+    def network(self) -> SimulatedNetwork:
         return self.cluster.network
 
     @property
@@ -79,7 +79,7 @@ class Simulation:
 
     async def _main(self, watch: Watch) -> list[str]:
         plan, trace = self.plan, self.trace
-        trace.say(f"seed {plan.seed}: {plan}")
+        trace.add_line(f"seed {plan.seed}: {plan}")
         for broker in self.cluster:
             broker.disk.set_sync_s(0.0002, plan.sync_s)
             self.loop.call_later(self.random.choice((0.0, 0.0, self.random.uniform(0, 3))), broker.start)
@@ -93,7 +93,7 @@ class Simulation:
         nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan)
         await nemesis.run(self.loop.time() + plan.faults_for_s)
         self.faults = nemesis.happened
-        trace.say("faults are over")
+        trace.add_line("faults are over")
         broken = await self._converged()
         self.world.stop.set()
         broken += await self._director.ended(tasks, 30)
@@ -163,7 +163,7 @@ class Simulation:
                     for place, end in ends.items()
                     if history.committed.get((group, place), 0) < end
                 ),
-                *(f"{broker.host} is down" for broker in self.cluster if not broker.up),
+                *(f"{broker.host} is down" for broker in self.cluster if not broker.is_serving),
                 *(["no broker runs"] if image is None else unwell(image)),
             ]
 
@@ -184,7 +184,7 @@ class Simulation:
     async def _checked(self) -> list[str]:
         if apart := await self._until_nothing(lambda: list(images_apart(self.cluster)), RESTS_WITHIN_S, "no rest"):
             return apart
-        reader = Reader(self.world, Process(self.loop, "reader"), self.random)
+        reader = Reader(self.world, SimulatedProcess(self.loop, "reader"), self.random)
         if not await self._director.within(60, reader.process.run(reader.run()), "read everything"):
             return ["the contents cannot be read"]
         broken = broken_promises(self.history, reader.contents, reader.topics)

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from tests.sim.processes import NOBODY, Process
+from tests.sim.processes import NO_PROCESS, SimulatedProcess
 
 if TYPE_CHECKING:
-    from tests.sim.network import Host, Network
+    from tests.sim.network import Host, SimulatedNetwork
 
 WINDOW_BYTES = 256 << 10  # sent and not yet read by the other side
 ACK_EVERY_BYTES = 32 << 10
@@ -20,13 +20,13 @@ CUT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
 class Listening:
     """Stands where a program has its listening socket."""
 
-    def __init__(self, network: "Network", host: str, port: int, process: Process | None) -> None:
+    def __init__(self, network: "SimulatedNetwork", host: str, port: int, process: SimulatedProcess | None) -> None:
         self.process = process
         self._network = network
         self._address = (host, port)
         self._factory: Callable[[], asyncio.BaseProtocol] | None = None
         self._waiting: list[End] = []
-        self._context = process.context.copy() if process else NOBODY
+        self._context = process.context.copy() if process else NO_PROCESS
 
     def getsockname(self) -> tuple[str, int]:
         return self._address
@@ -86,7 +86,12 @@ class End(asyncio.Transport):
     """One end of a connection, and the transport that the program there has of it."""
 
     def __init__(
-        self, network: "Network", host: "Host", process: Process | None, address: tuple[str, int], peer: tuple[str, int]
+        self,
+        network: "SimulatedNetwork",
+        host: "Host",
+        process: SimulatedProcess | None,
+        address: tuple[str, int],
+        peer: tuple[str, int],
     ) -> None:
         super().__init__({"sockname": address, "peername": peer})
         self.address = address
@@ -97,7 +102,7 @@ class End(asyncio.Transport):
         self._host = host
         self._way = host.name, peer[0]
         self._process = process
-        self._context = process.context.copy() if process else NOBODY
+        self._context = process.context.copy() if process else NO_PROCESS
         self._protocol: asyncio.BaseProtocol | None = None
         self._closing = False
         self._lost = False
@@ -114,7 +119,7 @@ class End(asyncio.Transport):
         self._protocol_paused = False
         host.ends[self] = None
         if process is not None:
-            process.at_death.append(self.die)
+            process.on_exit.append(self.die)
 
     # --- life
 
@@ -130,8 +135,8 @@ class End(asyncio.Transport):
         self._received.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
-        if self._process is not None and self._process.alive and self.die in self._process.at_death:
-            self._process.at_death.remove(self.die)
+        if self._process is not None and self._process.alive and self.die in self._process.on_exit:
+            self._process.on_exit.remove(self.die)
 
     def die(self) -> None:
         """The process is gone, or has closed its socket: what was handed to the operating system still goes out."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.copies import led
 from tests.sim.faults import some_time
 from tests.sim.history import Place
@@ -14,7 +14,7 @@ SLOW_LATENCY_S = (0.05, 0.5)
 class Strikes:
     """On one cluster. `happened`: how many."""
 
-    def __init__(self, cluster: Cluster, random: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self.happened: dict[str, int] = {}
         self._cluster = cluster
         self._random = random
@@ -30,17 +30,17 @@ class Strikes:
         ways = [
             way for one in self._cluster if one is not node for way in ((one.host, node.host), (node.host, one.host))
         ]
-        self._cluster.trace.say(
+        self._cluster.trace.add_line(
             f"{node.host}, who leads {place}, is heard late, by {latency_s * 1000:.0f} ms, and is to die"
         )
         with self._cluster.network.late(ways, latency_s):
             await some_time(self._random, 0.1, 1)
             await moment()
             await some_time(self._random, 0.005, 1)
-            if node.runs:
+            if node.is_running:
                 node.kill()
         await some_time(self._random, 0.1, 4)
-        if not node.runs:
+        if not node.is_running:
             node.start()
 
     def _leader(self, place: Place) -> SimulatedBroker | None:

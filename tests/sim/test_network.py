@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.sim.network import Network
-from tests.sim.processes import Process, SimulatedLoop
+from tests.sim.network import SimulatedNetwork
+from tests.sim.processes import SimulatedLoop, SimulatedProcess
 
 
-def on_a_network(main: Callable[[SimulatedLoop, Network], Coroutine[Any, Any, None]], seed: int = 1) -> None:
+def on_a_network(main: Callable[[SimulatedLoop, SimulatedNetwork], Coroutine[Any, Any, None]], seed: int = 1) -> None:
     loop = SimulatedLoop()
-    loop.run_until_complete(main(loop, Network(loop, Random(seed))))
+    loop.run_until_complete(main(loop, SimulatedNetwork(loop, Random(seed))))
 
 
 class Echo(asyncio.Protocol):
@@ -24,8 +24,8 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)  # type: ignore[attr-defined]
 
 
-async def serve(loop: SimulatedLoop, host: str = "server") -> Process:
-    process = Process(loop, host)
+async def serve(loop: SimulatedLoop, host: str = "server") -> SimulatedProcess:
+    process = SimulatedProcess(loop, host)
 
     async def serving() -> None:
         await loop.create_server(Echo, host, 1)
@@ -44,7 +44,7 @@ async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_bytes_arrive_in_order_however_they_are_cut(seed: int) -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve(loop)
         reader, writer = await connect()
         sent = Random(seed).randbytes(2_000_000)
@@ -56,14 +56,14 @@ def test_bytes_arrive_in_order_however_they_are_cut(seed: int) -> None:
 
 
 def test_who_writes_to_a_reader_that_does_not_read_is_paused() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         process = await serve(loop)
-        process.stop()
+        process.pause()
         reader, writer = await connect()
         writer.write(bytes(1 << 20))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(writer.drain(), 10)
-        process.go_on()
+        process.resume()
         await asyncio.wait_for(writer.drain(), 10)
         assert len(await reader.readexactly(1 << 20)) == 1 << 20
 
@@ -71,7 +71,7 @@ def test_who_writes_to_a_reader_that_does_not_read_is_paused() -> None:
 
 
 def test_nobody_there_refuses_and_a_killed_process_closes() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         with pytest.raises(ConnectionRefusedError):
             await connect()
         process = await serve(loop)
@@ -85,21 +85,21 @@ def test_nobody_there_refuses_and_a_killed_process_closes() -> None:
 
 
 def test_a_cut_hangs_both_sides_and_what_was_sent_comes_when_it_is_mended() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve(loop)
         reader, writer = await connect()
-        network.cut("director", "server")
+        network.cut_link("director", "server")
         writer.write(b"hello")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(5), 60)
-        network.mend("director", "server")
+        network.restore_link("director", "server")
         assert await asyncio.wait_for(reader.readexactly(5), 1) == b"hello"
 
     on_a_network(main)
 
 
 def test_a_link_that_was_slowed_twice_is_as_it_was_when_both_have_ended() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         link = network.link("a", "b")
         usual_s = link.latency_s
         network.slow("a", "b", 0.1)
@@ -113,7 +113,7 @@ def test_a_link_that_was_slowed_twice_is_as_it_was_when_both_have_ended() -> Non
 
 
 def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         process = await serve(loop)
         reader, writer = await connect()
         network.lose_power("server")
@@ -121,7 +121,7 @@ def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None
         writer.write(b"hello")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(5), 60)
-        network.power_up("server")
+        network.power_on("server")
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(5), 1)
 
@@ -129,7 +129,7 @@ def test_a_host_without_power_says_nothing_until_it_is_back_and_resets() -> None
 
 
 def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         done = []
 
         async def work() -> None:
@@ -138,7 +138,7 @@ def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
             finally:
                 done.append("cleaned up")
 
-        process = Process(loop, "somewhere")
+        process = SimulatedProcess(loop, "somewhere")
         process.run(work())
         await asyncio.sleep(0.5)
         process.kill()
@@ -149,7 +149,7 @@ def test_a_dead_process_runs_nothing_any_more_not_even_its_clean_up() -> None:
 
 
 def test_a_packet_that_is_repeated_holds_up_its_own_connection_and_no_other() -> None:
-    async def main(loop: SimulatedLoop, network: Network) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve(loop)
         lost, other = await connect(), await connect()
         with network.repeated(lambda way, piece: way[1] == "server" and piece == b"lost", 2.0):

@@ -10,7 +10,7 @@ import pytest
 
 from ottla_broker.metadata.register import Conflict, Member, RegisterError, RegisterValue
 from tests.sim.register import RegisterStore, SimulatedRegister
-from tests.sim.virtual_loop import run_virtual
+from tests.sim.virtual_loop import run_in_virtual_time
 
 ME = Member(1, UUID(int=1))
 
@@ -21,7 +21,7 @@ def value(epoch: int) -> RegisterValue:
 
 def on_a_store(main: Callable[[RegisterStore, SimulatedRegister], Coroutine[Any, Any, None]]) -> None:
     store = RegisterStore(Random(1))
-    run_virtual(main(store, SimulatedRegister(store, "broker-1")))
+    run_in_virtual_time(main(store, SimulatedRegister(store, "broker-1")))
 
 
 def test_the_second_of_two_swaps_of_one_version_is_a_conflict() -> None:

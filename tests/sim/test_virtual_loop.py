@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.sim.virtual_loop import Deadlock, run_virtual
+from tests.sim.virtual_loop import Deadlock, run_in_virtual_time
 
 
 def test_hours_pass_at_once() -> None:
@@ -12,7 +12,7 @@ def test_hours_pass_at_once() -> None:
         await asyncio.sleep(36_000)
         return asyncio.get_running_loop().time()
 
-    assert run_virtual(main(), start=5.0) == 36_005
+    assert run_in_virtual_time(main(), start=5.0) == 36_005
 
 
 def test_timers_ring_in_order_of_their_time_and_at_their_time() -> None:
@@ -26,7 +26,7 @@ def test_timers_ring_in_order_of_their_time_and_at_their_time() -> None:
         await asyncio.gather(bell("c", 0.3), bell("a", 0.1), bell("b", 0.2), bell("a2", 0.1))
         return rung
 
-    assert run_virtual(main()) == [("a", 0.1), ("a2", 0.1), ("b", 0.2), ("c", 0.3)]
+    assert run_in_virtual_time(main()) == [("a", 0.1), ("a2", 0.1), ("b", 0.2), ("c", 0.3)]
 
 
 def test_a_timeout_works() -> None:
@@ -35,7 +35,7 @@ def test_a_timeout_works() -> None:
             await asyncio.get_running_loop().create_future()
 
     with pytest.raises(TimeoutError):
-        run_virtual(main())
+        run_in_virtual_time(main())
 
 
 def test_who_waits_for_nothing_is_found_out() -> None:
@@ -43,7 +43,7 @@ def test_who_waits_for_nothing_is_found_out() -> None:
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(Deadlock, match="main"):
-        run_virtual(main())
+        run_in_virtual_time(main())
 
 
 def test_executor_calls_run_in_their_place() -> None:
@@ -54,7 +54,7 @@ def test_executor_calls_run_in_their_place() -> None:
         await asyncio.to_thread(done.append, 2)
         return done
 
-    assert run_virtual(main()) == [1, 2]
+    assert run_in_virtual_time(main()) == [1, 2]
 
 
 def test_an_executor_call_that_fails_fails_where_it_is_awaited() -> None:
@@ -62,4 +62,4 @@ def test_an_executor_call_that_fails_fails_where_it_is_awaited() -> None:
         await asyncio.get_running_loop().run_in_executor(None, int, "x")
 
     with pytest.raises(ValueError, match="invalid literal"):
-        run_virtual(main())
+        run_in_virtual_time(main())

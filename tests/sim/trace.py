@@ -20,7 +20,7 @@ class Trace:
         self._tell = tell
         self._handler: _Handler | None = None
 
-    def say(self, what: str, host: str | None = None) -> None:
+    def add_line(self, what: str, host: str | None = None) -> None:
         if host is None:
             process = current()
             host = process.host if process else DIRECTOR
@@ -32,9 +32,9 @@ class Trace:
     def problem(self, what: str) -> None:
         """Something that must not happen, whatever the faults."""
         self.problems.append(what)
-        self.say(f"PROBLEM: {what}")
+        self.add_line(f"PROBLEM: {what}")
 
-    def follow(self, level: int) -> None:
+    def start_capturing_logs(self, level: int) -> None:
         """From now on, takes in what is logged."""
         self._handler = _Handler(self)
         root = logging.getLogger("ottla_broker")
@@ -42,14 +42,14 @@ class Trace:
         root.setLevel(level)
         root.propagate = False
 
-    def unfollow(self) -> None:
+    def stop_capturing_logs(self) -> None:
         root = logging.getLogger("ottla_broker")
         if self._handler is not None:
             root.removeHandler(self._handler)
         root.setLevel(logging.NOTSET)
         root.propagate = True
 
-    def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def handle_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The loop's exception handler: an exception that nobody looked at is a fault of the program."""
         reason = context.get("exception")
         process = current()
@@ -69,4 +69,4 @@ class _Handler(logging.Handler):
         if record.exc_info and record.levelno >= logging.ERROR:
             self._trace.problem(text)
         else:
-            self._trace.say(f"{record.levelname.lower()}: {text}")
+            self._trace.add_line(f"{record.levelname.lower()}: {text}")

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.partition import Partition
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.history import Place
 from tests.sim.standing import newest_image, partitions, running
 from tests.sim.trace import Trace
@@ -23,7 +23,7 @@ LOOK_S = 0.1
 class Trusted:
     """Of one cluster."""
 
-    def __init__(self, cluster: Cluster, trace: Trace) -> None:
+    def __init__(self, cluster: SimulatedCluster, trace: Trace) -> None:
         self._cluster = cluster
         self._trace = trace
         self._told: set[tuple[Place, int]] = set()  # one sentence for each is enough
@@ -57,7 +57,7 @@ class Trusted:
                     self._look(image, place, state, knows)
 
     def _rose(self, partition: Partition) -> None:
-        node, image = self._cluster.brokers.get(partition._me), newest_image(self._cluster)
+        node, image = self._cluster.brokers.get(partition._broker_id), newest_image(self._cluster)
         place = partition.topic, partition.partition
         if node is None or node.broker is None or image is None or node.broker.partitions.get(*place) is not partition:
             return  # of another cluster
@@ -66,7 +66,7 @@ class Trusted:
         if state is not None and state.topic == partition.topic_id:
             self._look(image, place, state, partition)
 
-    def _look(self, image: Image, place: Place, state: PartitionRecord, knows: Partition) -> None:
+    def _look(self, image: MetadataImage, place: Place, state: PartitionRecord, knows: Partition) -> None:
         for broker in (*state.isr, *state.eligible):
             has = self._replica(image, broker, place)
             if has is None or has.topic_id != state.topic or has.log.end >= knows.log.high_watermark:
@@ -75,15 +75,15 @@ class Trusted:
                 self._told.add((place, broker))
                 self._trace.problem(
                     f"trusted: broker {broker} is trusted with {place[0]}-{place[1]} (ISR {list(state.isr)}, eligible {list(state.eligible)}) and ends at "
-                    f"{has.log.end}; broker {knows._me} has committed {knows.log.high_watermark}"
+                    f"{has.log.end}; broker {knows._broker_id} has committed {knows.log.high_watermark}"
                 )
 
-    def _replica(self, image: Image, node_id: int, place: Place) -> Partition | None:
+    def _replica(self, image: MetadataImage, node_id: int, place: Place) -> Partition | None:
         """Of the life that is registered; None when it is not to be seen."""
         registered, node = image.brokers.get(node_id), self._cluster.brokers[node_id]
         broker = node.broker
-        if registered is None or broker is None or not node.runs or not broker.directories:
+        if registered is None or broker is None or not node.is_running or not broker.log_dirs:
             return None
-        if registered.epoch != broker.directories[0].broker_epoch:
+        if registered.epoch != broker.log_dirs[0].broker_epoch:
             return None  # what becomes of its replicas is decided when it registers
         return broker.partitions.get(*place)

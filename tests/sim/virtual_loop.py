@@ -109,7 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Called by call_soon_threadsafe to wake a waiting loop; this one never waits."""
 
 
-def run_virtual(main: Coroutine[Any, Any, T], *, start: float = 0.0) -> T:
+def run_in_virtual_time(main: Coroutine[Any, Any, T], *, start: float = 0.0) -> T:
     """Runs a program on virtual time, to its end. Deadlock when it can never end."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(start)) as runner:
         return runner.run(main)

@@ -12,7 +12,7 @@ from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 
 
 @asynccontextmanager
@@ -20,7 +20,7 @@ async def running(folder: Path, *, disk: Disk | None = None, **settings: str) ->
     config = Config.of({"log.dirs": str(folder), **{key.replace("_", "."): value for key, value in settings.items()}})
     runtime = Runtime()
     broker = Broker(config, FileRegister(str(folder / "register.json"), runtime), runtime=runtime, disk=disk)
-    broker.to_controller.answer_here = InProcess(broker, AllowAll())
+    broker.controller_channel.handle_locally = InProcess(broker, AllowAll())
     try:
         await broker.start({"PLAINTEXT": Endpoint("somewhere", 9092)})
         yield broker
@@ -32,4 +32,4 @@ def records_of(broker: Broker, topic: str, partition: int) -> list[bytes | None]
     """The values of everything that a reader may see."""
     found = broker.partitions.leader(topic, partition)
     end = found.readable_end(0)
-    return [record.value for _, record in decode_all(found.log.read(found.log.start, 1 << 20, up_to=end))]
+    return [record.value for _, record in iter_records(found.log.read(found.log.start, 1 << 20, up_to=end))]

@@ -9,18 +9,20 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def allocate_producer_ids(ctx: Context, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-    if not ctx.may(Operation.cluster_action, CLUSTER):
+async def allocate_producer_ids(
+    ctx: RequestContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     controller = ctx.broker.active_controller()
-    controller.brokers.registered(request.broker_id, request.broker_epoch)
+    controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     block = await controller.allocate_producer_ids()
     return AllocateProducerIdsResponse(
         throttle_time=NO_THROTTLE,

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from ottla_broker.api.config_resources import ConfigResource, change, current, each, in_order, must_may
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     async def ask(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
         onward = AlterConfigsRequest(resources=resources, validate_only=request.validate_only)
-        return in_order(resources, (await ctx.broker.to_controller.ask(onward)).responses)
+        return in_order(resources, (await ctx.broker.controller_channel.send_request(onward)).responses)
 
     outcomes = await each(
         ctx, request.resources, lambda resource: replace(ctx, resource, validate_only=request.validate_only), ask
@@ -42,7 +42,7 @@ async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConf
     )
 
 
-async def replace(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+async def replace(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
     must_may(ctx, Operation.alter_configs, kind, name)
     if kind == ConfigResource.BROKER_LOGGER:

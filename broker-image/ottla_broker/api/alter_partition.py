@@ -22,25 +22,25 @@ from kio.schema.alter_partition.v3.response import TopicData as AlteredTopic
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.isr_changes import Proposal
+from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
-from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NO_TOPIC = UUID(int=0)
 
 
-async def alter_partition(ctx: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    if not ctx.may(Operation.cluster_action, CLUSTER):
+async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     controller = ctx.broker.active_controller()
-    controller.brokers.registered(request.broker_id, request.broker_epoch)
+    controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     proposals = [
-        Proposal(
+        IsrChangeRequest(
             topic.topic_id or NO_TOPIC,
             one.partition_index,
             one.leader_epoch,
@@ -50,7 +50,7 @@ async def alter_partition(ctx: Context, request: AlterPartitionRequest) -> Alter
         for topic in request.topics
         for one in topic.partitions
     ]
-    outcomes = iter(await controller.replicas.alter_partitions(request.broker_id, proposals))
+    outcomes = iter(await controller.replication_control.alter_partitions(request.broker_id, proposals))
     return AlterPartitionResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -82,7 +82,7 @@ def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Alter
     )
 
 
-async def without_broker_epochs(ctx: Context, request: RequestV2) -> ResponseV2:
+async def without_broker_epochs(ctx: RequestContext, request: RequestV2) -> ResponseV2:
     with_epochs = AlterPartitionRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -103,7 +103,7 @@ async def without_broker_epochs(ctx: Context, request: RequestV2) -> ResponseV2:
             for topic in request.topics
         ),
     )
-    answered: ResponseV2 = convert(await alter_partition(ctx, with_epochs), ResponseV2)
+    answered: ResponseV2 = convert_message(await alter_partition(ctx, with_epochs), ResponseV2)
     return answered
 
 

@@ -20,10 +20,10 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignableTopicResponse,
 )
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.replica_control import Move, Outcome
+from ottla_broker.metadata.replication_control import Outcome, PartitionReassignment
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -31,19 +31,19 @@ TWICE = KafkaError(ErrorCode.invalid_request, "the partition stands twice in the
 
 
 async def alter_partition_reassignments(
-    ctx: Context, request: AlterPartitionReassignmentsRequest
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    if not ctx.may(Operation.alter, CLUSTER):
+    if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     times = Counter(asked)
     moves = [
-        Move(topic.name, one.partition_index, one.replicas)
+        PartitionReassignment(topic.name, one.partition_index, one.replicas)
         for topic in request.topics
         for one in topic.partitions
         if times[topic.name, one.partition_index] == 1
     ]
-    done = await ctx.broker.active_controller().replicas.reassign(
+    done = await ctx.broker.active_controller().replication_control.reassign_partitions(
         moves, same_factor=not request.allow_replication_factor_change
     )
     outcomes = {(move.topic, move.partition): outcome for move, outcome in zip(moves, done, strict=True)}

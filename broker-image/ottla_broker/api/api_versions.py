@@ -14,21 +14,21 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
 from kio.static.primitive import i16
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.api.table import served
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.errors import ErrorCode
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+async def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return answer(ErrorCode.invalid_request)
-        context.peer.software_name, context.peer.software_version = name, version
+        context.connection.software_name, context.connection.software_version = name, version
     return answer(ErrorCode.none)
 
 

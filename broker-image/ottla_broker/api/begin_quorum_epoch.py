@@ -10,16 +10,16 @@ from kio.schema.begin_quorum_epoch.v1.response import BeginQuorumEpochResponse, 
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
-from ottla_broker.config.addresses import host_and_port
+from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def begin_quorum_epoch(ctx: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    if not ctx.may(Operation.cluster_action, Resource.cluster()):
+async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    if not ctx.is_authorized(Operation.cluster_action, Resource.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     quorum = ctx.broker.quorum
     if request.cluster_id not in (None, quorum.cluster_id):
@@ -28,11 +28,13 @@ async def begin_quorum_epoch(ctx: Context, request: BeginQuorumEpochRequest) -> 
     for topic in request.topics:
         for told in topic.partitions if topic.topic_name == METADATA_TOPIC else ():
             for at in request.leader_endpoints[:1]:
-                await quorum.hear_of(int(told.leader_id), int(told.leader_epoch), host_and_port(at.host, at.port))
+                await quorum.handle_begin_quorum_epoch(
+                    int(told.leader_id), int(told.leader_epoch), format_host_and_port(at.host, at.port)
+                )
         known = PartitionData(
             partition_index=i32(0),
             error_code=ErrorCode.none,
-            leader_id=BrokerId(quorum.leader),
+            leader_id=BrokerId(quorum.leader_id),
             leader_epoch=i32(quorum.epoch),
         )
         topics.append(TopicData(topic_name=topic.topic_name, partitions=(known,)))

@@ -11,32 +11,32 @@
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.broker_control import Heartbeat
+from ottla_broker.metadata.cluster_control import BrokerHeartbeat
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def broker_heartbeat(ctx: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    if not ctx.may(Operation.cluster_action, CLUSTER):
+async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    standing = await ctx.broker.active_controller().brokers.heartbeat(
-        Heartbeat(
+    standing = await ctx.broker.active_controller().cluster_control.process_heartbeat(
+        BrokerHeartbeat(
             request.broker_id,
             request.broker_epoch,
             request.current_metadata_offset,
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
-            offline=tuple(directory for directory in request.offline_log_dirs if directory is not None),
+            offline_directories=tuple(directory for directory in request.offline_log_dirs if directory is not None),
         )
     )
     return BrokerHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        is_caught_up=standing.caught_up,
-        is_fenced=standing.fenced,
+        is_caught_up=standing.is_caught_up,
+        is_fenced=standing.is_fenced,
         should_shut_down=standing.should_shut_down,
     )
 

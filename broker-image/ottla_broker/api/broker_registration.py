@@ -15,32 +15,32 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 from kio.static.primitive import i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.records import Endpoint, RegisterBroker
+from ottla_broker.metadata.records import Endpoint, RegisterBrokerRecord
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
-async def broker_registration(ctx: Context, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    if not ctx.may(Operation.cluster_action, CLUSTER):
+async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.cluster_id != ctx.broker.cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
             f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {ctx.broker.cluster_id}",
         )
-    coming = RegisterBroker(
+    coming = RegisterBrokerRecord(
         request.broker_id,
         request.incarnation_id or UUID(int=0),
         {one.name: Endpoint(one.host, one.port, protocol(one.security_protocol)) for one in request.listeners},
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),
     )
-    epoch = await ctx.broker.active_controller().brokers.register(coming, request.previous_broker_epoch)
+    epoch = await ctx.broker.active_controller().cluster_control.register_broker(coming, request.previous_broker_epoch)
     return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))
 
 

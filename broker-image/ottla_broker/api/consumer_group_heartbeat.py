@@ -8,13 +8,13 @@
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def consumer_group_heartbeat(
-    _: Context, request: ConsumerGroupHeartbeatRequest
+    _: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     raise KafkaError(
         ErrorCode.unsupported_version,

@@ -11,15 +11,15 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, Cre
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.types import TopicName
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.mirror_plans import closed
+from ottla_broker.metadata.mirror_plans import read_only_message
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def create_partitions(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def create_partitions(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     repeated = [name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1]
     return CreatePartitionsResponse(
         throttle_time=NO_THROTTLE,
@@ -40,13 +40,15 @@ def twice(name: TopicName) -> CreatePartitionsTopicResult:
     )
 
 
-async def grow(ctx: Context, topic: CreatePartitionsTopic, *, validate_only: bool) -> CreatePartitionsTopicResult:
+async def grow(
+    ctx: RequestContext, topic: CreatePartitionsTopic, *, validate_only: bool
+) -> CreatePartitionsTopicResult:
     try:
-        if not ctx.may(Operation.alter, Resource.topic(topic.name)):
+        if not ctx.is_authorized(Operation.alter, Resource.topic(topic.name)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         known = ctx.broker.image.topics.get(topic.name)
-        if known is not None and (mirrored := ctx.broker.image.closed(known.id)) is not None:
-            raise KafkaError(ErrorCode.policy_violation, closed(topic.name, mirrored.mirror))
+        if known is not None and (mirrored := ctx.broker.image.active_mirror(known.id)) is not None:
+            raise KafkaError(ErrorCode.policy_violation, read_only_message(topic.name, mirrored.mirror))
         assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
         await ctx.broker.active_controller().create_partitions(
             topic.name, topic.count, assignment, validate_only=validate_only

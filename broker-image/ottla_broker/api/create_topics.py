@@ -16,20 +16,20 @@ from kio.schema.create_topics.v7.response import CreatableTopicConfigs, Creatabl
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i16, i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
-from ottla_broker.coordination.auto_topics import replication_factor
+from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.topic_plans import NewTopic, check_new_name
+from ottla_broker.metadata.topic_plans import NewTopic, check_new_topic_name
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 DEFAULT = -1
 
 
-async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """What may be made is made in one commit."""
     times = Counter(topic.name for topic in request.topics)
     results = [
@@ -55,14 +55,16 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTop
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
-def checked(ctx: Context, topic: CreatableTopic) -> NewTopic:
+def checked(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
     """TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_CONFIG, INVALID_REPLICA_ASSIGNMENT."""
-    if not (ctx.may(Operation.create, CLUSTER) or ctx.may(Operation.create, Resource.topic(topic.name))):
+    if not (
+        ctx.is_authorized(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))
+    ):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.invalid_request, f"{topic.name} is the cluster's own metadata log")
     # What is wrong with the name is told before what is wrong with a setting.
-    check_new_name(ctx.broker.image, topic.name)
+    check_new_topic_name(ctx.broker.image, topic.name)
     if nothing := [entry.name for entry in topic.configs if entry.value is None]:
         raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
@@ -70,7 +72,7 @@ def checked(ctx: Context, topic: CreatableTopic) -> NewTopic:
     return wanted(ctx, topic, config)
 
 
-def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
+def wanted(ctx: RequestContext, topic: CreatableTopic, config: dict[str, str]) -> NewTopic:
     if topic.assignments:
         if topic.num_partitions != DEFAULT or topic.replication_factor != DEFAULT:
             raise KafkaError(
@@ -86,14 +88,14 @@ def wanted(ctx: Context, topic: CreatableTopic, config: dict[str, str]) -> NewTo
     return NewTopic(
         topic.name,
         ctx.broker.config(NUM_PARTITIONS) if topic.num_partitions == DEFAULT else topic.num_partitions,
-        replication_factor(ctx.broker.config, ctx.broker.image, DEFAULT_REPLICATION_FACTOR)
+        auto_replication_factor(ctx.broker.config, ctx.broker.image, DEFAULT_REPLICATION_FACTOR)
         if topic.replication_factor == DEFAULT
         else topic.replication_factor,
         config=config,
     )
 
 
-def created(ctx: Context, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
+def created(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=TopicName(topic.name),
         topic_id=topic_id,

@@ -9,25 +9,25 @@ from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 from kio.schema.types import GroupId
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple([await delete(ctx, group) for group in dict.fromkeys(request.groups_names)]),
     )
 
 
-async def delete(ctx: Context, group: GroupId) -> DeletableGroupResult:
+async def delete(ctx: RequestContext, group: GroupId) -> DeletableGroupResult:
     try:
-        if not ctx.may(Operation.delete, Resource.group(group)):
+        if not ctx.is_authorized(Operation.delete, Resource.group(group)):
             raise KafkaError(ErrorCode.group_authorization_failed)
-        await ctx.broker.groups.delete_group(group)
+        await ctx.broker.group_coordinator.delete_group(group)
     except KafkaError as reason:
         return DeletableGroupResult(group_id=group, error_code=reason.code)
     return DeletableGroupResult(group_id=group, error_code=ErrorCode.none)

@@ -20,11 +20,11 @@ from kio.schema.delete_records.v2.response import (
 )
 from kio.static.primitive import i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.mirror_plans import closed
+from ottla_broker.metadata.mirror_plans import read_only_message
 from ottla_broker.replication.partition import Partition
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -32,7 +32,7 @@ TO_HIGH_WATERMARK = -1
 NO_WATERMARK = -1
 
 
-async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def delete_records(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     until_s = asyncio.get_running_loop().time() + request.timeout.total_seconds()
     topics = await asyncio.gather(
         *(
@@ -49,7 +49,9 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteR
     )
 
 
-async def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition, until_s: float) -> DeleteRecordsPartitionResult:
+async def one(
+    ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition, until_s: float
+) -> DeleteRecordsPartitionResult:
     """`until_s`: on the loop's clock."""
     try:
         async with asyncio.timeout_at(until_s):
@@ -63,15 +65,15 @@ async def one(ctx: Context, topic: str, wanted: DeleteRecordsPartition, until_s:
     )
 
 
-async def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
+async def raise_start(ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> tuple[Partition, int]:
     """Where, and to which offset."""
-    if not ctx.may(Operation.delete, Resource.topic(topic)):
+    if not ctx.is_authorized(Operation.delete, Resource.topic(topic)):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     known = ctx.broker.image.topics.get(topic)
-    if known is not None and known.internal:
+    if known is not None and known.is_internal:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic} is an internal topic")
-    if known is not None and (mirrored := ctx.broker.image.closed(known.id)) is not None:
-        raise KafkaError(ErrorCode.policy_violation, closed(topic, mirrored.mirror))
+    if known is not None and (mirrored := ctx.broker.image.active_mirror(known.id)) is not None:
+        raise KafkaError(ErrorCode.policy_violation, read_only_message(topic, mirrored.mirror))
     partition = ctx.broker.partitions.leader(topic, wanted.partition_index)
     log = partition.log
     if not log.config.cleanup_delete:
@@ -79,10 +81,12 @@ async def raise_start(ctx: Context, topic: str, wanted: DeleteRecordsPartition) 
     if wanted.offset < TO_HIGH_WATERMARK:
         raise KafkaError(ErrorCode.offset_out_of_range, f"offset {wanted.offset}")
     offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
-    if ctx.broker.image.appended and offset <= log.high_watermark:
-        await ctx.broker.keeping.say_anew(partition, offset)
+    if ctx.broker.image.appended_sources and offset <= log.high_watermark:
+        await ctx.broker.appended_retention.preserve_source_positions(partition, offset)
     log.delete_records_before(offset)
-    asyncio.get_running_loop().call_soon(partition.tell_start)  # when it is waited for: then followers hear it at once
+    asyncio.get_running_loop().call_soon(
+        partition.notify_log_start_change
+    )  # when it is waited for: then followers hear it at once
     return partition, offset
 
 
@@ -91,11 +95,11 @@ async def deleted(partition: Partition, below: int) -> int:
     epoch = partition.leader_epoch
 
     def reached() -> bool:
-        if not partition.leads or partition.leader_epoch != epoch:
+        if not partition.is_leader or partition.leader_epoch != epoch:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{partition} is led elsewhere, or anew")
         return partition.low_watermark >= below
 
-    await partition.start_watchers.until(reached)
+    await partition.log_start_waiters.wait_until(reached)
     return partition.low_watermark
 
 

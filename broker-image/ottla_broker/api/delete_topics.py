@@ -15,15 +15,15 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.types import TopicName
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DELETE_TOPIC_ENABLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def by_name(ctx: Context, request: ByName) -> ByNameResponse:
+async def by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
     results = []
     times = Counter(request.topic_names)
     for name in times:
@@ -38,7 +38,7 @@ async def by_name(ctx: Context, request: ByName) -> ByNameResponse:
     return ByNameResponse(throttle_time=NO_THROTTLE, responses=tuple(results))
 
 
-async def by_name_or_id(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     times = Counter(name_of(ctx, topic) or topic for topic in request.topics)
     ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
     named = {name_of(ctx, topic) or topic: topic for topic in ids_last}  # of two for one topic, that which has an id
@@ -48,7 +48,7 @@ async def by_name_or_id(ctx: Context, request: DeleteTopicsRequest) -> DeleteTop
     )
 
 
-def name_of(ctx: Context, topic: DeleteTopicState) -> str | None:
+def name_of(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
     if topic.name is not None or topic.topic_id is None:
         return topic.name
     found = ctx.broker.image.topic_by_id(topic.topic_id)
@@ -59,7 +59,7 @@ def twice() -> KafkaError:
     return KafkaError(ErrorCode.invalid_request, "the topic stands twice in the request")
 
 
-async def one(ctx: Context, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
+async def one(ctx: RequestContext, topic: DeleteTopicState, *, again: bool) -> DeletableTopicResult:
     name = topic.name
     if again or (name is None) == (topic.topic_id is None):
         known_as = None if (called := name_of(ctx, topic)) is None else TopicName(called)
@@ -84,8 +84,8 @@ async def one(ctx: Context, topic: DeleteTopicState, *, again: bool) -> Deletabl
     )
 
 
-async def delete(ctx: Context, name: str) -> KafkaError | None:
-    if not ctx.may(Operation.delete, Resource.topic(name)):
+async def delete(ctx: RequestContext, name: str) -> KafkaError | None:
+    if not ctx.is_authorized(Operation.delete, Resource.topic(name)):
         return KafkaError(ErrorCode.topic_authorization_failed)
     if not ctx.broker.config(DELETE_TOPIC_ENABLE):
         return KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false on this cluster")

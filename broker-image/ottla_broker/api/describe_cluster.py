@@ -13,9 +13,9 @@ from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, Descr
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -23,7 +23,7 @@ BROKERS, CONTROLLERS = 1, 2
 NOT_TOLD = i32(-(2**31))
 
 
-async def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.mismatched_endpoint_type, "every broker can be the controller: ask for brokers")
     if request.endpoint_type != BROKERS:
@@ -33,11 +33,11 @@ async def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> Des
         )
     image = ctx.broker.image
     reached = [
-        (broker, broker.endpoints[ctx.peer.listener])
+        (broker, broker.endpoints[ctx.connection.listener])
         for _, broker in sorted(image.brokers.items())
-        if ctx.peer.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
+        if ctx.connection.listener in broker.endpoints and (request.include_fenced_brokers or not broker.fenced)
     ]
-    told = request.include_cluster_authorized_operations and ctx.may(Operation.describe, CLUSTER)
+    told = request.include_cluster_authorized_operations and ctx.is_authorized(Operation.describe, CLUSTER)
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -21,25 +21,27 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.api import appended_status, mirror_status
-from ottla_broker.api.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.config import Entry, loggers
+from ottla_broker.config import ConfigEntry, loggers
+from ottla_broker.requests import appended_status, mirror_status
+from ottla_broker.requests.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def describe_configs(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(describe(ctx, resource, request) for resource in request.resources),
     )
 
 
-def describe(ctx: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
-    configs: Iterable[Entry] = ()
+def describe(
+    ctx: RequestContext, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    configs: Iterable[ConfigEntry] = ()
     code, message = ErrorCode.none, None
     try:
         configs = entries(ctx, resource.resource_type, resource.resource_name)
@@ -55,7 +57,7 @@ def describe(ctx: Context, resource: DescribeConfigsResource, request: DescribeC
     )
 
 
-def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
+def entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]:
     must_may(ctx, Operation.describe_configs, kind, name)
     config = ctx.broker.config
     match kind:
@@ -75,14 +77,16 @@ def entries(ctx: Context, kind: int, name: str) -> list[Entry]:
             return config.describe_mirror(settings) + mirror_status.troubles(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
             now_s = asyncio.get_running_loop().time()
-            return mirror_status.entries(ctx.broker, name, now_s) + appended_status.entries(ctx.broker, name, now_s)
+            return mirror_status.mirrored_topic_entries(
+                ctx.broker, name, now_s
+            ) + appended_status.appended_topic_entries(ctx.broker, name, now_s)
         case ConfigResource.GROUP if name == "":
             raise KafkaError(ErrorCode.invalid_request, "a group's name is needed")
         case _:
             return []
 
 
-def result(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -13,10 +13,10 @@ from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGrou
 from kio.schema.types import GroupId
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -24,19 +24,19 @@ NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)
 
 
-async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+async def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
         groups=tuple(describe(ctx, group, request.include_authorized_operations) for group in request.groups),
     )
 
 
-def describe(ctx: Context, group_id: GroupId, operations_too: bool) -> DescribedGroup:
+def describe(ctx: RequestContext, group_id: GroupId, operations_too: bool) -> DescribedGroup:
     resource = Resource.group(group_id)
     try:
-        if not ctx.may(Operation.describe, resource):
+        if not ctx.is_authorized(Operation.describe, resource):
             raise KafkaError(ErrorCode.group_authorization_failed)
-        group = ctx.broker.groups.describe(group_id)
+        group = ctx.broker.group_coordinator.describe_group(group_id)
     except KafkaError as reason:
         return undescribed(ctx, group_id, reason, operations_too)
     return DescribedGroup(
@@ -50,7 +50,7 @@ def describe(ctx: Context, group_id: GroupId, operations_too: bool) -> Described
     )
 
 
-def undescribed(ctx: Context, group_id: GroupId, reason: KafkaError, operations_too: bool) -> DescribedGroup:
+def undescribed(ctx: RequestContext, group_id: GroupId, reason: KafkaError, operations_too: bool) -> DescribedGroup:
     code, message, state, operations = reason.code, reason.message, "", NOT_ASKED
     if code is ErrorCode.group_id_not_found:
         state = GroupState.dead

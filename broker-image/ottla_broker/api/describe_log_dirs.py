@@ -21,13 +21,13 @@ from kio.schema.describe_log_dirs.v5.response import (
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.space import space_below
+from ottla_broker.log.space import read_file_system_space
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode
 
@@ -35,8 +35,8 @@ from ottla_broker.wire.errors import ErrorCode
 Asked = dict[str, frozenset[int]] | None
 
 
-async def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    if not ctx.may(Operation.describe, CLUSTER):
+async def describe_log_dirs(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not ctx.is_authorized(Operation.describe, CLUSTER):
         return DescribeLogDirsResponse(
             throttle_time=NO_THROTTLE, error_code=ErrorCode.cluster_authorization_failed, results=()
         )
@@ -44,16 +44,16 @@ async def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> De
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results=tuple([await describe(ctx, directory, asked) for directory in ctx.broker.directories]),
+        results=tuple([await describe(ctx, directory, asked) for directory in ctx.broker.log_dirs]),
     )
 
 
-async def describe(ctx: Context, directory: LogDir, asked: Asked) -> DescribeLogDirsResult:
-    space = await ctx.broker.runtime.offload(space_below, directory.path)
+async def describe(ctx: RequestContext, directory: LogDir, asked: Asked) -> DescribeLogDirsResult:
+    space = await ctx.broker.runtime.run_in_thread(read_file_system_space, directory.path)
     return DescribeLogDirsResult(
-        error_code=ErrorCode.kafka_storage_error if directory.failed else ErrorCode.none,
+        error_code=ErrorCode.kafka_storage_error if directory.failure else ErrorCode.none,
         log_dir=absolute(directory.path),
-        topics=() if directory.failed else topics(directory, asked),
+        topics=() if directory.failure else topics(directory, asked),
         total_bytes=i64(space.total),
         usable_bytes=i64(space.usable),
     )

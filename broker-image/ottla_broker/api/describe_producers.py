@@ -16,16 +16,16 @@ from kio.schema.describe_producers.v0.response import (
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.log.producer_state import Producer
-from ottla_broker.metadata.topic_names import check_topic_name
+from ottla_broker.log.producer_state import ProducerStateEntry
+from ottla_broker.metadata.topic_names import validate_topic_name
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def describe_producers(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+async def describe_producers(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -37,12 +37,12 @@ async def describe_producers(ctx: Context, request: DescribeProducersRequest) ->
     )
 
 
-def one(ctx: Context, topic: str, index: i32) -> PartitionResponse:
+def one(ctx: RequestContext, topic: str, index: i32) -> PartitionResponse:
     try:
-        if not ctx.may(Operation.read, Resource.topic(topic)):
+        if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
-        check_topic_name(topic)
-        producers = ctx.broker.partitions.leader(topic, index).log.producers.describe()
+        validate_topic_name(topic)
+        producers = ctx.broker.partitions.leader(topic, index).log.producers.active_producers()
     except KafkaError as reason:
         return PartitionResponse(
             partition_index=index, error_code=reason.code, error_message=reason.message, active_producers=()
@@ -52,14 +52,14 @@ def one(ctx: Context, topic: str, index: i32) -> PartitionResponse:
     )
 
 
-def state(producer: Producer) -> ProducerState:
+def state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer_id=cast(ProducerId, producer.producer_id),
         producer_epoch=cast(i32, producer.epoch),
         last_sequence=cast(i32, producer.last_sequence),
-        last_timestamp=cast(i64, producer.timestamp),
+        last_timestamp=cast(i64, producer.last_timestamp),
         coordinator_epoch=cast(i32, producer.coordinator_epoch),
-        current_txn_start_offset=cast(i64, producer.transaction_start),
+        current_txn_start_offset=cast(i64, producer.current_txn_first_offset),
     )
 
 

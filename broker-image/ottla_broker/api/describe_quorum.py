@@ -21,24 +21,24 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64, u16
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
-from ottla_broker.metadata.following import host_and_port
-from ottla_broker.metadata.quorum_leader import Leadership
+from ottla_broker.metadata.following import parse_host_and_port
+from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.register import MemberKey
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 UNKNOWN = i64(-1)
 
 
-async def describe_quorum(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    if not ctx.may(Operation.describe, Resource.cluster()):
+async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    if not ctx.is_authorized(Operation.describe, Resource.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     leadership = ctx.broker.quorum.leadership
     if leadership is None:
-        raise KafkaError(ErrorCode.not_controller, f"broker {ctx.broker.quorum.leader} leads the metadata log")
+        raise KafkaError(ErrorCode.not_controller, f"broker {ctx.broker.quorum.leader_id} leads the metadata log")
     listener = ctx.broker.config.inter_broker_listener
     return DescribeQuorumResponse(
         error_code=ErrorCode.none,
@@ -62,11 +62,11 @@ async def describe_quorum(ctx: Context, request: DescribeQuorumRequest) -> Descr
 
 
 def reached_at(listener: str, address: str) -> Listener:
-    host, port = host_and_port(address)
+    host, port = parse_host_and_port(address)
     return Listener(name=listener, host=host, port=u16(port))
 
 
-def described(ctx: Context, leadership: Leadership, topic: TopicName, partition: int) -> PartitionData:
+def described(ctx: RequestContext, leadership: LeaderState, topic: TopicName, partition: int) -> PartitionData:
     code = ErrorCode.none if (topic, partition) == (METADATA_TOPIC, 0) else ErrorCode.unknown_topic_or_partition
     there = code is ErrorCode.none
     members = sorted(member.key for member in leadership.memberships[0]) if there else []
@@ -83,7 +83,7 @@ def described(ctx: Context, leadership: Leadership, topic: TopicName, partition:
     )
 
 
-def replica(ctx: Context, leadership: Leadership, key: MemberKey) -> ReplicaState:
+def replica(ctx: RequestContext, leadership: LeaderState, key: MemberKey) -> ReplicaState:
     broker, directory = key
     now_ms, now_s = ctx.broker.runtime.now_ms(), asyncio.get_running_loop().time()
     follower = leadership.followers.get(key)

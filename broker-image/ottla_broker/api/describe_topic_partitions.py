@@ -18,14 +18,14 @@ from kio.schema.describe_topic_partitions.v0.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.metadata import broker_ids
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
-from ottla_broker.metadata.topic_names import is_topic_name
+from ottla_broker.metadata.topic_names import is_valid_topic_name
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode
 
@@ -33,7 +33,7 @@ NOT_TOLD = i32(-(2**31))
 
 
 async def describe_topic_partitions(
-    ctx: Context, request: DescribeTopicPartitionsRequest
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     asked = sorted({topic.name for topic in request.topics} or visible(ctx))
     start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
@@ -62,21 +62,21 @@ async def describe_topic_partitions(
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(pages), next_cursor=cursor)
 
 
-def visible(ctx: Context) -> set[str]:
-    return {name for name in ctx.broker.image.topics if ctx.may(Operation.describe, Resource.topic(name))}
+def visible(ctx: RequestContext) -> set[str]:
+    return {name for name in ctx.broker.image.topics if ctx.is_authorized(Operation.describe, Resource.topic(name))}
 
 
 def from_cursor(
-    ctx: Context, names: list[str], start: tuple[str, int]
+    ctx: RequestContext, names: list[str], start: tuple[str, int]
 ) -> Iterator[tuple[str, TopicImage | ErrorCode, list[int]]]:
     """From the cursor on: each name with its topic and partitions, or with the code that refuses it."""
     for name in names:
         if name < start[0]:
             continue
         topic = ctx.broker.image.topics.get(name)
-        if not ctx.may(Operation.describe, Resource.topic(name)):
+        if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
             yield name, ErrorCode.topic_authorization_failed, []
-        elif not is_topic_name(name):
+        elif not is_valid_topic_name(name):
             yield name, ErrorCode.invalid_topic_exception, []
         elif topic is None:
             yield name, ErrorCode.unknown_topic_or_partition, []
@@ -84,19 +84,19 @@ def from_cursor(
             yield name, topic, [p for p in sorted(topic.partitions) if name != start[0] or p >= start[1]]
 
 
-def describe(ctx: Context, topic: TopicImage, partitions: list[int]) -> DescribeTopicPartitionsResponseTopic:
-    alive = {broker.id for broker in ctx.broker.image.alive_brokers()}
+def describe(ctx: RequestContext, topic: TopicImage, partitions: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    alive = {broker.id for broker in ctx.broker.image.unfenced_brokers()}
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
         name=TopicName(topic.name),
         topic_id=topic.id,
-        is_internal=topic.internal,
+        is_internal=topic.is_internal,
         partitions=tuple(partition(topic.partitions[p], alive) for p in partitions),
         topic_authorized_operations=cast(i32, ctx.authorized_operations(Resource.topic(topic.name))),
     )
 
 
-def refused(ctx: Context, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def refused(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     operations = (
         NOT_TOLD
         if code in (ErrorCode.topic_authorization_failed, ErrorCode.invalid_request)

@@ -4,7 +4,7 @@ from typing import Final
 
 from ottla_broker.api.table import FETCH
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader
-from ottla_broker.wire.fetch import CONSUMER, read_fetch
+from ottla_broker.wire.fetch import CONSUMER, read_fetch_request
 
 _EARLY: Final = frozenset(
     {
@@ -24,5 +24,5 @@ _EARLY: Final = frozenset(
 def may_come_early(frame: bytearray, header: RequestHeader) -> bool:
     """Raises Malformed."""
     if header.api_key == FETCH:
-        return read_fetch(frame, header).replica != CONSUMER
+        return read_fetch_request(frame, header).replica != CONSUMER
     return header.api_key in _EARLY

@@ -14,26 +14,26 @@ from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, Partition
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.replica_control import Outcome, TopicPartition
+from ottla_broker.metadata.replication_control import Outcome, TopicPartition
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    if not ctx.may(Operation.alter, CLUSTER):
+async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
     wanted: list[TopicPartition] | None = None
     if request.topic_partitions is not None:
         wanted = [(entry.topic, partition) for entry in request.topic_partitions for partition in entry.partitions]
-    replicas = ctx.broker.active_controller().replicas
-    elect = replicas.elect_preferred if request.election_type == PREFERRED else replicas.elect_unclean
+    replicas = ctx.broker.active_controller().replication_control
+    elect = replicas.elect_preferred_leaders if request.election_type == PREFERRED else replicas.elect_unclean_leaders
     return ElectLeadersResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, replica_election_results=by_topic(await elect(wanted))
     )

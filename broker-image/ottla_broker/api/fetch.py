@@ -14,7 +14,6 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla_broker.api.context import Buffers, Context, Reply
 from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_to_the_end, send_to
 from ottla_broker.api.fetch_sessions import FetchSessions, Session
 from ottla_broker.api.fetch_waiting import Wait
@@ -27,9 +26,10 @@ from ottla_broker.config import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     REPLICA_SELECTOR_CLASS,
 )
-from ottla_broker.metadata.fetching import METADATA_TOPIC_ID
-from ottla_broker.replication.nearest import chooses_by_rack, nearer_replica
+from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
+from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
 from ottla_broker.replication.throttle import Throttle
+from ottla_broker.requests.context import Buffers, Reply, RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -37,11 +37,11 @@ from ottla_broker.wire.fetch import (
     BY_ID,
     CONSUMER,
     DEBUGGER,
-    Fetched,
-    FetchPartition,
     FetchRequest,
+    FetchRequestPartition,
+    FetchResponsePartition,
     Topic,
-    write_fetch,
+    write_fetch_response,
 )
 from ottla_broker.wire.leader_fetch import VERSION as FOLLOWERS_VERSION
 from ottla_broker.wire.leader_fetch import read_request
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ottla_broker.broker import Broker
     from ottla_broker.replication.partition import Partition
 
-Found = list[tuple[Topic, Fetched]]
+Found = list[tuple[Topic, FetchResponsePartition]]
 
 
 class Fetching:
@@ -70,12 +70,12 @@ class Fetching:
             prompt=self.by_rack,
         )
 
-    def __call__(self, context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
-        if context.peer.follower and header.version == FOLLOWERS_VERSION:
+    def __call__(self, context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
+        if context.connection.is_follower and header.version == FOLLOWERS_VERSION:
             asked = read_request(frame, header)
             if asked.replica >= 0:
                 return self._followers(context, asked, header.correlation_id)
-        request = context.peer.fetches.read(frame, header)
+        request = context.connection.fetches.read(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
             from ottla_broker.api.fetch_metadata_log import fetch_metadata_log  # a broker that is alone needs it not
 
@@ -85,17 +85,19 @@ class Fetching:
         try:
             session, incremental = self.sessions.session_of(request, by_ids=header.version >= BY_ID)
         except KafkaError as reason:
-            return write_fetch(header.version, header.correlation_id, (), error=reason.code)
+            return write_fetch_response(header.version, header.correlation_id, (), error=reason.code)
         limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
         fetch = Fetch(self, context, header, request, limit, session, incremental)
         return fetch.answer() or Wait(fetch).future
 
-    def _first_of_follower(self, context: Context, frame: bytearray, header: RequestHeader) -> Reply:
+    def _first_of_follower(self, context: RequestContext, frame: bytearray, header: RequestHeader) -> Reply:
         """From now on the connection is known as a follower's."""
-        if not (context.authorizer.allows_everything or context.may(Operation.cluster_action, Resource.cluster())):
+        if not (
+            context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, Resource.cluster())
+        ):
             refused = ErrorCode.cluster_authorization_failed
-            return write_fetch(header.version, header.correlation_id, (), error=refused)
-        context.peer.follower = True
+            return write_fetch_response(header.version, header.correlation_id, (), error=refused)
+        context.connection.is_follower = True
         return self._followers(context, read_request(frame, header), header.correlation_id)
 
 
@@ -119,7 +121,7 @@ class Fetch:
     def __init__(
         self,
         fetching: Fetching,
-        context: Context,
+        context: RequestContext,
         header: RequestHeader,
         request: FetchRequest,
         limit: int,
@@ -136,7 +138,7 @@ class Fetch:
         self.found: Found = []
         self.partitions: list[Partition] = []  # those that may bring more
         self._sizes: list[tuple[Partition, int]] = []  # bytes read of each, to be counted when they are sent
-        self._not_yet: list[Fetched] = []
+        self._not_yet: list[FetchResponsePartition] = []
 
     def answer(self) -> Buffers | None:
         """The response if there is enough to answer, else None: an error, `min_bytes`, or nothing to wait for."""
@@ -183,7 +185,7 @@ class Fetch:
     def size(self) -> int:
         return sum(len(fetched.records) for _, fetched in self.found)
 
-    def _read(self, wanted: FetchPartition, left: int, *, first: bool) -> Fetched:
+    def _read(self, wanted: FetchRequestPartition, left: int, *, first: bool) -> FetchResponsePartition:
         try:
             partition = self.find(wanted)
             most = min(left, wanted.max_bytes)
@@ -196,24 +198,27 @@ class Fetch:
             else:
                 fetched = read_for_client(partition, self.request, wanted, most, first=first)
         except NotYet as reason:
-            fetched = Fetched(wanted.partition, reason.code)
+            fetched = FetchResponsePartition(wanted.partition, reason.code)
             self._not_yet.append(fetched)
             return fetched
         except KafkaError as reason:
             leader = leader_of(self.context, wanted, reason.code) if self.request.replica < 0 else None
-            return Fetched(wanted.partition, reason.code, leader=leader)
+            return FetchResponsePartition(wanted.partition, reason.code, leader=leader)
         if fetched.records:
             self._sizes.append((partition, len(fetched.records)))
         return fetched
 
-    def find(self, wanted: FetchPartition) -> "Partition":
+    def find(self, wanted: FetchRequestPartition) -> "Partition":
         """The partition, watched in case that it has to be waited for."""
         partitions = self.context.broker.partitions
         if isinstance(wanted.topic, UUID):
             topic, topic_id = self._name_of(wanted, wanted.topic), wanted.topic
         else:
             topic, topic_id = wanted.topic, None
-        if not (self.context.authorizer.allows_everything or self.context.may(Operation.read, Resource.topic(topic))):
+        if not (
+            self.context.authorizer.allows_everything
+            or self.context.is_authorized(Operation.read, Resource.topic(topic))
+        ):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         hosted = partitions.get(topic, wanted.partition)
         if hosted is not None:
@@ -221,14 +226,14 @@ class Fetch:
         if self.session is not None:
             self.session.found(wanted, topic, hosted)
         may_follow = self._fetching.by_rack or self.request.replica == DEBUGGER
-        find = partitions.replica if may_follow and hosted and hosted.follows else partitions.leader
+        find = partitions.replica if may_follow and hosted and hosted.is_follower else partitions.leader
         return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
 
-    def _name_of(self, wanted: FetchPartition, topic_id: UUID) -> str:
+    def _name_of(self, wanted: FetchRequestPartition, topic_id: UUID) -> str:
         """UNKNOWN_TOPIC_ID; of a topic that a session has known, what its name stands for now: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID."""
         broker = self.context.broker
         try:
-            return broker.partitions.name_of(topic_id)
+            return broker.partitions.topic_name(topic_id)
         except KafkaError:
             known = self.session.name_of(wanted) if self.session is not None else None
             if known is None:
@@ -238,10 +243,10 @@ class Fetch:
             code = ErrorCode.inconsistent_topic_id if there else ErrorCode.unknown_topic_or_partition
             raise KafkaError(code, f"topic {known!r} has been deleted") from None
 
-    def _nearer(self, partition: "Partition", wanted: FetchPartition) -> int | None:
+    def _nearer(self, partition: "Partition", wanted: FetchRequestPartition) -> int | None:
         """The replica that a consumer should rather ask (KIP-392)."""
-        rack, state, brokers = self.request.rack, partition.state, self.context.broker.image.brokers
-        if rack is None or not (self._fetching.by_rack and partition.leads):
+        rack, state, brokers = self.request.rack, partition.registration, self.context.broker.image.brokers
+        if rack is None or not (self._fetching.by_rack and partition.is_leader):
             return None
         return nearer_replica(rack, wanted.offset, state.leader, state.isr, partition.followers, brokers)
 
@@ -253,13 +258,13 @@ class Fetch:
             for fetched in self._not_yet:
                 fetched.error, fetched.more = ErrorCode.none, True
         session = self.session
-        topics: dict[Topic, list[Fetched]] = {}
+        topics: dict[Topic, list[FetchResponsePartition]] = {}
         for topic, fetched in self.found:
             # A full answer too is remembered as told.
             news = session is None or session.is_news(topic, fetched)
             if news or not self._incremental:
                 topics.setdefault(topic, []).append(fetched)
-        buffers = write_fetch(
+        buffers = write_fetch_response(
             self.header.version,
             self.header.correlation_id,
             list(topics.items()),

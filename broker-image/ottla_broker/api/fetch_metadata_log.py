@@ -12,33 +12,33 @@ from typing import Any
 
 from kio.schema.fetch.v18.request import FetchRequest
 
-from ottla_broker.api.context import Buffers, Context
-from ottla_broker.metadata.fetch_messages import ask_of, response_of
-from ottla_broker.metadata.fetching import CONSUMER, Told
-from ottla_broker.metadata.hiding import hidden
+from ottla_broker.metadata.fetch_messages import build_fetch_response, parse_fetch_request
+from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID, MetadataFetchResponse
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.redaction import redact_secrets
+from ottla_broker.requests.context import Buffers, RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.codec import RequestHeader, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-def fetch_metadata_log(context: Context, frame: bytearray, header: RequestHeader) -> Future[Buffers]:
+def fetch_metadata_log(context: RequestContext, frame: bytearray, header: RequestHeader) -> Future[Buffers]:
     request = read_request(bytes(frame), header, FetchRequest)
     work: Coroutine[Any, Any, Buffers] = _answer(context, header, request)
     return asyncio.get_running_loop().create_task(work)
 
 
-async def _answer(context: Context, header: RequestHeader, request: FetchRequest) -> Buffers:
-    ask = ask_of(request)
-    allowed = Resource.topic(METADATA_TOPIC) if ask.replica == CONSUMER else Resource.cluster()
-    wanted = Operation.read if ask.replica == CONSUMER else Operation.cluster_action
+async def _answer(context: RequestContext, header: RequestHeader, request: FetchRequest) -> Buffers:
+    ask = parse_fetch_request(request)
+    allowed = Resource.topic(METADATA_TOPIC) if ask.replica_id == CONSUMER_REPLICA_ID else Resource.cluster()
+    wanted = Operation.read if ask.replica_id == CONSUMER_REPLICA_ID else Operation.cluster_action
     try:
-        if not context.may(wanted, allowed):
-            told = Told(ErrorCode.topic_authorization_failed)
+        if not context.is_authorized(wanted, allowed):
+            told = MetadataFetchResponse(ErrorCode.topic_authorization_failed)
         else:
-            told = await context.broker.quorum.answer(ask)
-            if ask.replica == CONSUMER:
-                told = replace(told, records=hidden(told.records))
+            told = await context.broker.quorum.handle_fetch(ask)
+            if ask.replica_id == CONSUMER_REPLICA_ID:
+                told = replace(told, records=redact_secrets(told.records))
     except KafkaError as reason:
-        told = Told(reason.code)
-    return [write_response(header.api_key, header.version, header.correlation_id, response_of(told))]
+        told = MetadataFetchResponse(reason.code)
+    return [write_response(header.api_key, header.version, header.correlation_id, build_fetch_response(told))]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch import Fetched, FetchPartition, FetchRequest, Topic
+from ottla_broker.wire.fetch import FetchRequest, FetchRequestPartition, FetchResponsePartition, Topic
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -34,7 +34,7 @@ class Remembered:
 
     __slots__ = ("_partition", "_session", "high_watermark", "log_start", "name", "told_error", "wanted")
 
-    def __init__(self, session: "Session", wanted: FetchPartition) -> None:
+    def __init__(self, session: "Session", wanted: FetchRequestPartition) -> None:
         self.wanted = wanted
         self.name: str | None = None
         self.high_watermark = -1
@@ -43,7 +43,7 @@ class Remembered:
         self._session = session
         self._partition: Partition | None = None  # where we watch
 
-    def is_news(self, fetched: Fetched) -> bool:
+    def is_news(self, fetched: FetchResponsePartition) -> bool:
         """Whether the client must hear this; remembers that it did."""
         failed = fetched.error is not ErrorCode.none
         news = (
@@ -63,11 +63,11 @@ class Remembered:
             return
         self.rest()
         self._partition = partition
-        partition.watchers.add(self.stir)
+        partition.read_waiters.add(self.stir)
 
     def rest(self) -> None:
         if self._partition is not None:
-            self._partition.watchers.remove(self.stir)
+            self._partition.read_waiters.remove(self.stir)
             self._partition = None
 
     def stir(self) -> None:
@@ -95,10 +95,10 @@ class Session:
         self.stirred: dict[Remembered, None] = {}
         self.wake: Callable[[], None] | None = None
 
-    def wanted(self) -> list[FetchPartition]:
+    def wanted(self) -> list[FetchRequestPartition]:
         return [remembered.wanted for remembered in self.stirred]
 
-    def change(self, updated: Iterable[FetchPartition], forgotten: Iterable[Key]) -> None:
+    def change(self, updated: Iterable[FetchRequestPartition], forgotten: Iterable[Key]) -> None:
         for wanted in updated:
             key = (wanted.topic, wanted.partition)
             known = self.partitions.get(key)
@@ -114,7 +114,7 @@ class Session:
                 self.stirred.pop(gone, None)
                 gone.rest()
 
-    def found(self, wanted: FetchPartition, name: str, partition: "Partition | None") -> None:
+    def found(self, wanted: FetchRequestPartition, name: str, partition: "Partition | None") -> None:
         """The topic is there, and the partition unless it is None."""
         remembered = self.partitions.get((wanted.topic, wanted.partition))
         if remembered is not None:
@@ -122,12 +122,12 @@ class Session:
             if partition is not None:
                 remembered.watch(partition)
 
-    def name_of(self, wanted: FetchPartition) -> str | None:
+    def name_of(self, wanted: FetchRequestPartition) -> str | None:
         """Of the topic, if it was there when it was asked for before."""
         remembered = self.partitions.get((wanted.topic, wanted.partition))
         return None if remembered is None else remembered.name
 
-    def is_news(self, topic: Topic, fetched: Fetched) -> bool:
+    def is_news(self, topic: Topic, fetched: FetchResponsePartition) -> bool:
         """Whether an answer must hold this; it is taken as told. What has nothing more to give is not looked at again
         until it stirs."""
         remembered = self.partitions.get((topic, fetched.partition))

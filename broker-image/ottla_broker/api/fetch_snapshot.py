@@ -21,47 +21,47 @@ from kio.schema.fetch_snapshot.v1.response import (
 from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.fetching import CONSUMER
-from ottla_broker.metadata.hiding import hidden
-from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.snapshots import Snapshots
+from ottla_broker.metadata.redaction import redact_secrets
+from ottla_broker.metadata.snapshots import SnapshotStore
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 LARGEST_PIECE = 8 << 20
-Read = Callable[[Snapshots, Position, int, int], bytes]
+Read = Callable[[SnapshotStore, EpochAndOffset, int, int], bytes]
 
 
-async def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    may_read = ctx.may(Operation.read, Resource.topic(METADATA_TOPIC))
-    if not (may_read or ctx.may(Operation.cluster_action, Resource.cluster())):
+async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    may_read = ctx.is_authorized(Operation.read, Resource.topic(METADATA_TOPIC))
+    if not (may_read or ctx.is_authorized(Operation.cluster_action, Resource.cluster())):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     if request.cluster_id not in (None, ctx.broker.quorum.cluster_id):
         raise KafkaError(ErrorCode.inconsistent_cluster_id)
     topics = []
     for topic in request.topics:
-        read = read_whole if int(request.replica_id) == CONSUMER else read_as_it_is
+        read = read_whole if int(request.replica_id) == CONSUMER_REPLICA_ID else read_as_it_is
         found = [await piece(ctx, topic.name, wanted, int(request.max_bytes), read) for wanted in topic.partitions]
         topics.append(TopicSnapshot(name=topic.name, partitions=tuple(found)))
     return FetchSnapshotResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics))
 
 
-def read_as_it_is(snapshots: Snapshots, snapshot: Position, at: int, count: int) -> bytes:
+def read_as_it_is(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, count: int) -> bytes:
     return snapshots.read(snapshot, at, count)
 
 
-def read_whole(snapshots: Snapshots, snapshot: Position, at: int, count: int) -> bytes:
+def read_whole(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, count: int) -> bytes:
     """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in another."""
-    return hidden(snapshots.read(snapshot, 0, snapshots.size(snapshot)))[at : at + count]
+    return redact_secrets(snapshots.read(snapshot, 0, snapshots.size(snapshot)))[at : at + count]
 
 
-async def piece(ctx: Context, topic: str, wanted: Wanted, most: int, read: Read) -> PartitionSnapshot:
+async def piece(ctx: RequestContext, topic: str, wanted: Wanted, most: int, read: Read) -> PartitionSnapshot:
     snapshots = ctx.broker.quorum.log.snapshots
-    snapshot = Position(int(wanted.snapshot_id.epoch), int(wanted.snapshot_id.end_offset))
+    snapshot = EpochAndOffset(int(wanted.snapshot_id.epoch), int(wanted.snapshot_id.end_offset))
     code, size, data = ErrorCode.none, 0, b""
     if topic != METADATA_TOPIC or wanted.partition != 0:
         code = ErrorCode.unknown_topic_or_partition
@@ -72,7 +72,7 @@ async def piece(ctx: Context, topic: str, wanted: Wanted, most: int, read: Read)
             size = snapshots.size(snapshot)
             if 0 <= wanted.position <= size:
                 count = max(1, min(most, LARGEST_PIECE))
-                data = await ctx.broker.runtime.offload(read, snapshots, snapshot, int(wanted.position), count)
+                data = await ctx.broker.runtime.run_in_thread(read, snapshots, snapshot, int(wanted.position), count)
             else:
                 code = ErrorCode.position_out_of_range
         except OSError:
@@ -80,9 +80,9 @@ async def piece(ctx: Context, topic: str, wanted: Wanted, most: int, read: Read)
     return PartitionSnapshot(
         index=wanted.partition,
         error_code=code,
-        snapshot_id=SnapshotId(end_offset=i64(snapshot.end), epoch=i32(snapshot.epoch)),
+        snapshot_id=SnapshotId(end_offset=i64(snapshot.offset), epoch=i32(snapshot.epoch)),
         current_leader=LeaderIdAndEpoch(
-            leader_id=BrokerId(ctx.broker.quorum.leader), leader_epoch=i32(ctx.broker.quorum.epoch)
+            leader_id=BrokerId(ctx.broker.quorum.leader_id), leader_epoch=i32(ctx.broker.quorum.epoch)
         ),
         size=i64(size),
         position=wanted.position,

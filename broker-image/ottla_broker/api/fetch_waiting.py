@@ -4,7 +4,7 @@ answered or its connection is gone."""
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla_broker.api.context import Waiting
+from ottla_broker.requests.context import DelayedFetchResponse
 
 if TYPE_CHECKING:
     from ottla_broker.api.fetch import Fetch
@@ -20,7 +20,7 @@ class Wait:
         self._loop = asyncio.get_running_loop()
         self._fetch = fetch
         self._checking = False
-        self.future = Waiting(self._hurry, self._over, loop=self._loop)
+        self.future = DelayedFetchResponse(self._hurry, self._over, loop=self._loop)
         self._timer = self._loop.call_later(fetch.request.max_wait_ms / 1000, self._time_is_over)
         self._sizes: list[tuple[Partition, int, int]] = []
         self._watch()
@@ -33,13 +33,13 @@ class Wait:
             fetch.session.wake = self._woken
             return
         for partition, _, _ in self._sizes:
-            partition.watchers.add(self._woken)
+            partition.read_waiters.add(self._woken)
 
     def _unwatch(self) -> None:
         session = self._fetch.session
         if session is None:
             for partition, _, _ in self._sizes:
-                partition.watchers.remove(self._woken)
+                partition.read_waiters.remove(self._woken)
         elif session.wake == self._woken:
             session.wake = None
 
@@ -68,7 +68,7 @@ class Wait:
             return True
         grown = 0
         for partition, size, epoch in self._sizes:
-            if partition.leader_epoch != epoch or not partition.leads:
+            if partition.leader_epoch != epoch or not partition.is_leader:
                 return True
             grown += partition.log.size - size
         return grown >= self._missing

@@ -19,12 +19,12 @@ from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse as M
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -33,7 +33,7 @@ TRANSACTION = 1
 NO_TRANSACTIONS = "transactions are not served by this cluster yet; leave transactional.id unset"
 
 
-async def find_one(ctx: Context, request: One) -> OneFound:
+async def find_one(ctx: RequestContext, request: One) -> OneFound:
     found = await find(ctx, request.key_type, request.key)
     code = found.error_code
     if request.key_type == TRANSACTION and code is ErrorCode.unsupported_version:
@@ -48,20 +48,20 @@ async def find_one(ctx: Context, request: One) -> OneFound:
     )
 
 
-async def find_many(ctx: Context, request: Many) -> ManyFound:
+async def find_many(ctx: RequestContext, request: Many) -> ManyFound:
     return ManyFound(
         throttle_time=NO_THROTTLE,
         coordinators=tuple([await find(ctx, request.key_type, key) for key in request.coordinator_keys]),
     )
 
 
-async def find(ctx: Context, kind: int, key: str) -> Coordinator:
+async def find(ctx: RequestContext, kind: int, key: str) -> Coordinator:
     try:
         if kind == TRANSACTION:
             raise KafkaError(ErrorCode.unsupported_version, NO_TRANSACTIONS)
         if kind != GROUP:
             raise KafkaError(ErrorCode.invalid_request, f"no coordinators of kind {kind} are served")
-        if not ctx.may(Operation.describe, Resource.group(key)):
+        if not ctx.is_authorized(Operation.describe, Resource.group(key)):
             raise KafkaError(ErrorCode.group_authorization_failed)
         node, host, port = await coordinator_of(ctx, key)
     except KafkaError as reason:
@@ -69,19 +69,19 @@ async def find(ctx: Context, kind: int, key: str) -> Coordinator:
     return coordinator(key, node, host, port, ErrorCode.none, None)
 
 
-async def coordinator_of(ctx: Context, group: str) -> tuple[int, str, int]:
+async def coordinator_of(ctx: RequestContext, group: str) -> tuple[int, str, int]:
     """(node, host, port) as seen from the listener that was asked. COORDINATOR_NOT_AVAILABLE."""
     broker = ctx.broker
     if OFFSETS_TOPIC not in broker.image.topics:
         try:
-            await broker.auto_create(OFFSETS_TOPIC)
+            await broker.auto_create_topic(OFFSETS_TOPIC)
         except KafkaError as reason:
             raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
-    partition = broker.groups.partition_of(group)
-    await broker.pulses.reliable([kept_in(broker.image, partition).leader])
+    partition = broker.group_coordinator.partition_of(group)
+    await broker.failure_detector.wait_until_confirmed([kept_in(broker.image, partition).leader])
     state = kept_in(broker.image, partition)  # as it is now, if it is there still
     leader = broker.image.brokers.get(state.leader)
-    endpoint = None if leader is None else leader.endpoints.get(ctx.peer.listener)
+    endpoint = None if leader is None else leader.endpoints.get(ctx.connection.listener)
     if leader is None or endpoint is None:
         raise KafkaError(
             ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC}-{state.partition} has no leader at this listener"
@@ -89,7 +89,7 @@ async def coordinator_of(ctx: Context, group: str) -> tuple[int, str, int]:
     return leader.id, endpoint.host, endpoint.port
 
 
-def kept_in(image: Image, partition: int) -> PartitionRecord:
+def kept_in(image: MetadataImage, partition: int) -> PartitionRecord:
     """COORDINATOR_NOT_AVAILABLE when the topic has gone meanwhile."""
     topic = image.topics.get(OFFSETS_TOPIC)
     state = None if topic is None else topic.partitions.get(partition)

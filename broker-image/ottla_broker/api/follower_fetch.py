@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from ottla_broker.api.context import Buffers, Context, Reply, Waiting
 from ottla_broker.api.follower_sessions import FollowersSession, Place
 from ottla_broker.replication.throttle import Throttle, is_throttled
+from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, RequestContext
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.leader_fetch import Answer, FollowerRequest
@@ -50,7 +50,7 @@ class FollowerFetching:
         self._loop = asyncio.get_running_loop()
         self._sessions: dict[int, FollowersSession] = {}
 
-    def __call__(self, context: Context, request: FollowerRequest, correlation_id: int) -> Reply:
+    def __call__(self, context: RequestContext, request: FollowerRequest, correlation_id: int) -> Reply:
         try:
             session = self._session_of(request)
         except KafkaError as reason:
@@ -134,7 +134,7 @@ class Look:
             log = place.partition.log
             if place.offset < log.end:
                 if not self._is_held_back(place.partition):
-                    size += 1 if least <= 1 else log.size_above(place.offset)
+                    size += 1 if least <= 1 else log.size_from(place.offset)
                     if size >= least:
                         return True
             elif not place.has_news():
@@ -180,7 +180,7 @@ class Look:
         if (
             partition is None
             or partition.leader_epoch != place.epoch
-            or not partition.leads
+            or not partition.is_leader
             or partition.log.failed is not None
         ):
             try:
@@ -192,7 +192,7 @@ class Look:
 
     def _find(self, place: Place) -> "Partition":
         topic_id = UUID(bytes=place.topic)
-        name = self._partitions.name_of(topic_id)
+        name = self._partitions.topic_name(topic_id)
         hosted = self._partitions.get(name, place.index)
         if hosted is not None:
             place.watch(hosted)
@@ -203,8 +203,8 @@ class Look:
     def _note(self, place: Place, partition: "Partition") -> Standing:
         """Takes the offset as how far the follower's log goes, unless that parts from ours before."""
         log = partition.log
-        if place.last_epoch != NO_EPOCH and (place.last_epoch != log.epochs.latest() or place.offset > log.end):
-            epoch, end = log.epochs.end_of(place.last_epoch, log.end)
+        if place.last_epoch != NO_EPOCH and (place.last_epoch != log.epochs.latest_epoch() or place.offset > log.end):
+            epoch, end = log.epochs.end_offset_for(place.last_epoch, log.end)
             if epoch == NO_EPOCH:
                 return ErrorCode.offset_out_of_range, None
             if epoch < place.last_epoch or end < place.offset:
@@ -212,7 +212,7 @@ class Look:
         if not log.start <= place.offset <= log.end:
             return ErrorCode.offset_out_of_range, None
         try:
-            partition.fetched_by(self.session.replica, self.session.replica_epoch, place.offset, place.start)
+            partition.record_follower_fetch(self.session.replica, self.session.replica_epoch, place.offset, place.start)
         except KafkaError as reason:
             return reason.code, None
         place.noted = True
@@ -229,16 +229,16 @@ class Look:
             return reason.code, b""
         partition.traffic.replication_out += len(records)
         if self._is_throttled(partition):
-            self._throttle.took(len(records))
+            self._throttle.record_bytes(len(records))
         return ErrorCode.none, records
 
     def _is_held_back(self, partition: "Partition") -> bool:
-        return self._is_throttled(partition) and self._throttle.wait_s() > 0
+        return self._is_throttled(partition) and self._throttle.throttle_time_s() > 0
 
     def _is_throttled(self, partition: "Partition") -> bool:
         entries = partition.log.config.leader_replication_throttled_replicas
         replica = self.session.replica
-        return is_throttled(entries, partition.partition, replica) and replica not in partition.state.isr
+        return is_throttled(entries, partition.partition, replica) and replica not in partition.registration.isr
 
 
 class Wait:
@@ -250,7 +250,7 @@ class Wait:
         self._look = look
         self._loop = loop
         self._checking = False
-        self.future = Waiting(self._hurry, self._over, loop=loop)
+        self.future = DelayedFetchResponse(self._hurry, self._over, loop=loop)
         self._timer = loop.call_later(seconds, self._time_is_over)
         look.session.wake = self._woken
 

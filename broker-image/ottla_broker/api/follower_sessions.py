@@ -58,9 +58,9 @@ class Place:
         partition = self.partition
         if partition is None:
             return False
-        if max(self.high_watermark, 0) < partition.epoch_start:
+        if max(self.high_watermark, 0) < partition.epoch_start_offset:
             return True
-        return self.log_start != partition.log.start and bool(partition.start_watchers.waiting)
+        return self.log_start != partition.log.start and bool(partition.log_start_waiters.waiting)
 
     def told(self) -> tuple[int, int]:
         """(high watermark, log start), which the follower hears now."""
@@ -77,13 +77,13 @@ class Place:
         if self.partition is not partition:
             self.rest()
             self.partition = partition
-            partition.watchers.add(self.tell)
-            partition.end_watchers.add(self.stir)
+            partition.read_waiters.add(self.tell)
+            partition.log_end_waiters.add(self.stir)
 
     def rest(self) -> None:
         if self.partition is not None:
-            self.partition.watchers.remove(self.tell)
-            self.partition.end_watchers.remove(self.stir)
+            self.partition.read_waiters.remove(self.tell)
+            self.partition.log_end_waiters.remove(self.stir)
             self.partition = None
 
     def stir(self) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla_broker.api.context import Context
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.shapes import default_of, shape_of
+from ottla_broker.wire.message_schema import default_message, schema_of
 
-Handler = Callable[[Context, Any], Awaitable[Any]]
+Handler = Callable[[RequestContext, Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Form:
 
 def refusal(response: type, reason: KafkaError) -> object:
     """A response that says no, where its shape has one place for that; else the reason is raised on."""
-    fields = {field.name for field in shape_of(response).every}
+    fields = {field.name for field in schema_of(response).all_fields}
     if "error_code" not in fields:
         raise reason
-    empty = default_of(response)
+    empty = default_message(response)
     said = {"error_code": reason.code} | ({"error_message": reason.message} if "error_message" in fields else {})
     return response(**{name: said.get(name, getattr(empty, name)) for name in fields})

@@ -9,18 +9,18 @@ heartbeat too).
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def heartbeat(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    if not ctx.may(Operation.read, Resource.group(request.group_id)):
+async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     try:
-        ctx.broker.groups.heartbeat(
+        ctx.broker.group_coordinator.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
     except KafkaError as reason:

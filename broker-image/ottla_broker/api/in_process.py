@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ottla_broker.api.context import Context, Peer
 from ottla_broker.api.form import refusal
 from ottla_broker.api.table import form_of
+from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.codec import response_class
-from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ class InProcess:
     def __init__(self, broker: "Broker", authorizer: Authorizer) -> None:
         self._broker = broker
         self._authorizer = authorizer
-        self._peer = Peer("in-process", 0, broker.config.inter_broker_listener)
+        self._peer = ConnectionState("in-process", 0, broker.config.inter_broker_listener)
 
     async def __call__(self, request: Any) -> Any:
         key, version = int(request.__api_key__), int(request.__version__)
         form = form_of(key, version)
         assert form is not None, f"{type(request).__name__} is not served in version {version}"
-        context = Context(self._broker, self._peer, version, None, self._authorizer)
+        context = RequestContext(self._broker, self._peer, version, None, self._authorizer)
         try:
-            response = await form.handle(context, convert(request, form.request))
+            response = await form.handle(context, convert_message(request, form.request))
         except KafkaError as reason:
             response = refusal(form.response, reason)
-        return convert(response, response_class(key, version))
+        return convert_message(response, response_class(key, version))

@@ -23,12 +23,12 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.config_resources import ConfigResource, change, current, each, in_order, must_may
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
-from ottla_broker.config.kinds import ConfigType, split_list
+from ottla_broker.config.value_types import ConfigType, split_list
+from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -47,11 +47,11 @@ class Change(IntEnum):
 
 
 async def incremental_alter_configs(
-    ctx: Context, request: IncrementalAlterConfigsRequest
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     async def ask(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
         onward = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.validate_only)
-        return in_order(resources, (await ctx.broker.to_controller.ask(onward)).responses)
+        return in_order(resources, (await ctx.broker.controller_channel.send_request(onward)).responses)
 
     outcomes = await each(
         ctx, request.resources, lambda resource: alter(ctx, resource, validate_only=request.validate_only), ask
@@ -70,7 +70,7 @@ async def incremental_alter_configs(
     )
 
 
-async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+async def alter(ctx: RequestContext, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = int(resource.resource_type), resource.resource_name
     must_may(ctx, Operation.alter_configs, kind, name)
     times = Counter(config.name for config in resource.configs)
@@ -82,7 +82,7 @@ async def alter(ctx: Context, resource: AlterConfigsResource, *, validate_only: 
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
 
-def value(ctx: Context, kind: int, name: str, config: AlterableConfig) -> str | None:
+def value(ctx: RequestContext, kind: int, name: str, config: AlterableConfig) -> str | None:
     """The setting's text after the change; None when it is removed."""
     operation = int(config.config_operation)
     if operation == Change.DELETE:
@@ -102,7 +102,7 @@ def value(ctx: Context, kind: int, name: str, config: AlterableConfig) -> str | 
             raise KafkaError(ErrorCode.invalid_request, f"{config.name}: operation {operation} is none of 0 to 3")
 
 
-def entries(ctx: Context, kind: int, name: str, setting_name: str) -> tuple[str, ...]:
+def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tuple[str, ...]:
     """A list setting's entries as they count now."""
     match kind:
         case ConfigResource.TOPIC:

@@ -20,9 +20,9 @@ from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -30,15 +30,15 @@ NONE = -1
 log = logging.getLogger(__name__)
 
 
-async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return answer(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         return answer(ErrorCode.transactional_id_authorization_failed)
-    if not ctx.may(Operation.idempotent_write, Resource.cluster()):
+    if not ctx.is_authorized(Operation.idempotent_write, Resource.cluster()):
         return answer(ErrorCode.cluster_authorization_failed)
     try:
-        return answer(ErrorCode.none, await ctx.broker.producer_ids.next())
+        return answer(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
     except KafkaError as reason:
         log.warning("no producer ids from the controller: %s", reason)
         return answer(ErrorCode.coordinator_load_in_progress)

@@ -16,11 +16,11 @@ from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.milliseconds import milliseconds
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.effects import JoinRequest, JoinResult
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -28,11 +28,11 @@ KNOWN_MEMBER_IDS_SINCE = 4
 SKIPPED_ASSIGNMENTS_SINCE = 9
 
 
-async def join_group(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     try:
-        if not ctx.may(Operation.read, Resource.group(request.group_id)):
+        if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
             raise KafkaError(ErrorCode.group_authorization_failed)
-        result = await ctx.broker.groups.join(request.group_id, wish(ctx, request))
+        result = await ctx.broker.group_coordinator.join_group(request.group_id, wish(ctx, request))
     except KafkaError as reason:
         result = JoinResult(request.member_id, reason.code)
     return JoinGroupResponse(
@@ -53,14 +53,14 @@ async def join_group(ctx: Context, request: JoinGroupRequest) -> JoinGroupRespon
     )
 
 
-def wish(ctx: Context, request: JoinGroupRequest) -> JoinRequest:
+def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     session_ms = milliseconds(request.session_timeout)
     rebalance_ms = milliseconds(request.rebalance_timeout)
     return JoinRequest(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.peer.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
         rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
         session_timeout_ms=session_ms,
         protocol_type=request.protocol_type,

@@ -13,21 +13,21 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest as ManyLeave
 from kio.schema.leave_group.v5.response import LeaveGroupResponse as ManyLeft
 from kio.schema.leave_group.v5.response import MemberResponse
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.coordination.effects import Leaving
+from ottla_broker.coordination.effects import LeavingMember
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def one_leaves(ctx: Context, request: OneLeaves) -> OneLeft:
-    (code,) = await leave(ctx, request.group_id, [Leaving(request.member_id)])
+async def one_leaves(ctx: RequestContext, request: OneLeaves) -> OneLeft:
+    (code,) = await leave(ctx, request.group_id, [LeavingMember(request.member_id)])
     return OneLeft(throttle_time=NO_THROTTLE, error_code=code)
 
 
-async def many_leave(ctx: Context, request: ManyLeave) -> ManyLeft:
-    members = [Leaving(member.member_id, member.group_instance_id, member.reason) for member in request.members]
+async def many_leave(ctx: RequestContext, request: ManyLeave) -> ManyLeft:
+    members = [LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in request.members]
     codes = await leave(ctx, request.group_id, members)
     return ManyLeft(
         throttle_time=NO_THROTTLE,
@@ -39,10 +39,10 @@ async def many_leave(ctx: Context, request: ManyLeave) -> ManyLeft:
     )
 
 
-async def leave(ctx: Context, group: str, members: Sequence[Leaving]) -> list[ErrorCode]:
-    if not ctx.may(Operation.read, Resource.group(group)):
+async def leave(ctx: RequestContext, group: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
+    if not ctx.is_authorized(Operation.read, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
-    return await ctx.broker.groups.leave(group, members)
+    return await ctx.broker.group_coordinator.leave_group(group, members)
 
 
 FORMS = (Form(0, 2, OneLeaves, OneLeft, one_leaves), Form(3, 5, ManyLeave, ManyLeft, many_leave))

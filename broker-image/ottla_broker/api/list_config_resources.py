@@ -14,10 +14,10 @@ from kio.schema.list_config_resources.v1.response import ConfigResource as Liste
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.static.primitive import i8
 
-from ottla_broker.api.config_resources import ConfigResource
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.config_resources import ConfigResource
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -25,8 +25,10 @@ ONLY_CLIENT_METRICS = 0
 OURS = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
 
 
-async def list_config_resources(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    if not ctx.may(Operation.describe_configs, CLUSTER):
+async def list_config_resources(
+    ctx: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    if not ctx.is_authorized(Operation.describe_configs, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,
@@ -39,7 +41,7 @@ async def list_config_resources(ctx: Context, request: ListConfigResourcesReques
     )
 
 
-def kinds(ctx: Context, request: ListConfigResourcesRequest) -> list[ConfigResource]:
+def kinds(ctx: RequestContext, request: ListConfigResourcesRequest) -> list[ConfigResource]:
     if ctx.version == ONLY_CLIENT_METRICS:
         return [ConfigResource.CLIENT_METRICS]
     unknown = set(request.resource_types) - set(ConfigResource)
@@ -48,7 +50,7 @@ def kinds(ctx: Context, request: ListConfigResourcesRequest) -> list[ConfigResou
     return sorted({ConfigResource(kind) for kind in request.resource_types} or set(ConfigResource) - OURS)
 
 
-def names(ctx: Context, listed: ConfigResource) -> Iterator[str]:
+def names(ctx: RequestContext, listed: ConfigResource) -> Iterator[str]:
     match listed:
         case ConfigResource.TOPIC:
             yield from sorted(ctx.broker.image.topics)

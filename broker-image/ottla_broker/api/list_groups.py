@@ -11,19 +11,19 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from kio.schema.types import GroupId
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode
 
 CLASSIC = "classic"
 
 
-async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
-    sees_all = ctx.may(Operation.describe, Resource.cluster())
+    sees_all = ctx.is_authorized(Operation.describe, Resource.cluster())
     return ListGroupsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -34,10 +34,10 @@ async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsRes
                 group_state=group.state,
                 group_type=CLASSIC,
             )
-            for group in ctx.broker.groups.groups()
+            for group in ctx.broker.group_coordinator.list_groups()
             if (not states or group.state.lower() in states)
             and (not types or CLASSIC in types)
-            and (sees_all or ctx.may(Operation.describe, Resource.group(group.id)))
+            and (sees_all or ctx.is_authorized(Operation.describe, Resource.group(group.id)))
         ),
     )
 

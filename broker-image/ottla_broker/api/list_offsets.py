@@ -22,10 +22,10 @@ from kio.schema.list_offsets.v11.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.time_index import TimestampOffset
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -40,7 +40,7 @@ LONGEST_WAIT_S = 1.0
 NOWHERE = TimestampOffset(-1, -1)
 
 
-async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     await settled(ctx, request)
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
@@ -54,7 +54,7 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsets
     )
 
 
-async def settled(ctx: Context, request: ListOffsetsRequest) -> None:
+async def settled(ctx: RequestContext, request: ListOffsetsRequest) -> None:
     """Gives leaders that have just begun the time that they usually need."""
     waited_for = [
         partition
@@ -62,7 +62,7 @@ async def settled(ctx: Context, request: ListOffsetsRequest) -> None:
         for wanted in topic.partitions
         if wanted.timestamp not in AT_ONCE
         and (partition := ctx.broker.partitions.get(topic.name, wanted.partition_index)) is not None
-        and not partition.settled
+        and not partition.has_reached_epoch_start
     ]
     if waited_for and request.replica_id < 0:
         await asyncio.gather(*(until_settled(one) for one in waited_for))
@@ -71,11 +71,13 @@ async def settled(ctx: Context, request: ListOffsetsRequest) -> None:
 async def until_settled(partition: "Partition") -> None:
     with suppress(TimeoutError):  # the answer will say so
         async with asyncio.timeout(LONGEST_WAIT_S):
-            await partition.watchers.until(lambda: partition.settled or not partition.leads)
+            await partition.read_waiters.wait_until(
+                lambda: partition.has_reached_epoch_start or not partition.is_leader
+            )
 
 
 def answered(
-    ctx: Context, topic: ListOffsetsTopic, request: ListOffsetsRequest
+    ctx: RequestContext, topic: ListOffsetsTopic, request: ListOffsetsRequest
 ) -> tuple[ListOffsetsPartitionResponse, ...]:
     """One answer for each partition. Clients find answers by partition: what is asked twice cannot be told apart."""
     times = Counter(wanted.partition_index for wanted in topic.partitions)
@@ -89,15 +91,15 @@ def answered(
 
 
 def one(
-    ctx: Context, topic: str, request: ListOffsetsRequest, wanted: ListOffsetsPartition
+    ctx: RequestContext, topic: str, request: ListOffsetsRequest, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     try:
-        if not ctx.may(Operation.describe, Resource.topic(topic)):
+        if not ctx.is_authorized(Operation.describe, Resource.topic(topic)):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         if ctx.version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING:
             raise KafkaError(ErrorCode.unsupported_version, f"timestamp {wanted.timestamp} in version {ctx.version}")
         partition = ctx.broker.partitions.leader(topic, wanted.partition_index, epoch=wanted.current_leader_epoch)
-        if request.replica_id < 0 and not partition.settled and wanted.timestamp not in AT_ONCE:
+        if request.replica_id < 0 and not partition.has_reached_epoch_start and wanted.timestamp not in AT_ONCE:
             raise KafkaError(
                 ErrorCode.offset_not_available if ctx.version >= NOT_AVAILABLE_SINCE else ErrorCode.leader_not_available
             )
@@ -119,12 +121,12 @@ def look_up(partition: "Partition", timestamp: int, end: int) -> TimestampOffset
     """`end`: where the caller's sight ends; a record at or above it is none."""
     log = partition.log
     if timestamp == LATEST:
-        return TimestampOffset(-1, end, log.epochs.latest())
+        return TimestampOffset(-1, end, log.epochs.latest_epoch())
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return TimestampOffset(-1, log.start, log.epochs.of_offset(log.start))
+        return TimestampOffset(-1, log.start, log.epochs.epoch_for_offset(log.start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return NOWHERE
-    found = log.max_timestamp() if timestamp == LARGEST else log.offset_for_time(timestamp)
+    found = log.offset_of_max_timestamp() if timestamp == LARGEST else log.offset_for_timestamp(timestamp)
     return found if found is not None and found.offset < end else NOWHERE
 
 

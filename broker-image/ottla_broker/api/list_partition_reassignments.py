@@ -15,18 +15,18 @@ from kio.schema.list_partition_reassignments.v0.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 async def list_partition_reassignments(
-    ctx: Context, request: ListPartitionReassignmentsRequest
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    if not ctx.may(Operation.describe, CLUSTER):
+    if not ctx.is_authorized(Operation.describe, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     wanted = (
         None
@@ -34,7 +34,7 @@ async def list_partition_reassignments(
         else {(topic.name, partition) for topic in request.topics for partition in topic.partition_indexes}
     )
     moving: dict[str, list[PartitionRecord]] = {}
-    for topic, state in ctx.broker.active_controller().replicas.moving():
+    for topic, state in ctx.broker.active_controller().replication_control.ongoing_reassignments():
         if wanted is None or (topic.name, state.partition) in wanted:
             moving.setdefault(topic.name, []).append(state)
     return ListPartitionReassignmentsResponse(

@@ -29,31 +29,35 @@ from kio.schema.metadata.v13.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.image import Image, TopicImage
+from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
-from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NOT_ASKED = i32(-(2**31))
 BY_ID_SINCE = 12
 
 
-async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     if ctx.version < BY_ID_SINCE and any(wanted.name is None or wanted.topic_id for wanted in request.topics or ()):
         return too_early(request)
     image = ctx.broker.image
-    await ctx.broker.pulses.reliable(leaders(image, request.topics or ()))
+    await ctx.broker.failure_detector.wait_until_confirmed(leaders(image, request.topics or ()))
     if wants_all(ctx.version, request.topics):
-        visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
+        visible = [
+            topic
+            for topic in image.topics.values()
+            if ctx.is_authorized(Operation.describe, Resource.topic(topic.name))
+        ]
         found = [describe(ctx, topic, request) for topic in visible]
     else:
         asked = [await one(ctx, wanted, request) for wanted in dict.fromkeys(request.topics or ())]
         found = list({topic.name or topic.topic_id: topic for topic in asked}.values())
-    brokers = [(broker, broker.endpoints.get(ctx.peer.listener)) for broker in image.alive_brokers()]
+    brokers = [(broker, broker.endpoints.get(ctx.connection.listener)) for broker in image.unfenced_brokers()]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
@@ -68,7 +72,7 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def leaders(image: Image, topics: tuple[MetadataRequestTopic, ...]) -> set[int]:
+def leaders(image: MetadataImage, topics: tuple[MetadataRequestTopic, ...]) -> set[int]:
     """Who leads partitions of the topics that are asked for by name."""
     known = [image.topics[wanted.name] for wanted in topics if wanted.name in image.topics]
     return {state.leader for topic in known for state in topic.partitions.values()}
@@ -90,18 +94,18 @@ def wants_all(version: int, topics: tuple[MetadataRequestTopic, ...] | None) -> 
     return topics is None or (version == 0 and not topics)
 
 
-async def one(ctx: Context, wanted: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
+async def one(ctx: RequestContext, wanted: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
     image = ctx.broker.image
     if wanted.name is None:
         by_id = image.topic_by_id(wanted.topic_id) if wanted.topic_id else None
-        if by_id is None or not ctx.may(Operation.describe, Resource.topic(by_id.name)):
+        if by_id is None or not ctx.is_authorized(Operation.describe, Resource.topic(by_id.name)):
             return refused(None, wanted.topic_id, ErrorCode.unknown_topic_id)
         return describe(ctx, by_id, request)
-    if not ctx.may(Operation.describe, Resource.topic(wanted.name)):
+    if not ctx.is_authorized(Operation.describe, Resource.topic(wanted.name)):
         return refused(wanted.name, None, ErrorCode.topic_authorization_failed)
     if wanted.name not in image.topics:
         try:
-            await ctx.broker.auto_create(wanted.name, allowed=request.allow_auto_topic_creation)
+            await ctx.broker.auto_create_topic(wanted.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:
             return refused(wanted.name, None, reason.code)
     return describe(ctx, image.topics[wanted.name], request)
@@ -113,18 +117,18 @@ def refused(name: str | None, topic_id: UUID | None, code: ErrorCode) -> Metadat
     )
 
 
-def describe(ctx: Context, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+def describe(ctx: RequestContext, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
     operations = (
         ctx.authorized_operations(Resource.topic(topic.name))
         if request.include_topic_authorized_operations
         else NOT_ASKED
     )
-    alive = {broker.id for broker in ctx.broker.image.alive_brokers()}
+    alive = {broker.id for broker in ctx.broker.image.unfenced_brokers()}
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
         name=TopicName(topic.name),
         topic_id=topic.id,
-        is_internal=topic.internal,
+        is_internal=topic.is_internal,
         partitions=tuple(partition(topic.partitions[p], alive) for p in sorted(topic.partitions)),
         topic_authorized_operations=cast(i32, operations),
     )
@@ -146,8 +150,8 @@ def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
     return cast("tuple[BrokerId, ...]", ids)
 
 
-async def with_cluster_operations(ctx: Context, request: RequestV10) -> ResponseV10:
-    answer: ResponseV10 = convert(await metadata(ctx, convert(request, MetadataRequest)), ResponseV10)
+async def with_cluster_operations(ctx: RequestContext, request: RequestV10) -> ResponseV10:
+    answer: ResponseV10 = convert_message(await metadata(ctx, convert_message(request, MetadataRequest)), ResponseV10)
     if not request.include_cluster_authorized_operations:
         return answer
     return replace(answer, cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)))

@@ -30,14 +30,14 @@ from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition 
 from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as TopicById
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.milliseconds import milliseconds
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.wire.conversion import convert
+from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 GROUP_NOT_FOUND_SINCE = 9
@@ -65,18 +65,18 @@ class Wanted:
         )
 
 
-async def commit_with_retention(ctx: Context, request: RequestWithRetention) -> ResponseWithRetention:
+async def commit_with_retention(ctx: RequestContext, request: RequestWithRetention) -> ResponseWithRetention:
     retention_ms = milliseconds(request.retention_time)
     expire_ms = NO_EXPIRY if retention_ms < 0 else ctx.broker.runtime.now_ms() + retention_ms
-    answer = await commit_named(ctx, convert(request, RequestByName), expire_ms)
-    return cast(ResponseWithRetention, convert(answer, ResponseWithRetention))
+    answer = await commit_named(ctx, convert_message(request, RequestByName), expire_ms)
+    return cast(ResponseWithRetention, convert_message(answer, ResponseWithRetention))
 
 
-async def commit_by_name(ctx: Context, request: RequestByName) -> ResponseByName:
+async def commit_by_name(ctx: RequestContext, request: RequestByName) -> ResponseByName:
     return await commit_named(ctx, request, NO_EXPIRY)
 
 
-async def commit_named(ctx: Context, request: RequestByName, expire_ms: int) -> ResponseByName:
+async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: int) -> ResponseByName:
     topics = ctx.broker.image.topics
     wanted = [
         Wanted.of(topics.get(topic.name), partition) for topic in request.topics for partition in topic.partitions
@@ -96,7 +96,7 @@ async def commit_named(ctx: Context, request: RequestByName, expire_ms: int) -> 
     )
 
 
-async def commit_by_id(ctx: Context, request: RequestById) -> ResponseById:
+async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
     by_id = ctx.broker.image.topic_by_id
     wanted = [
         Wanted.of(None if topic.topic_id is None else by_id(topic.topic_id), partition)
@@ -119,14 +119,14 @@ async def commit_by_id(ctx: Context, request: RequestById) -> ResponseById:
 
 
 async def commit(
-    ctx: Context,
+    ctx: RequestContext,
     request: RequestByName | RequestById,
     wanted: Sequence[Wanted],
     unknown_topic: ErrorCode,
     expire_ms: int,
 ) -> list[ErrorCode]:
     """One code for each that is wanted, in order."""
-    if not ctx.may(Operation.read, Resource.group(request.group_id)):
+    if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         return [ErrorCode.group_authorization_failed] * len(wanted)
     codes = [check(ctx, one, unknown_topic) for one in wanted]
     now_ms = ctx.broker.runtime.now_ms()
@@ -138,7 +138,7 @@ async def commit(
         if code is ErrorCode.none and one.topic is not None
     }
     try:
-        await ctx.broker.groups.commit(
+        await ctx.broker.group_coordinator.commit_offsets(
             request.group_id,
             request.member_id,
             request.group_instance_id,
@@ -153,14 +153,14 @@ async def commit(
     return codes
 
 
-def check(ctx: Context, wanted: Wanted, unknown_topic: ErrorCode) -> ErrorCode:
+def check(ctx: RequestContext, wanted: Wanted, unknown_topic: ErrorCode) -> ErrorCode:
     if wanted.topic is None:
         return unknown_topic
-    if not ctx.may(Operation.read, Resource.topic(wanted.topic.name)):
+    if not ctx.is_authorized(Operation.read, Resource.topic(wanted.topic.name)):
         return ErrorCode.topic_authorization_failed
     if wanted.partition not in wanted.topic.partitions:
         return ErrorCode.unknown_topic_or_partition
-    if len(wanted.metadata or "") > ctx.broker.groups.settings.offset_metadata_max_bytes:
+    if len(wanted.metadata or "") > ctx.broker.group_coordinator.settings.offset_metadata_max_bytes:
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none
 

@@ -12,15 +12,15 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    if not ctx.may(Operation.delete, Resource.group(request.group_id)):
+async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    if not ctx.is_authorized(Operation.delete, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     codes = {
         (topic.name, p.partition_index): check(ctx, topic.name, p.partition_index)
@@ -28,7 +28,7 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
         for p in topic.partitions
     }
     wanted = [key for key, code in codes.items() if code is ErrorCode.none]
-    codes.update(zip(wanted, await ctx.broker.groups.delete_offsets(request.group_id, wanted), strict=True))
+    codes.update(zip(wanted, await ctx.broker.group_coordinator.delete_offsets(request.group_id, wanted), strict=True))
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         throttle_time=NO_THROTTLE,
@@ -47,8 +47,8 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
     )
 
 
-def check(ctx: Context, topic: str, partition: int) -> ErrorCode:
-    if not ctx.may(Operation.read, Resource.topic(topic)):
+def check(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
+    if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
         return ErrorCode.topic_authorization_failed
     found = ctx.broker.image.topics.get(topic)
     if found is None or partition not in found.partitions:

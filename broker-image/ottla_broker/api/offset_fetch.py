@@ -34,11 +34,11 @@ from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions a
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponseTopics as TopicById
 from kio.schema.types import TopicName
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -50,7 +50,7 @@ ERRORS_OF_THE_WHOLE_SINCE = 2
 Found = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, what is committed, error
 
 
-async def one_group(ctx: Context, request: OneGroup) -> OneGroupOffsets:
+async def one_group(ctx: RequestContext, request: OneGroup) -> OneGroupOffsets:
     topics = [] if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     try:
         check_group(ctx, request.group_id)
@@ -72,11 +72,11 @@ async def one_group(ctx: Context, request: OneGroup) -> OneGroupOffsets:
     )
 
 
-async def by_name(ctx: Context, request: ByName) -> OffsetsByName:
+async def by_name(ctx: RequestContext, request: ByName) -> OffsetsByName:
     return OffsetsByName(throttle_time=NO_THROTTLE, groups=tuple(group_by_name(ctx, group) for group in request.groups))
 
 
-def group_by_name(ctx: Context, group: GroupByName) -> GroupOffsetsByName:
+def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName:
     try:
         check_group(ctx, group.group_id)
         if group.topics is None:
@@ -97,11 +97,11 @@ def group_by_name(ctx: Context, group: GroupByName) -> GroupOffsetsByName:
     )
 
 
-async def by_id(ctx: Context, request: ById) -> OffsetsById:
+async def by_id(ctx: RequestContext, request: ById) -> OffsetsById:
     return OffsetsById(throttle_time=NO_THROTTLE, groups=tuple(group_by_id(ctx, group) for group in request.groups))
 
 
-def group_by_id(ctx: Context, group: GroupById) -> GroupOffsetsById:
+def group_by_id(ctx: RequestContext, group: GroupById) -> GroupOffsetsById:
     """Of «all», what belongs to no topic any more is left out: it has no id to be told by."""
     image = ctx.broker.image
     try:
@@ -147,16 +147,16 @@ def told(kind: Callable[..., P], partitions: Found) -> tuple[P, ...]:
     )
 
 
-def check_group(ctx: Context, group: str) -> None:
-    if not ctx.may(Operation.describe, Resource.group(group)):
+def check_group(ctx: RequestContext, group: str) -> None:
+    if not ctx.is_authorized(Operation.describe, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
 
 
-def find(ctx: Context, group: str, wanted: Iterable[tuple[str, Sequence[int]]]) -> list[tuple[str, Found]]:
-    committed = ctx.broker.groups.offsets(group)
+def find(ctx: RequestContext, group: str, wanted: Iterable[tuple[str, Sequence[int]]]) -> list[tuple[str, Found]]:
+    committed = ctx.broker.group_coordinator.fetch_offsets(group)
     found = []
     for name, partitions in wanted:
-        if not ctx.may(Operation.describe, Resource.topic(name)):
+        if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
             found.append((name, nothing(partitions, ErrorCode.topic_authorization_failed)))
             continue
         topic, commits = ctx.broker.image.topics.get(name), committed.get(name, {})
@@ -166,13 +166,13 @@ def find(ctx: Context, group: str, wanted: Iterable[tuple[str, Sequence[int]]]) 
     return found
 
 
-def find_all(ctx: Context, group: str) -> list[tuple[str, Found]]:
+def find_all(ctx: RequestContext, group: str) -> list[tuple[str, Found]]:
     """Everything the group committed, of topics that the caller may know of."""
-    committed = ctx.broker.groups.offsets(group)
+    committed = ctx.broker.group_coordinator.fetch_offsets(group)
     visible = [
         (name, sorted(commits))
         for name, commits in committed.items()
-        if ctx.may(Operation.describe, Resource.topic(name))
+        if ctx.is_authorized(Operation.describe, Resource.topic(name))
     ]
     return [
         (name, [one for one in partitions if one[1] is not NOTHING]) for name, partitions in find(ctx, group, visible)

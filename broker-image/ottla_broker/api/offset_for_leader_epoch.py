@@ -18,14 +18,16 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-async def offset_for_leader_epoch(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+async def offset_for_leader_epoch(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -41,17 +43,19 @@ async def offset_for_leader_epoch(ctx: Context, request: OffsetForLeaderEpochReq
     )
 
 
-def end_of_epoch(ctx: Context, topic: str, wanted: OffsetForLeaderPartition, *, from_broker: bool) -> EpochEndOffset:
+def end_of_epoch(
+    ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition, *, from_broker: bool
+) -> EpochEndOffset:
     try:
         if not (
-            ctx.may(Operation.describe, Resource.topic(topic))
-            or (from_broker and ctx.may(Operation.cluster_action, Resource.cluster()))
+            ctx.is_authorized(Operation.describe, Resource.topic(topic))
+            or (from_broker and ctx.is_authorized(Operation.cluster_action, Resource.cluster()))
         ):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         partition = ctx.broker.partitions.leader(topic, wanted.partition, epoch=wanted.current_leader_epoch)
     except KafkaError as reason:
         return EpochEndOffset(error_code=reason.code, partition=wanted.partition)
-    epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.log.end)
+    epoch, end = partition.log.epochs.end_offset_for(wanted.leader_epoch, partition.log.end)
     return EpochEndOffset(
         error_code=ErrorCode.none,
         partition=wanted.partition,

@@ -19,17 +19,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla_broker.api.context import Buffers, Context, HangUp, Later, Reply
 from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
-from ottla_broker.log.validation import MAGIC, Appended
+from ottla_broker.log.validation import MAGIC, LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
-from ottla_broker.metadata.mirror_plans import refusal
-from ottla_broker.replication.successors import JUST_S, PAUSE_S
+from ottla_broker.metadata.mirror_plans import produce_rejection
+from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S, FORWARDING_S
+from ottla_broker.requests.context import Buffers, CloseConnection, DeferredResponse, Reply, RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL, Compression, parse_header
+from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression, parse_batch_header
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.produce import NO_OFFSET, WITH_LEADERS, Produced, ProduceRequest, write_produce
+from ottla_broker.wire.produce import (
+    NO_OFFSET,
+    WITH_LEADERS,
+    ProduceRequest,
+    ProduceResponsePartition,
+    write_produce_response,
+)
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -50,12 +56,12 @@ WITHOUT_START = frozenset(
     }
 )
 ADMIN_CLIENT = "__admin_client"  # the client id by which Kafka's tools may write to internal topics
-Topics = list[tuple[str | UUID, list[Produced]]]
-Waiting = list[tuple[Produced, "Partition", Appended]]
+Topics = list[tuple[str | UUID, list[ProduceResponsePartition]]]
+Waiting = list[tuple[ProduceResponsePartition, "Partition", LogAppendInfo]]
 
 
-def produce(context: Context, frame: bytearray, header: RequestHeader, room: int) -> Reply:
-    request = context.peer.produces.read(frame, header)
+def produce(context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
+    request = context.connection.produces.read(frame, header)
     if (refused := wrong(request, header.version)) is not None:
         topics: Topics = [(name, [denied(index, refused) for index, _ in parts]) for name, parts in request.topics]
         waiting: Waiting = []
@@ -69,7 +75,7 @@ def produce(context: Context, frame: bytearray, header: RequestHeader, room: int
         for name, partitions in topics:
             for produced in partitions:
                 if produced.error is not ErrorCode.none:
-                    raise HangUp(f"acks=0 and {produced.error.name} for {name}-{produced.partition}")
+                    raise CloseConnection(f"acks=0 and {produced.error.name} for {name}-{produced.partition}")
         return None
     if waiting:
         return settle(context, header, topics, waiting, request.timeout_ms)
@@ -86,8 +92,8 @@ def wrong(request: ProduceRequest, version: int) -> KafkaError | None:
 
 
 def append(
-    context: Context, topic: str | UUID, index: int, records: memoryview | None, acks: int, waiting: Waiting
-) -> Produced:
+    context: RequestContext, topic: str | UUID, index: int, records: memoryview | None, acks: int, waiting: Waiting
+) -> ProduceResponsePartition:
     """Appends one partition's records. What has to be waited for before answering is added to `waiting`."""
     try:
         partition = find(context, topic, index)
@@ -98,21 +104,25 @@ def append(
         if acks not in (ALL_REPLICAS, NO_ANSWER, 1) and is_one_batch(records):
             raise KafkaError(ErrorCode.invalid_required_acks, f"acks must be -1, 0 or 1, and is {acks}")
         image = context.broker.image
-        if image.mirrored and not image.is_open(partition.topic_id, index):
-            raise partition.refusals.refuse(records, refusal(image, partition.topic_id, partition.topic))
+        if image.mirrored_topics and not image.is_writable(partition.topic_id, index):
+            raise partition.rejected_batches.refuse(
+                records, produce_rejection(image, partition.topic_id, partition.topic)
+            )
     except KafkaError as reason:
         return denied(index, reason)
     try:
-        appended = partition.append(records, acks=acks)
+        appended = partition.append_records(records, acks=acks)
     except KafkaError as reason:
         return denied(index, reason, start_beside(reason, partition, records))
-    produced = Produced(index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start)
-    if acks == ALL_REPLICAS and not partition.is_acknowledged(appended):
+    produced = ProduceResponsePartition(
+        index, ErrorCode.none, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset
+    )
+    if acks == ALL_REPLICAS and not partition.is_committed(appended):
         waiting.append((produced, partition, appended))
     return produced
 
 
-def only_successor(context: Context, topics: Topics) -> int | None:
+def only_successor(context: RequestContext, topics: Topics) -> int | None:
     """The broker that leads now what was asked for here, if this one has just stepped down from all of it."""
     leaders = set()
     for topic, partitions in topics:
@@ -120,20 +130,20 @@ def only_successor(context: Context, topics: Topics) -> int | None:
             if produced.error is not ErrorCode.not_leader_or_follower:
                 return None
             partition = replica(context, topic, produced.partition)
-            if partition is None or not partition.just_stepped_down:
+            if partition is None or not partition.has_just_stepped_down:
                 return None
-            leaders.add(partition.state.leader)
+            leaders.add(partition.registration.leader)
     return leaders.pop() if len(leaders) == 1 else None
 
 
-def replica(context: Context, topic: str | UUID, index: int) -> "Partition | None":
+def replica(context: RequestContext, topic: str | UUID, index: int) -> "Partition | None":
     partitions = context.broker.partitions
-    return partitions.get(topic if isinstance(topic, str) else partitions.name_of(topic), index)
+    return partitions.get(topic if isinstance(topic, str) else partitions.topic_name(topic), index)
 
 
-def pass_on(context: Context, successor: int, request: ProduceRequest, frame: bytes, refused: Buffers) -> Reply:
+def pass_on(context: RequestContext, successor: int, request: ProduceRequest, frame: bytes, refused: Buffers) -> Reply:
     """Refuses, or brings the request to where it belongs: `replication.successors` says when and why."""
-    loop, successors = asyncio.get_running_loop(), context.broker.successors
+    loop, successors = asyncio.get_running_loop(), context.broker.produce_forwarder
     asked = [
         (partition, bytes((records or b"")[:HEADER_SIZE]))
         for topic, parts in request.topics
@@ -143,20 +153,22 @@ def pass_on(context: Context, successor: int, request: ProduceRequest, frame: by
 
     async def passed() -> Buffers:
         try:
-            answer = await successors.pass_on(successor, frame, request.timeout_ms)
+            answer = await successors.forward(successor, frame, request.timeout_ms)
         except OSError as reason:
-            raise HangUp(f"broker {successor} was asked in its place, and its answer is lost: {reason}") from reason
+            raise CloseConnection(
+                f"broker {successor} was asked in its place, and its answer is lost: {reason}"
+            ) from reason
         if answer is None:
             send_away(asked)
             return refused
         return [answer]
 
-    if not PAUSE_S <= loop.time() - context.peer.refused_s < JUST_S:
-        context.peer.refused_s = loop.time()
-        successors.told(successor)
+    if not CLIENT_RETRY_PAUSE_S <= loop.time() - context.connection.refused_s < FORWARDING_S:
+        context.connection.refused_s = loop.time()
+        successors.on_client_redirected(successor)
         send_away(asked)
         return refused
-    fitting = [(partition, first) for partition, first in asked if partition.refusals.may_pass_on(first)]
+    fitting = [(partition, first) for partition, first in asked if partition.rejected_batches.may_pass_on(first)]
     if len(fitting) == len(asked):
         return loop.create_task(passed())
     send_away(fitting)
@@ -165,33 +177,33 @@ def pass_on(context: Context, successor: int, request: ProduceRequest, frame: by
 
 def send_away(batches: "list[tuple[Partition, bytes]]") -> None:
     for partition, header in batches:
-        partition.refusals.send_away(header)
+        partition.rejected_batches.send_away(header)
 
 
 def check_attributes(attributes: int, version: int) -> None:
     """What a batch may not be, by the low byte of its attributes. An open transaction would hide all that follows it
     from committed readers, and nobody is there yet who could end it."""
-    if attributes & TRANSACTIONAL:
+    if attributes & TRANSACTIONAL_FLAG:
         raise KafkaError(ErrorCode.transactional_id_authorization_failed, "transactions are not served yet")
     if version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.zstd:
         raise KafkaError(ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_SINCE} of Produce")
 
 
-def find(context: Context, topic: str | UUID, index: int) -> "Partition":
+def find(context: RequestContext, topic: str | UUID, index: int) -> "Partition":
     partitions = context.broker.partitions
     if isinstance(topic, str):
         name, topic_id = topic, None
     else:
-        name, topic_id = partitions.name_of(topic), topic
-    if not (context.authorizer.allows_everything or context.may(Operation.write, Resource.topic(name))):
+        name, topic_id = partitions.topic_name(topic), topic
+    if not (context.authorizer.allows_everything or context.is_authorized(Operation.write, Resource.topic(name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{name} is written by its coordinator only")
     return partitions.leader(name, index, topic_id=topic_id)
 
 
-def denied(index: int, reason: KafkaError, log_start: int = NO_OFFSET) -> Produced:
-    return Produced(index, reason.code, log_start=log_start, message=reason.message)
+def denied(index: int, reason: KafkaError, log_start: int = NO_OFFSET) -> ProduceResponsePartition:
+    return ProduceResponsePartition(index, reason.code, log_start=log_start, message=reason.message)
 
 
 def start_beside(reason: KafkaError, partition: "Partition", records: memoryview) -> int:
@@ -204,11 +216,11 @@ def is_one_batch(records: memoryview) -> bool:
     """Of today's format, as far as its header says; what it is instead the log will say."""
     if len(records) < HEADER_SIZE:
         return False
-    header = parse_header(records)
+    header = parse_batch_header(records)
     return header.magic == MAGIC and header.size == len(records)
 
 
-def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray:
+def answer(context: RequestContext, header: RequestHeader, topics: Topics) -> bytearray:
     """The response; where somebody else leads, with who it is."""
     leaders = []
     for topic, partitions in topics:
@@ -217,18 +229,20 @@ def answer(context: Context, header: RequestHeader, topics: Topics) -> bytearray
                 produced.leader = current_leader(context, topic, produced.partition)
                 leaders.append(produced.leader)
     addresses = addresses_of(context, filter(None, leaders)) if leaders else ()
-    return write_produce(header.version, header.correlation_id, topics, addresses)
+    return write_produce_response(header.version, header.correlation_id, topics, addresses)
 
 
-def settle(context: Context, header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int) -> Later:
+def settle(
+    context: RequestContext, header: RequestHeader, topics: Topics, waiting: Waiting, timeout_ms: int
+) -> DeferredResponse:
     """The answer, when everything that is waited for has come or the time is over."""
     loop = asyncio.get_running_loop()
-    settled = Later(loop=loop)
+    settled = DeferredResponse(loop=loop)
     left = {number: produced for number, (produced, _, _) in enumerate(waiting)}
 
     def finish() -> None:
         timer.cancel()
-        settled.give([answer(context, header, topics)])
+        settled.complete([answer(context, header, topics)])
 
     def told(number: int, reason: KafkaError | None) -> None:
         produced = left.pop(number, None)
@@ -247,6 +261,6 @@ def settle(context: Context, header: RequestHeader, topics: Topics, waiting: Wai
 
     timer = loop.call_later(max(timeout_ms, 0) / 1000, time_is_over)
     for number, (_, partition, appended) in enumerate(waiting):
-        if not partition.when_acknowledged(appended, partial(told, number), across_leaders=True):
+        if not partition.call_when_committed(appended, partial(told, number), across_leaders=True):
             told(number, None)
     return settled

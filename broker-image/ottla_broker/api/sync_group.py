@@ -10,22 +10,22 @@ another.
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from ottla_broker.api.context import Context
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.effects import SyncRequest
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 PROTOCOL_NAMED_SINCE = 5
 
 
-async def sync_group(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     if ctx.version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
-    if not ctx.may(Operation.read, Resource.group(request.group_id)):
+    if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
-    result = await ctx.broker.groups.sync(
+    result = await ctx.broker.group_coordinator.sync_group(
         request.group_id,
         SyncRequest(
             request.member_id,

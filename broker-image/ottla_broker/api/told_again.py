@@ -5,9 +5,9 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla_broker.api.context import Buffers
+from ottla_broker.requests.context import Buffers
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.fetch import Fetched, FetchPartition
+from ottla_broker.wire.fetch import FetchRequestPartition, FetchResponsePartition
 
 if TYPE_CHECKING:
     from ottla_broker.api.fetch import Fetch
@@ -22,7 +22,7 @@ State = tuple[object, int, int, int, bool]
 
 @dataclass(slots=True)
 class Told:
-    wanted: FetchPartition
+    wanted: FetchRequestPartition
     version: int
     isolation: int
     limit: int
@@ -64,7 +64,9 @@ class ToldAgain:
         _I32.pack_into(head, _CORRELATION_AT, fetch.header.correlation_id)
         return [head, *told.buffers[1:]]
 
-    def remember(self, fetch: "Fetch", partition: "Partition", fetched: Fetched, buffers: Buffers) -> None:
+    def remember(
+        self, fetch: "Fetch", partition: "Partition", fetched: FetchResponsePartition, buffers: Buffers
+    ) -> None:
         """`fetch` was told `fetched`, of which it has records."""
         request, size = fetch.request, len(fetched.records)
         if size <= LARGEST:
@@ -74,4 +76,10 @@ class ToldAgain:
 
 def _state_of(partition: "Partition") -> State:
     log = partition.log
-    return partition.state, log.high_watermark, log.last_stable_offset, log.start, partition.settled
+    return (
+        partition.registration,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.start,
+        partition.has_reached_epoch_start,
+    )

@@ -10,9 +10,9 @@ The settings are declared by theme: identity, network, TLS, replication, logs, t
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
 from ottla_broker.config.addresses import Listener as Listener
 from ottla_broker.config.config import Config as Config
-from ottla_broker.config.entries import Entry as Entry
-from ottla_broker.config.entries import Source as Source
-from ottla_broker.config.entries import Synonym as Synonym
+from ottla_broker.config.entries import ConfigEntry as ConfigEntry
+from ottla_broker.config.entries import ConfigSource as ConfigSource
+from ottla_broker.config.entries import ConfigSynonym as ConfigSynonym
 from ottla_broker.config.groups import *  # noqa: F403 (the constants of a theme are this package's face)
 from ottla_broker.config.identity import *  # noqa: F403
 from ottla_broker.config.logs import *  # noqa: F403

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla_broker.config.kinds import Kind, parsed, split_list
+from ottla_broker.config.value_types import ValueType, parsed, split_list
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_PORT = 65535
@@ -20,7 +20,7 @@ class Listener(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.name}://{host_and_port(self.host, self.port)}"
+        return f"{self.name}://{format_host_and_port(self.host, self.port)}"
 
 
 class HttpAddress(NamedTuple):
@@ -28,14 +28,14 @@ class HttpAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return host_and_port(self.host, self.port)
+        return format_host_and_port(self.host, self.port)
 
 
-def host_and_port(host: str, port: int) -> str:
+def format_host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def split_address(text: str) -> tuple[str, int]:
+def parse_host_and_port(text: str) -> tuple[str, int]:
     """`host:port`, `:port` or `[v6]:port`; ValueError otherwise."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > MAX_PORT:
@@ -57,7 +57,7 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
         name, separator, address = entry.partition("://")
         if not separator or not name or not name.replace("_", "").replace("-", "").replace(".", "").isalnum():
             raise ValueError(f"{entry!r} does not start with a listener's name and ://")
-        found.append(Listener(name.upper(), *split_address(address)))
+        found.append(Listener(name.upper(), *parse_host_and_port(address)))
     if not found:
         raise ValueError
     for listener in found:
@@ -91,7 +91,7 @@ def parse_limits(text: str) -> dict[str, int]:
 
 
 def parse_http(text: str) -> HttpAddress:
-    return HttpAddress(*split_address(text.strip()))
+    return HttpAddress(*parse_host_and_port(text.strip()))
 
 
 def parse_register(text: str) -> str:
@@ -107,25 +107,25 @@ def parse_register(text: str) -> str:
     raise ValueError
 
 
-def listeners() -> Kind[tuple[Listener, ...]]:
+def listeners() -> ValueType[tuple[Listener, ...]]:
     return parsed(parse_listeners, "NAME://host:port, several separated by commas, each name once")
 
 
-def protocol_map() -> Kind[dict[str, str]]:
+def protocol_map() -> ValueType[dict[str, str]]:
     return parsed(
         parse_protocol_map, f"NAME:PROTOCOL pairs separated by commas, PROTOCOL one of {', '.join(PROTOCOLS)}", _pairs
     )
 
 
-def limits_by_address() -> Kind[dict[str, int]]:
+def limits_by_address() -> ValueType[dict[str, int]]:
     return parsed(parse_limits, "address:number pairs separated by commas", _pairs)
 
 
-def http_address() -> Kind[HttpAddress]:
+def http_address() -> ValueType[HttpAddress]:
     return parsed(parse_http, "host:port", str)
 
 
-def register_address() -> Kind[str]:
+def register_address() -> ValueType[str]:
     return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
 
 

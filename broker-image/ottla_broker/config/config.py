@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TypeVar, cast
 
-from ottla_broker.config import checks, identity, network, tls, topics
+from ottla_broker.config import identity, network, tls, topics, validation
 from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
-from ottla_broker.config.entries import Entry, Source, Synonym, entry
+from ottla_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym, entry
 from ottla_broker.config.problems import SettingError, parse_value
+from ottla_broker.config.server_properties import Static, from_command_line, from_mapping, read_file, settle
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
     MIRROR_SETTINGS,
@@ -20,7 +21,6 @@ from ottla_broker.config.setting import (
     Scope,
     Setting,
 )
-from ottla_broker.config.static import Static, from_command_line, from_mapping, read_file, settle
 from ottla_broker.log.config import LogConfig
 from ottla_broker.wire.listener_tls import ListenerTls
 
@@ -61,14 +61,14 @@ class Config:
     @classmethod
     def _checked(cls, static: Static) -> "Config":
         config = cls(static)
-        if problems := [*checks.values(config), *checks.listeners(config, static)]:
+        if problems := [*validation.values(config), *validation.listeners(config, static)]:
             raise SettingError(problems)
         return config
 
     def __call__(self, setting: Setting[T]) -> T:
         return cast(T, self._now[setting])
 
-    def is_given(self, setting: Setting[object]) -> bool:
+    def is_set(self, setting: Setting[object]) -> bool:
         """Whether somebody has set it, in a file, on the command line or while running; else its default counts."""
         return setting in self._static.values or setting.name in self._cluster or setting.name in self._broker
 
@@ -89,7 +89,7 @@ class Config:
         """`store:where`; a file in the first data folder when nothing is given."""
         return self(identity.REGISTER) or f"file:{self.log_dirs[0]}/register.json"
 
-    def protocol(self, listener: str) -> str:
+    def security_protocol(self, listener: str) -> str:
         """The security protocol of a listener, by its name."""
         return self(network.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 
@@ -126,7 +126,9 @@ class Config:
         if name := self(network.INTER_BROKER_LISTENER_NAME):
             return name.upper()
         protocol = self(network.SECURITY_INTER_BROKER_PROTOCOL)
-        return next((one.name for one in self.listeners if self.protocol(one.name) == protocol), self.listeners[0].name)
+        return next(
+            (one.name for one in self.listeners if self.security_protocol(one.name) == protocol), self.listeners[0].name
+        )
 
     # Changes while running
 
@@ -240,38 +242,38 @@ class Config:
 
     def check_topic(self, changes: Mapping[str, str | None], current: Mapping[str, str] | None = None) -> None:
         """Whether a topic may have these configs (None removes one) over its current ones. INVALID_CONFIG says why not."""
-        _refuse(checks.topic_changes(changes, current or {}))
+        _refuse(validation.topic_changes(changes, current or {}))
 
     def check_mirror(self, changes: Mapping[str, str | None], current: Mapping[str, str]) -> None:
         """Whether a mirror may have these settings (None removes one) over its current ones. INVALID_CONFIG says why not."""
-        _refuse(checks.mirror_changes(changes, current))
+        _refuse(validation.mirror_changes(changes, current))
 
     def check_broker(self, changes: Mapping[str, str | None], *, everywhere: bool) -> None:
         """Whether these may change while brokers run, for all of them (`everywhere`) or for one. INVALID_CONFIG says why not."""
-        _refuse(checks.broker_changes(changes, everywhere=everywhere))
+        _refuse(validation.broker_changes(changes, everywhere=everywhere))
 
     # What DescribeConfigs shows
 
-    def describe_topic(self, overrides: Mapping[str, str]) -> list[Entry]:
+    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """All topic settings in the order of their names."""
         return [
-            self._entry(setting, overrides, Source.DYNAMIC_TOPIC_CONFIG)
+            self._entry(setting, overrides, ConfigSource.DYNAMIC_TOPIC_CONFIG)
             for _, setting in sorted(TOPIC_SETTINGS.items())
         ]
 
-    def describe_mirror(self, settings: Mapping[str, str]) -> list[Entry]:
+    def describe_mirror(self, settings: Mapping[str, str]) -> list[ConfigEntry]:
         """All settings of a mirror in the order of their names."""
         return [
             entry(
                 setting,
-                [Synonym(name, settings[name], Source.DYNAMIC_MIRROR_CONFIG)] if name in settings else [],
+                [ConfigSynonym(name, settings[name], ConfigSource.DYNAMIC_MIRROR_CONFIG)] if name in settings else [],
                 read_only=False,
                 default=setting.default_text,
             )
             for name, setting in sorted(MIRROR_SETTINGS.items())
         ]
 
-    def describe_broker(self) -> list[Entry]:
+    def describe_broker(self) -> list[ConfigEntry]:
         """All settings of this broker in the order of their names."""
         return [
             entry(
@@ -283,39 +285,44 @@ class Config:
             for _, setting in sorted(BROKER_SETTINGS.items())
         ]
 
-    def describe_broker_default(self) -> list[Entry]:
+    def describe_broker_default(self) -> list[ConfigEntry]:
         """The dynamic defaults of all brokers (resource broker with the empty name): only what was set."""
         return [
-            entry(setting, [Synonym(name, text, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)], read_only=False, default=None)
+            entry(
+                setting,
+                [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)],
+                read_only=False,
+                default=None,
+            )
             for name, text in sorted(self._cluster.items())
             if (setting := BROKER_SETTINGS.get(name)) is not None
         ]
 
-    def _entry(self, setting: Setting[object], overrides: Mapping[str, str], own: Source) -> Entry:
-        places = [Synonym(setting.name, overrides[setting.name], own)] if setting.name in overrides else []
+    def _entry(self, setting: Setting[object], overrides: Mapping[str, str], own: ConfigSource) -> ConfigEntry:
+        places = [ConfigSynonym(setting.name, overrides[setting.name], own)] if setting.name in overrides else []
         for behind in setting.from_broker:
             found = self._places(behind.setting)
             if not places and found and behind.factor != 1:
                 # log.retention.hours stands behind retention.ms: the value shown is the topic's, in milliseconds.
                 value = setting.kind.text(_times(self._now[behind.setting], behind.factor))
-                places.append(Synonym(setting.name, value, found[0].source))
+                places.append(ConfigSynonym(setting.name, value, found[0].source))
             places += found
         return entry(setting, places, read_only=False, default=setting.default_text)
 
-    def _places(self, setting: Setting[object]) -> list[Synonym]:
+    def _places(self, setting: Setting[object]) -> list[ConfigSynonym]:
         places = [
-            Synonym(setting.name, layer[setting.name], source)
+            ConfigSynonym(setting.name, layer[setting.name], source)
             for layer, source in (
-                (self._broker, Source.DYNAMIC_BROKER_CONFIG),
-                (self._cluster, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (self._broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+                (self._cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             )
             if setting.name in layer and setting.scope is not Scope.STATIC
         ]
         if setting in self._static.values:
             text = setting.kind.text(self._static.values[setting])
-            places.append(Synonym(setting.name, text, Source.STATIC_BROKER_CONFIG))
+            places.append(ConfigSynonym(setting.name, text, ConfigSource.STATIC_BROKER_CONFIG))
         if setting.default is not None and setting.default != ():
-            places.append(Synonym(setting.name, setting.default_text, Source.DEFAULT_CONFIG))
+            places.append(ConfigSynonym(setting.name, setting.default_text, ConfigSource.DEFAULT_CONFIG))
         return places
 
 

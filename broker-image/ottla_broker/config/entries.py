@@ -3,11 +3,11 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla_broker.config.kinds import ConfigType
 from ottla_broker.config.setting import Setting
+from ottla_broker.config.value_types import ConfigType
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """The codes of DescribeConfigs' `config_source`."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -21,35 +21,37 @@ class Source(IntEnum):
     DYNAMIC_MIRROR_CONFIG = 101  # ours, as the resource is
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """One place a value is found in, under the name it has there."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """`value` is None for a setting without value and for a sensitive one. `synonyms`: every place, the winning one first."""
 
     name: str
     value: str | None
-    source: Source
-    synonyms: tuple[Synonym, ...]
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
     read_only: bool
     sensitive: bool
     type: ConfigType
     doc: str
 
 
-def entry(setting: Setting[object], places: list[Synonym], *, read_only: bool, default: str | None) -> Entry:
+def entry(
+    setting: Setting[object], places: list[ConfigSynonym], *, read_only: bool, default: str | None
+) -> ConfigEntry:
     """From the places in the order they count; `default` is what holds when there is none."""
     hidden = setting.sensitive
-    shown = tuple(Synonym(place.name, None if hidden else place.value, place.source) for place in places)
-    return Entry(
+    shown = tuple(ConfigSynonym(place.name, None if hidden else place.value, place.source) for place in places)
+    return ConfigEntry(
         name=setting.name,
         value=None if hidden else (places[0].value if places else default),
-        source=places[0].source if places else Source.DEFAULT_CONFIG,
+        source=places[0].source if places else ConfigSource.DEFAULT_CONFIG,
         synonyms=shown,
         read_only=read_only,
         sensitive=setting.sensitive,

@@ -1,7 +1,7 @@
 """Consumer groups, committed offsets, and what is remembered of producers."""
 
-from ottla_broker.config.kinds import MAX_INT32, integer, list_of, long, short
 from ottla_broker.config.setting import Scope, Setting, Theme
+from ottla_broker.config.value_types import MAX_INT32, integer, list_of, long, short
 
 _groups = Theme("Consumer groups")
 

@@ -1,8 +1,8 @@
 """Who the broker is, where its data lie and how its cluster is found."""
 
 from ottla_broker.config.addresses import HttpAddress, http_address, register_address
-from ottla_broker.config.kinds import integer, list_of, string
 from ottla_broker.config.setting import Setting, Theme
+from ottla_broker.config.value_types import integer, list_of, string
 
 _theme = Theme("The broker and its data")
 

@@ -3,15 +3,15 @@
 import logging
 from collections.abc import Mapping
 
-from ottla_broker.config.entries import Entry, Source, Synonym
-from ottla_broker.config.kinds import ConfigType
+from ottla_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
+from ottla_broker.config.value_types import ConfigType
 
 ROOT = "root"
 # Kafka's levels; Python has no TRACE and no OFF, so these stand beyond its ends.
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50, "OFF": 100}
 
 
-def describe() -> list[Entry]:
+def describe() -> list[ConfigEntry]:
     """Every logger of this process with the level that counts for it."""
     return [_entry(name) for name in _names()]
 
@@ -45,11 +45,18 @@ def _logger(name: str) -> logging.Logger:
     return logging.root if name == ROOT else logging.getLogger(name)
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> ConfigEntry:
     level = _level_name(_logger(name).getEffectiveLevel())
-    source = Source.DYNAMIC_BROKER_LOGGER_CONFIG
-    return Entry(
-        name, level, source, (Synonym(name, level, source),), False, False, ConfigType.STRING, "The level of a logger."
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return ConfigEntry(
+        name,
+        level,
+        source,
+        (ConfigSynonym(name, level, source),),
+        False,
+        False,
+        ConfigType.STRING,
+        "The level of a logger.",
     )
 
 

@@ -2,8 +2,8 @@
 
 from typing import Literal, get_args
 
-from ottla_broker.config.kinds import MAX_DOUBLE, MAX_INT64, boolean, double, integer, list_of, long, one_of
 from ottla_broker.config.setting import Scope, Setting, Theme
+from ottla_broker.config.value_types import MAX_DOUBLE, MAX_INT64, boolean, double, integer, list_of, long, one_of
 
 CompressionName = Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]
 TimestampType = Literal["CreateTime", "LogAppendTime"]

@@ -5,9 +5,9 @@ Names are those of Kafka's clients and of the Mirror resource, in Kafka's spelli
 
 import re
 
-from ottla_broker.config.kinds import MAX_INT64, boolean, integer, list_of, long, one_of, parsed, string, verbatim
 from ottla_broker.config.setting import Setting, Theme
-from ottla_broker.wire.secured import MECHANISMS, PLAINTEXT, PROTOCOLS
+from ottla_broker.config.value_types import MAX_INT64, boolean, integer, list_of, long, one_of, parsed, string, verbatim
+from ottla_broker.wire.client_security import MECHANISMS, PLAINTEXT, PROTOCOLS
 
 Role = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"

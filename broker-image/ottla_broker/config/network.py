@@ -1,8 +1,8 @@
 """Listeners, sockets, and what connections and requests may take."""
 
 from ottla_broker.config.addresses import Listener, limits_by_address, listeners, parse_listeners, protocol_map
-from ottla_broker.config.kinds import MAX_INT32, integer, long, one_of, string
 from ottla_broker.config.setting import Scope, Setting, Theme
+from ottla_broker.config.value_types import MAX_INT32, integer, long, one_of, string
 
 _theme = Theme("Listeners and connections")
 _BUFFERS = "operating systems of today size buffers by what a connection needs"

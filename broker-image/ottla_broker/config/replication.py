@@ -1,7 +1,7 @@
 """Topics' making, replicas, leaders, and the life of a broker in its cluster."""
 
-from ottla_broker.config.kinds import MAX_INT64, boolean, integer, long, string
 from ottla_broker.config.setting import Scope, Setting, Theme
+from ottla_broker.config.value_types import MAX_INT64, boolean, integer, long, string
 
 _SEVERAL_BROKERS = "it counts among several brokers, which come with replication"
 

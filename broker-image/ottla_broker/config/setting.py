@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
-from ottla_broker.config.kinds import Kind
+from ottla_broker.config.value_types import ValueType
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -49,7 +49,7 @@ class Setting(Generic[T_co]):
     def __init__(
         self,
         name: str,
-        kind: Kind[T_co],
+        kind: ValueType[T_co],
         default: T_co,
         doc: str,
         *,
@@ -105,7 +105,7 @@ class Theme(NamedTuple):
     def broker(
         self,
         name: str,
-        kind: Kind[T],
+        kind: ValueType[T],
         default: T,
         doc: str,
         *,
@@ -135,7 +135,7 @@ class Theme(NamedTuple):
     def topic(
         self,
         name: str,
-        kind: Kind[T],
+        kind: ValueType[T],
         default: T,
         doc: str,
         *from_broker: Setting[object] | Default,
@@ -154,7 +154,7 @@ class Theme(NamedTuple):
         TOPIC_SETTINGS[name] = made
         return made
 
-    def mirror(self, name: str, kind: Kind[T], default: T, doc: str, *, sensitive: bool = False) -> Setting[T]:
+    def mirror(self, name: str, kind: ValueType[T], default: T, doc: str, *, sensitive: bool = False) -> Setting[T]:
         made = Setting(name, kind, default, doc, scope=Scope.MIRROR, theme=self.title, ours=True, sensitive=sensitive)
         MIRROR_SETTINGS[name] = made
         return made

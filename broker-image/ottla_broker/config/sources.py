@@ -13,12 +13,12 @@ from ottla_broker.config.mirrors import (
     MIRROR_SSL_TRUSTSTORE_CERTIFICATES,
 )
 from ottla_broker.config.setting import Setting
-from ottla_broker.wire.secured import Secured
+from ottla_broker.wire.client_security import ClientSecurity
 
 
-def secured(of: Callable[[Setting[str]], str]) -> Secured:
+def source_security(of: Callable[[Setting[str]], str]) -> ClientSecurity:
     """`of`: a setting's value."""
-    return Secured(
+    return ClientSecurity(
         of(MIRROR_SECURITY_PROTOCOL),
         of(MIRROR_SSL_TRUSTSTORE_CERTIFICATES),
         of(MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN),

@@ -3,16 +3,16 @@
 Each of these can also be given for one listener: `listener.name.NAME.ssl.…`, NAME in small letters.
 """
 
-from ottla_broker.config.kinds import Kind, list_of, one_of, only, string, verbatim
 from ottla_broker.config.setting import Setting, Theme
-from ottla_broker.wire.listener_tls import NONE, REQUESTED, REQUIRED, VERSIONS
+from ottla_broker.config.value_types import ValueType, list_of, one_of, only, string, verbatim
+from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
 _theme = Theme("TLS of listeners")
 _STORE = "a keystore of Java's cannot be read; write keys and certificates as PEM (KIP-651)"
 _DIFFERS = "it is the one kind that is read here"
 
 
-def _pem(what: str) -> Kind[str]:
+def _pem(what: str) -> ValueType[str]:
     return verbatim()._replace(allowed=what)
 
 
@@ -71,14 +71,14 @@ SSL_TRUSTSTORE_CERTIFICATES: Setting[str | None] = _theme.broker(
 )
 SSL_CLIENT_AUTH = _theme.broker(
     "ssl.client.auth",
-    one_of(NONE, REQUESTED, REQUIRED, any_case=True),
-    NONE,
+    one_of(CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, any_case=True),
+    CLIENT_AUTH_NONE,
     "Whether clients show certificates: `required`, or no connection; `requested`, or they are User:ANONYMOUS. A client's principal is the subject of its "
     "certificate, such as User:CN=alice,O=example.",
 )
 SSL_ENABLED_PROTOCOLS = _theme.broker(
     "ssl.enabled.protocols",
-    list_of(*VERSIONS),
-    tuple(VERSIONS),
+    list_of(*TLS_VERSIONS),
+    tuple(TLS_VERSIONS),
     "The versions of TLS that clients may speak.",
 )

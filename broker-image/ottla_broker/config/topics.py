@@ -2,8 +2,8 @@
 
 from ottla_broker.config import logs, replication
 from ottla_broker.config.addresses import throttled_replica
-from ottla_broker.config.kinds import MAX_INT64, boolean, double, integer, list_of, long, one_of, only
 from ottla_broker.config.setting import Default, Setting, Theme
+from ottla_broker.config.value_types import MAX_INT64, boolean, double, integer, list_of, long, one_of, only
 
 _NO_TIERS = "records are kept on the broker's own disks only"
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000

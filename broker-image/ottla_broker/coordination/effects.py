@@ -80,7 +80,7 @@ class SyncResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class LeavingMember:
     """`member_id` is empty when an administrator removes a static member by its instance id."""
 
     member_id: str

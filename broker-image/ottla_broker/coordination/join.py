@@ -11,14 +11,16 @@ from ottla_broker.coordination.effects import (
     StaticMemberStored,
     Ticket,
 )
-from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 LONGEST_NAME = 249
 """Characters of a client's own name in its member id, which must fit a protocol string however long that name is."""
 
 
-def join(group: ClassicGroup, settings: GroupSettings, request: JoinRequest, ticket: Ticket, now: Now) -> list[Effect]:
+def join(
+    group: ClassicGroup, settings: GroupCoordinatorConfig, request: JoinRequest, ticket: Ticket, now: Now
+) -> list[Effect]:
     """The ticket is answered now, when the next generation begins, or when the member's time is up."""
     member_id = request.member_id
     if not _has_room_for(group, settings, member_id):
@@ -38,7 +40,7 @@ def join(group: ClassicGroup, settings: GroupSettings, request: JoinRequest, tic
     return group.take_effects()
 
 
-def _has_room_for(group: ClassicGroup, settings: GroupSettings, member_id: str) -> bool:
+def _has_room_for(group: ClassicGroup, settings: GroupCoordinatorConfig, member_id: str) -> bool:
     """While the group waits for joins, those who wait count (the size may be above a limit that was lowered, and the
     last to rejoin are turned away); afterwards its members do."""
     member = group.members.get(member_id)
@@ -53,7 +55,9 @@ def _refuse(group: ClassicGroup, ticket: Ticket, member_id: str, error: ErrorCod
     group.effects.append(Answer(ticket, JoinResult(member_id, error)))
 
 
-def _join_as_new(group: ClassicGroup, settings: GroupSettings, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _join_as_new(
+    group: ClassicGroup, settings: GroupCoordinatorConfig, request: JoinRequest, ticket: Ticket, now: Now
+) -> None:
     name = request.group_instance_id or request.client_id
     member_id = f"{name[:LONGEST_NAME]}-{request.unique}"
     if request.group_instance_id is not None:
@@ -72,7 +76,12 @@ def _join_as_new(group: ClassicGroup, settings: GroupSettings, request: JoinRequ
 
 
 def _add(
-    group: ClassicGroup, settings: GroupSettings, request: JoinRequest, member_id: str, ticket: Ticket, now: Now
+    group: ClassicGroup,
+    settings: GroupCoordinatorConfig,
+    request: JoinRequest,
+    member_id: str,
+    ticket: Ticket,
+    now: Now,
 ) -> None:
     if group.state is GroupState.preparing and group.previous is GroupState.empty:
         group.newcomers = True
@@ -95,7 +104,9 @@ def _add(
     )
 
 
-def _join_again(group: ClassicGroup, settings: GroupSettings, request: JoinRequest, ticket: Ticket, now: Now) -> None:
+def _join_again(
+    group: ClassicGroup, settings: GroupCoordinatorConfig, request: JoinRequest, ticket: Ticket, now: Now
+) -> None:
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
     except KafkaError as reason:
@@ -121,7 +132,7 @@ def _join_again(group: ClassicGroup, settings: GroupSettings, request: JoinReque
 
 def _return_as_static(
     group: ClassicGroup,
-    settings: GroupSettings,
+    settings: GroupCoordinatorConfig,
     request: JoinRequest,
     old_id: str,
     new_id: str,

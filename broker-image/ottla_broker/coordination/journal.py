@@ -18,7 +18,7 @@ BATCH_BYTES = 512 << 10
 class Journal(Protocol):
     partition: int
 
-    async def settled(self) -> None:
+    async def wait_until_recovered(self) -> None:
         """Returns when everything that was ever acknowledged can be read. KafkaError when that will not be."""
         ...
 
@@ -31,7 +31,7 @@ class Journal(Protocol):
         ...
 
 
-class Writes:
+class JournalWriter:
     """The writes to one journal. Those of one turn of the event loop go into one batch, many batches can be on their
     way, and what a write changes in memory (`apply`) is done when it is replicated, in the order of writing."""
 
@@ -41,7 +41,9 @@ class Writes:
         self._collected: list[_Write] = []
         self._running: set[asyncio.Task[None]] = set()
 
-    def write(self, records: Sequence[Record], *, apply: Callable[[], None] | None = None) -> asyncio.Future[ErrorCode]:
+    def write_records(
+        self, records: Sequence[Record], *, apply: Callable[[], None] | None = None
+    ) -> asyncio.Future[ErrorCode]:
         """Ends with `none`, or with the error a client of the coordinator is to see; it never raises."""
         loop = asyncio.get_running_loop()
         write = _Write(records, apply, loop.create_future())

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ottla_broker.coordination import rebalance
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.coordination.effects import Effect, JoinResult, Leaving, Now, SyncResult
-from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.coordination.effects import Effect, JoinResult, LeavingMember, Now, SyncResult
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -21,7 +21,7 @@ def heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None
 
 
 def leave(
-    group: ClassicGroup, settings: GroupSettings, leaving: Sequence[Leaving], now: Now
+    group: ClassicGroup, settings: GroupCoordinatorConfig, leaving: Sequence[LeavingMember], now: Now
 ) -> tuple[list[ErrorCode], list[Effect]]:
     """Removes members, all before the group rebalances once; one code for each, in their order."""
     if group.state is GroupState.dead:
@@ -38,7 +38,7 @@ def leave(
     return codes, group.take_effects()
 
 
-def _remove(group: ClassicGroup, leaving: Leaving) -> ErrorCode:
+def _remove(group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
     member_id = leaving.member_id
     if not member_id:
         if leaving.group_instance_id not in group.static_members:

@@ -12,11 +12,11 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from kio.schema.types import BrokerId
 from kio.static.primitive import i64
 
-from ottla_broker.metadata.controller_link import ControllerLink
+from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-class ProducerIds:
+class ProducerIdAllocator:
     """`allocate` asks the controller for a block; KafkaError when it cannot be had, and then the next request tries
     again."""
 
@@ -25,7 +25,7 @@ class ProducerIds:
         self._block = iter(range(0))
         self._turn = asyncio.Lock()
 
-    async def next(self) -> int:
+    async def generate_id(self) -> int:
         if (found := next(self._block, None)) is not None:
             return found
         async with self._turn:
@@ -34,10 +34,10 @@ class ProducerIds:
         return found
 
 
-async def producer_id_block(link: ControllerLink, broker: int, epoch: int) -> range:
+async def request_producer_id_block(link: ControllerChannel, broker: int, epoch: int) -> range:
     """A block of the controller's for this broker."""
     request = AllocateProducerIdsRequest(broker_id=BrokerId(broker), broker_epoch=i64(epoch))
-    response: AllocateProducerIdsResponse = await link.ask(request)
+    response: AllocateProducerIdsResponse = await link.send_request(request)
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, "the controller gives no producer ids")
     return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)

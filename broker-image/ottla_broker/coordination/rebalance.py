@@ -19,7 +19,7 @@ from ottla_broker.coordination.effects import (
     SyncResult,
     Then,
 )
-from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 again."""
 
 
-def prepare_or_complete(group: ClassicGroup, settings: GroupSettings, now: Now, why: str) -> None:
+def prepare_or_complete(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now, why: str) -> None:
     """After a member came, changed or went."""
     if group.can_rebalance:
         prepare(group, settings, now, why)
@@ -37,7 +37,7 @@ def prepare_or_complete(group: ClassicGroup, settings: GroupSettings, now: Now, 
         complete_if_all_joined(group, now)
 
 
-def prepare(group: ClassicGroup, settings: GroupSettings, now: Now, why: str) -> None:
+def prepare(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now, why: str) -> None:
     """Into PreparingRebalance: whoever waits in SyncGroup has to rejoin. The first rebalance of an empty group waits
     a little, so that members which start together land in one generation."""
     if group.state is GroupState.completing:
@@ -136,7 +136,9 @@ def synced(group: ClassicGroup, member: Member) -> SyncResult:
     )
 
 
-def stored(group: ClassicGroup, settings: GroupSettings, then: Then, error: ErrorCode, now: Now) -> list[Effect]:
+def stored(
+    group: ClassicGroup, settings: GroupCoordinatorConfig, then: Then, error: ErrorCode, now: Now
+) -> list[Effect]:
     """A write that the group asked for has ended, well (`ErrorCode.none`) or not. Much may have happened meanwhile."""
     if isinstance(then, AssignmentStored):
         _assignment_stored(group, settings, then, error, now)
@@ -148,7 +150,7 @@ def stored(group: ClassicGroup, settings: GroupSettings, then: Then, error: Erro
 
 
 def _assignment_stored(
-    group: ClassicGroup, settings: GroupSettings, then: AssignmentStored, error: ErrorCode, now: Now
+    group: ClassicGroup, settings: GroupCoordinatorConfig, then: AssignmentStored, error: ErrorCode, now: Now
 ) -> None:
     if group.state is not GroupState.completing or group.generation != then.generation:
         return
@@ -207,7 +209,7 @@ def _static_member_stored(group: ClassicGroup, then: StaticMemberStored, error: 
     group.expect(member, now)
 
 
-def tick(group: ClassicGroup, settings: GroupSettings, now: Now) -> list[Effect]:
+def tick(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now) -> list[Effect]:
     """Does what the time asks for, and finds the next deadline."""
     for member_id, due_ms in list(group.pending_joins.items()):
         if due_ms <= now.ms:
@@ -228,7 +230,7 @@ def tick(group: ClassicGroup, settings: GroupSettings, now: Now) -> list[Effect]
     return group.take_effects()
 
 
-def _expire(group: ClassicGroup, settings: GroupSettings, member: Member, now: Now) -> None:
+def _expire(group: ClassicGroup, settings: GroupCoordinatorConfig, member: Member, now: Now) -> None:
     log.info("group %s: the session of member %s ended", group.id, member.id)
     group.answer_join(member, JoinResult("", ErrorCode.unknown_member_id))
     group.answer_sync(member, SyncResult(ErrorCode.unknown_member_id))
@@ -236,7 +238,7 @@ def _expire(group: ClassicGroup, settings: GroupSettings, member: Member, now: N
     prepare_or_complete(group, settings, now, f"member {member.id} did not send heartbeats")
 
 
-def _joins_are_due(group: ClassicGroup, settings: GroupSettings, now: Now) -> None:
+def _joins_are_due(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now) -> None:
     remaining_ms = group.initial_remaining_ms
     if remaining_ms and group.newcomers:
         delay_ms = min(settings.group_initial_rebalance_delay_ms, remaining_ms)
@@ -248,7 +250,7 @@ def _joins_are_due(group: ClassicGroup, settings: GroupSettings, now: Now) -> No
         complete_join(group, now)
 
 
-def _syncs_are_due(group: ClassicGroup, settings: GroupSettings, now: Now) -> None:
+def _syncs_are_due(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now) -> None:
     group.sync_due_ms = None
     if late := [member_id for member_id in group.pending_syncs if member_id in group.members]:
         for member_id in late:

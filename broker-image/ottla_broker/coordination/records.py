@@ -126,29 +126,29 @@ _write_offset_key: Final = OFFSET_COMMIT_KEY.writer(0)
 _write_group_key: Final = GROUP_METADATA_KEY.writer(0)
 
 
-def offset_key(group: str, topic: str, partition: int) -> bytes:
+def encode_offset_commit_key(group: str, topic: str, partition: int) -> bytes:
     out = bytearray(_TYPE.pack(OFFSET_COMMIT_TYPE))
     _write_offset_key(out, (group, topic, partition))
     return bytes(out)
 
 
-def offset_value(commit: OffsetCommit) -> bytes:
+def encode_offset_commit_value(commit: OffsetCommit) -> bytes:
     return OFFSET_COMMIT.write(
         commit, OFFSET_COMMIT_VERSION if commit.expire_ms < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
     )
 
 
-def group_key(group: str) -> bytes:
+def encode_group_metadata_key(group: str) -> bytes:
     out = bytearray(_TYPE.pack(GROUP_METADATA_TYPE))
     _write_group_key(out, (group,))
     return bytes(out)
 
 
-def group_value(metadata: GroupMetadata) -> bytes:
+def encode_group_metadata_value(metadata: GroupMetadata) -> bytes:
     return GROUP_METADATA.write(metadata, GROUP_METADATA_VERSION)
 
 
-def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
+def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
     """None for a record of a type that we do not know. Malformed when the key is cut off."""
     if len(key) < 2:
         raise Malformed(f"a key of {len(key)} bytes has no type")
@@ -175,7 +175,7 @@ def _read_offset_key(key: bytes) -> OffsetCommitKey:
     raise Malformed(f"an offset's key is cut off at {size}")
 
 
-def read_offset(value: bytes) -> OffsetCommit:
+def decode_offset_commit(value: bytes) -> OffsetCommit:
     """An OFFSET_COMMIT of any version; the one that is written today is read by hand, for the same reason."""
     start = _OFFSET_V4.size
     if len(value) >= start + 9 and value[1] == OFFSET_COMMIT_VERSION and not value[0]:
@@ -188,7 +188,7 @@ def read_offset(value: bytes) -> OffsetCommit:
                     metadata = value[start:end].decode() if length > 1 else ""
                     (commit_ms,) = _INT64.unpack_from(value, end)
                     return OffsetCommit(offset, leader_epoch, metadata, commit_ms, -1, _topic_id(tags[3:]))
-    return read_value(OFFSET_COMMIT, value)
+    return decode_value(OFFSET_COMMIT, value)
 
 
 @lru_cache(maxsize=4096)
@@ -196,7 +196,7 @@ def _topic_id(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if any(raw) else None
 
 
-def read_value(form: Format[T], value: bytes) -> T:
+def decode_value(form: Format[T], value: bytes) -> T:
     """Malformed when the value is of a version that we do not know: to pass it over would lose an offset in silence."""
     if len(value) < 2:
         raise Malformed(f"a value of {len(value)} bytes has no version")

@@ -14,39 +14,41 @@ from ottla_broker.coordination.records import (
     GroupMetadataKey,
     OffsetCommit,
     OffsetCommitKey,
-    read_key,
-    read_offset,
-    read_value,
+    decode_key,
+    decode_offset_commit,
+    decode_value,
 )
 from ottla_broker.coordination.schema import Malformed
-from ottla_broker.wire.batch import BatchHeader, Buffer, batches, check_crc
-from ottla_broker.wire.control import ControlType, control_type
+from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc, iter_batches
+from ottla_broker.wire.control_records import ControlRecordType, control_record_type
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, payload_of, spans
+from ottla_broker.wire.records import Record, decompress_records, iter_record_spans
 
 RECORDS_PER_STEP = 64
 
 
-class Replay:
+class CoordinatorLoader:
     """Counts what it saw: `records` in all, `unknown` of types that are not ours to read."""
 
     def __init__(self) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
         self.records = 0
-        self.unknown = 0
+        self.unknown_records = 0
         self._open: dict[
             int, dict[OffsetCommitKey, OffsetCommit | None]
         ] = {}  # producer id → its transaction's commits
 
     def steps(self, chunk: Buffer) -> Iterator[None]:
         """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names the offset."""
-        for at, header in batches(chunk):
-            if not check_crc(chunk, header, at):
+        for at, header in iter_batches(chunk):
+            if not has_valid_crc(chunk, header, at):
                 raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
             delta = 0  # of the record at hand
             try:
-                for _, _, _, at_delta, key, value, _ in spans(payload_of(chunk, header, at), header.count):
+                for _, _, _, at_delta, key, value, _ in iter_record_spans(
+                    decompress_records(chunk, header, at), header.count
+                ):
                     delta = at_delta
                     self._apply(header, key, value)
                     self.records += 1
@@ -58,10 +60,10 @@ class Replay:
 
     def _apply(self, header: BatchHeader, raw_key: bytes | None, raw_value: bytes | None) -> None:
         if header.is_control:
-            return self._end_transaction(header.producer_id, control_type(Record(0, raw_key, raw_value)))
-        key = None if raw_key is None else read_key(raw_key)
+            return self._end_transaction(header.producer_id, control_record_type(Record(0, raw_key, raw_value)))
+        key = None if raw_key is None else decode_key(raw_key)
         if isinstance(key, OffsetCommitKey):
-            commit = None if raw_value is None else read_offset(raw_value)
+            commit = None if raw_value is None else decode_offset_commit(raw_value)
             if header.is_transactional:
                 self._open.setdefault(header.producer_id, {})[key] = commit
             else:
@@ -73,9 +75,9 @@ class Replay:
             if raw_value is None:
                 self.groups.pop(key.group, None)
             else:
-                self.groups[key.group] = restored(key.group, read_value(GROUP_METADATA, raw_value))
+                self.groups[key.group] = restored(key.group, decode_value(GROUP_METADATA, raw_value))
         else:
-            self.unknown += 1
+            self.unknown_records += 1
         return None
 
     def _commit(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
@@ -84,9 +86,9 @@ class Replay:
         else:
             self.offsets.put(key, commit)
 
-    def _end_transaction(self, producer_id: int, how: ControlType) -> None:
+    def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
         commits = self._open.pop(producer_id, {})
-        if how is ControlType.commit:
+        if how is ControlRecordType.commit:
             for key, commit in commits.items():
                 self._commit(key, commit)
 

@@ -15,18 +15,18 @@ from uuid import UUID
 from ottla_broker.coordination import rebalance
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.effects import Answer, Effect, JoinResult, Now, SyncResult, Then
-from ottla_broker.coordination.journal import Journal, Writes
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.journal import Journal, JournalWriter
 from ottla_broker.coordination.offsets import Offsets, expired
 from ottla_broker.coordination.records import (
     OffsetCommit,
     OffsetCommitKey,
-    group_key,
-    group_value,
-    offset_key,
-    offset_value,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
 )
-from ottla_broker.coordination.replay import Replay
-from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.coordination.replay import CoordinatorLoader
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
@@ -47,7 +47,7 @@ class Phase(Enum):
 class Shard:
     """`groups` and `offsets` are what is replicated, and for groups in motion also what is about to be."""
 
-    def __init__(self, journal: Journal, runtime: Runtime, settings: GroupSettings) -> None:
+    def __init__(self, journal: Journal, runtime: Runtime, settings: GroupCoordinatorConfig) -> None:
         self.partition = journal.partition
         self.phase = Phase.loading
         self.groups: dict[str, ClassicGroup] = {}
@@ -55,7 +55,7 @@ class Shard:
         self._journal = journal
         self._runtime = runtime
         self._settings = settings
-        self._writes = Writes(journal, timeout_ms=settings.offsets_commit_timeout_ms)
+        self._writes = JournalWriter(journal, timeout_ms=settings.offsets_commit_timeout_ms)
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}  # group → (due in ms, timer)
         self._committing: dict[str, set[asyncio.Future[ErrorCode]]] = {}  # group → its commits on their way
@@ -67,7 +67,7 @@ class Shard:
         if self._is_closed():
             return
         began = self._loop.time()
-        replay = Replay()
+        replay = CoordinatorLoader()
         try:
             await self._take_turns(self._steps(replay))
         except (KafkaError, OSError) as reason:
@@ -90,7 +90,7 @@ class Shard:
     def _is_closed(self) -> bool:
         return self.phase is Phase.closed
 
-    def _steps(self, replay: Replay) -> Iterator[None]:
+    def _steps(self, replay: CoordinatorLoader) -> Iterator[None]:
         for chunk in self._journal.read():
             yield from replay.steps(chunk)
         yield from replay.finish()
@@ -162,8 +162,12 @@ class Shard:
             if isinstance(effect, Answer):
                 _answer(effect)
                 continue
-            record = Record(self._runtime.now_ms(), group_key(group.id), group_value(effect.metadata))
-            write = self._writes.write([record])
+            record = Record(
+                self._runtime.now_ms(),
+                encode_group_metadata_key(group.id),
+                encode_group_metadata_value(effect.metadata),
+            )
+            write = self._writes.write_records([record])
             write.add_done_callback(_Stored(self, group, effect.then))
             writes.append(write)
         self._arm(group)
@@ -194,14 +198,17 @@ class Shard:
     async def commit(self, group_id: str, commits: Mapping[OffsetCommitKey, OffsetCommit]) -> None:
         """Returns when they are replicated. The group was asked (`check_commit`) before."""
         now_ms = self._runtime.now_ms()
-        records = [Record(now_ms, offset_key(*key), offset_value(commit)) for key, commit in commits.items()]
+        records = [
+            Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
+            for key, commit in commits.items()
+        ]
 
         def apply() -> None:
             self.group_or_new(group_id)
             for key, commit in commits.items():
                 self.offsets.put(key, commit)
 
-        write = self._writes.write(records, apply=apply)
+        write = self._writes.write_records(records, apply=apply)
         self._committing.setdefault(group_id, set()).add(write)
         write.add_done_callback(partial(self._committed, group_id))
         await ended(write)
@@ -221,11 +228,11 @@ class Shard:
     async def delete_offsets(self, keys: Sequence[OffsetCommitKey]) -> None:
         present = [key for key in keys if self.offsets.get(*key) is not None]
         if present:
-            await ended(self._writes.write(self._tombstones(present), apply=partial(self._forget, present)))
+            await ended(self._writes.write_records(self._tombstones(present), apply=partial(self._forget, present)))
 
     def _tombstones(self, keys: Iterable[OffsetCommitKey]) -> list[Record]:
         now_ms = self._runtime.now_ms()
-        return [Record(now_ms, offset_key(*key), None) for key in keys]
+        return [Record(now_ms, encode_offset_commit_key(*key), None) for key in keys]
 
     def _forget(self, keys: Iterable[OffsetCommitKey]) -> None:
         for key in keys:
@@ -250,12 +257,12 @@ class Shard:
         self._bury(group, ErrorCode.coordinator_not_available)
         records = [*self._tombstones(keys)]
         if group.is_written:
-            records.append(Record(self._runtime.now_ms(), group_key(group.id), None))
+            records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:
             done: asyncio.Future[ErrorCode] = self._loop.create_future()
             done.set_result(ErrorCode.none)
             return done
-        write = self._writes.write(records, apply=partial(self._forget, keys))
+        write = self._writes.write_records(records, apply=partial(self._forget, keys))
 
         def back(done: asyncio.Future[ErrorCode]) -> None:
             if done.result() is not ErrorCode.none and self.phase is Phase.serving and group.id not in self.groups:
@@ -280,7 +287,7 @@ class Shard:
             if is_over and len(keys) == sum(map(len, self.offsets.of(group.id).values())):
                 error = await self._end(group, keys)
             elif keys:
-                error = await self._writes.write(self._tombstones(keys), apply=partial(self._forget, keys))
+                error = await self._writes.write_records(self._tombstones(keys), apply=partial(self._forget, keys))
             else:
                 continue
             count += len(keys) if error is ErrorCode.none else 0

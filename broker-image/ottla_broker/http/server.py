@@ -11,10 +11,10 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import HttpAddress
-from ottla_broker.http.collection import Sockets, families, single
-from ottla_broker.http.exposition import CONTENT_TYPE, heading, lines
-from ottla_broker.http.process import process
-from ottla_broker.log.space import space_below
+from ottla_broker.http.collector import ServerMetrics, collect_metrics, single
+from ottla_broker.http.process_metrics import process
+from ottla_broker.http.prometheus_text import CONTENT_TYPE, heading, lines
+from ottla_broker.log.space import read_file_system_space
 from ottla_broker.metrics import DIRECTORY_BYTES, DIRECTORY_USABLE, Sample
 
 SLICE = 500  # samples written before others may work: about 0.3 ms
@@ -25,7 +25,7 @@ NO_CONTROLLER = -1
 class HttpServer:
     """One per broker. `start` raises OSError when the port is taken."""
 
-    def __init__(self, broker: Broker, sockets: Sockets) -> None:
+    def __init__(self, broker: Broker, sockets: ServerMetrics) -> None:
         self._broker = broker
         self._sockets = sockets
         app = web.Application()
@@ -48,14 +48,14 @@ class HttpServer:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        reasons = not_ready(self._broker)
+        reasons = readiness_problems(self._broker)
         text = "\n".join(reasons) if reasons else "ok"
         return web.Response(text=f"{text}\n", status=503 if reasons else 200)
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         await response.prepare(request)
-        for metric, samples in families(self._broker, self._sockets):
+        for metric, samples in collect_metrics(self._broker, self._sockets):
             await response.write(heading(metric).encode())
             for start in range(0, len(samples), SLICE):
                 await response.write(lines(metric, samples[start : start + SLICE]).encode())
@@ -68,8 +68,8 @@ class HttpServer:
 
     async def _directories(self) -> str:
         total, usable = [], []
-        for directory in self._broker.directories:
-            space = await self._broker.runtime.offload(space_below, directory.path)
+        for directory in self._broker.log_dirs:
+            space = await self._broker.runtime.run_in_thread(read_file_system_space, directory.path)
             total.append(Sample((directory.path,), space.total))
             usable.append(Sample((directory.path,), space.usable))
         return "".join(
@@ -78,12 +78,10 @@ class HttpServer:
         )
 
 
-def not_ready(broker: Broker) -> list[str]:
+def readiness_problems(broker: Broker) -> list[str]:
     """Why clients cannot be served here now; empty when they can."""
     reasons = [] if broker.ready else ["the broker is starting or stopping"]
     if broker.ready and broker.image.controller_id == NO_CONTROLLER:
         reasons.append("no controller is known")
-    reasons += [
-        f"log directory {one.path} failed: {one.failed}" for one in broker.directories if one.failed is not None
-    ]
-    return reasons + broker.trouble
+    reasons += [f"log directory {one.path} failed: {one.failure}" for one in broker.log_dirs if one.failure is not None]
+    return reasons + broker.unrecoverable_errors

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeVar
 
-from ottla_broker.log import cleaning, swap
+from ottla_broker.log import cleaning_job, swap
 from ottla_broker.log.checkpoints import encode_offsets, read_offsets
 from ottla_broker.log.cleanable import ToClean, filthiest, to_clean
-from ottla_broker.log.cleaning import Job, Source
+from ottla_broker.log.cleaning_job import Job, Source
 from ottla_broker.log.compaction import Compaction, KeyOffsets, Tally
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class CleanerSettings:
+class CleanerConfig:
     """log.cleaner.enable; log.cleaner.backoff.ms, the rest when nothing is to be done; log.cleaner.dedupe.buffer.size,
     in bytes; log.cleaner.io.max.bytes.per.second, reading and writing together."""
 
@@ -54,7 +54,7 @@ class Cleaner:
     def __init__(self, storage: Storage, directory: str, logs: Mapping[Partition, PartitionLog]) -> None:
         self.storage = storage
         self.logs = logs
-        self.settings = CleanerSettings()
+        self.settings = CleanerConfig()
         self.path = f"{directory}/{CHECKPOINT}"
         self.checkpoints = self._read_checkpoints()
         self.uncleanable: dict[Partition, str] = {}
@@ -93,7 +93,7 @@ class Cleaner:
         of, wanted = chosen
         tally = Tally()
         try:
-            job = cleaning.job_for(of, wanted, self.storage.runtime.now_ms())
+            job = cleaning_job.job_for(of, wanted, self.storage.runtime.now_ms())
             reached = await self._clean(job, tally)
             if self.logs.get((of.topic, of.partition)) is of:
                 self.checkpoints[of.topic, of.partition] = reached
@@ -132,11 +132,11 @@ class Cleaner:
         if self._seen.setdefault(partition, now) != now:
             self.forget(*partition)  # what was clean may have been replaced by something else
             self._seen[partition] = now
-        if not cleaning.may_clean(of):
+        if not cleaning_job.can_clean(of):
             return None  # the next time
         try:
             return to_clean(
-                cleaning.facts_of(of),
+                cleaning_job.facts_of(of),
                 of.config,
                 start=of.start,
                 end=of.end,
@@ -160,9 +160,9 @@ class Cleaner:
         files = OpenFiles(disk)
         offsets = KeyOffsets(self.settings.dedupe_buffer_bytes, job.wanted.first_dirty)
         try:
-            await self._paced(cleaning.index_keys(files, job, offsets))
-            found = cleaning.groups(job, offsets.latest + 1)
-            compaction = await self._off_thread(cleaning.second_pass, files, job, offsets, found, tally)
+            await self._paced(cleaning_job.index_keys(files, job, offsets))
+            found = cleaning_job.groups(job, offsets.latest + 1)
+            compaction = await self._off_thread(cleaning_job.second_pass, files, job, offsets, found, tally)
             for group in found:
                 await self._replace(files, job, group, compaction)
         except FileNotFoundError as error:
@@ -177,7 +177,7 @@ class Cleaner:
         of, disk = job.log, self.storage.disk
         new = swap.cleaned_segment(files, of.directory, group[0].facts.base, job.now_ms)
         try:
-            await self._paced(cleaning.rewrite_group(files, group, compaction, new))
+            await self._paced(cleaning_job.rewrite_group(files, group, compaction, new))
             if not self._is_as_it_was(job, group):
                 raise Changed(f"its segments from {new.base} on are not what they were")
         except BaseException:  # also when the broker stops: nothing half-written is left behind
@@ -206,7 +206,7 @@ class Cleaner:
     async def _off_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """As `Runtime.offload`; but when the caller is cancelled, waits for the thread, which still uses the caller's
         files."""
-        running = asyncio.ensure_future(self.storage.runtime.offload(call, *args, **kwargs))
+        running = asyncio.ensure_future(self.storage.runtime.run_in_thread(call, *args, **kwargs))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

@@ -21,22 +21,28 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from ottla_broker.log.config import MAX_INT64, LogConfig
-from ottla_broker.log.producer_state import LASTING
+from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
 from ottla_broker.log.rewrite import level_of
 from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.wire.batch import (
     COMPRESSION_MASK,
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
     pack_batch,
 )
 from ottla_broker.wire.compression import compress
-from ottla_broker.wire.control import ControlType, control_type
-from ottla_broker.wire.records import Span, decode_batch, payload_of, retimed, spans
+from ottla_broker.wire.control_records import ControlRecordType, control_record_type
+from ottla_broker.wire.records import (
+    RecordSpan,
+    decode_batch,
+    decompress_records,
+    encode_with_timestamp_delta,
+    iter_record_spans,
+)
 
 # What one key takes in a `KeyOffsets`, by measurement: key, offset, and their share of the table while it grows.
 BYTES_PER_KEY: Final = 220
@@ -67,7 +73,7 @@ class KeyOffsets:
         if offsets and len(offsets) + header.count > self.capacity:
             return False
         base, first_dirty = header.base_offset, self.first_dirty
-        for _, _, _, delta, key, _, _ in spans(payload_of(batch, header), header.count):
+        for _, _, _, delta, key, _, _ in iter_record_spans(decompress_records(batch, header), header.count):
             if key is not None and base + delta >= first_dirty:
                 offsets[key if len(key) <= _LONGEST_PLAIN_KEY else _digest(key)] = base + delta
         return True
@@ -97,7 +103,7 @@ class Transactions:
 
     def meet_data(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to an aborted transaction."""
-        if not header.attributes & TRANSACTIONAL:
+        if not header.attributes & TRANSACTIONAL_FLAG:
             return False
         self._begin_up_to(header.last_offset)
         found = self._aborted.get(header.producer_id)
@@ -107,24 +113,24 @@ class Transactions:
         self._aborted[header.producer_id] = found[0], True
         return True
 
-    def meet_marker(self, header: BatchHeader, kind: ControlType) -> bool:
+    def meet_marker(self, header: BatchHeader, kind: ControlRecordType) -> bool:
         """Whether nothing of the transaction that the marker ends is left, so that the marker may go."""
         self._begin_up_to(header.last_offset)
-        if kind is ControlType.abort:
+        if kind is ControlRecordType.abort:
             transaction, met = self._aborted.pop(header.producer_id, (None, False))
             if transaction is not None and met:
                 self.kept.append(transaction)
             return not met
-        if kind is ControlType.commit:
+        if kind is ControlRecordType.commit:
             met = header.producer_id in self._committed
             self._committed.discard(header.producer_id)
             return not met
         return False
 
-    def meet_marker_that_stays(self, header: BatchHeader, kind: ControlType) -> None:
+    def meet_marker_that_stays(self, header: BatchHeader, kind: ControlRecordType) -> None:
         self._begin_up_to(header.last_offset)
         self._committed.discard(header.producer_id)
-        if kind is ControlType.abort and (found := self._aborted.pop(header.producer_id, None)) is not None:
+        if kind is ControlRecordType.abort and (found := self._aborted.pop(header.producer_id, None)) is not None:
             self.kept.append(found[0])
 
     def _begin_up_to(self, offset: int) -> None:
@@ -201,7 +207,7 @@ class Compaction:
             self.transactions.meet_marker_that_stays(header, _kind(batch, header))
 
     def _keep_control(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
-        if header.producer_id >= LASTING:
+        if header.producer_id >= FIRST_RESERVED_PRODUCER_ID:
             return batch, header.count  # it ends nothing, and goes with the log's start only
         last = self.last_of_producer.get(header.producer_id)
         fences = last is not None and last.last_data_offset < 0 and last.epoch == header.producer_epoch
@@ -210,8 +216,10 @@ class Compaction:
         if not self.transactions.meet_marker(header, _kind(batch, header)) or fences:
             return batch, header.count
         if not header.has_delete_horizon:
-            payload = payload_of(batch, header)
-            return self._packed(header, payload, list(spans(payload, header.count)), sets_horizon=True), header.count
+            payload = decompress_records(batch, header)
+            return self._packed(
+                header, payload, list(iter_record_spans(payload, header.count)), sets_horizon=True
+            ), header.count
         if header.base_timestamp > self.now_ms:
             return batch, header.count
         return (_emptied(header) if header.next_offset in self.ends else None), 0
@@ -223,13 +231,13 @@ class Compaction:
             return (_emptied(header) if stays else None), 0
         if not header.count:
             return (batch if stays else None), 0
-        payload = payload_of(batch, header)
+        payload = decompress_records(batch, header)
         newest = self.offsets.newest
         base = header.base_offset
         horizon_passed = header.has_delete_horizon and header.base_timestamp <= self.now_ms
         tombstones = False
         kept = []
-        for span in spans(payload, header.count):
+        for span in iter_record_spans(payload, header.count):
             key, value = span[4], span[5]
             if key is None:
                 self.tally.without_key += 1
@@ -248,17 +256,17 @@ class Compaction:
             return batch, header.count
         return self._packed(header, payload, kept, sets_horizon=sets_horizon), len(kept)
 
-    def _packed(self, header: BatchHeader, payload: bytes, kept: list[Span], *, sets_horizon: bool) -> bytes:
+    def _packed(self, header: BatchHeader, payload: bytes, kept: list[RecordSpan], *, sets_horizon: bool) -> bytes:
         """The batch with only these records. Their bytes stay, unless the base timestamp becomes the delete horizon."""
         attributes, base_timestamp = header.attributes, header.base_timestamp
         max_timestamp = header.max_timestamp
-        if not attributes & LOG_APPEND_TIME:
+        if not attributes & LOG_APPEND_TIME_FLAG:
             max_timestamp = base_timestamp + max(span[2] for span in kept)
         if sets_horizon:
-            attributes |= DELETE_HORIZON
+            attributes |= DELETE_HORIZON_FLAG
             base_timestamp = min(self.now_ms + self.config.delete_retention_ms, MAX_INT64)
             sooner = header.base_timestamp - base_timestamp
-            records = b"".join([retimed(payload, span, span[2] + sooner) for span in kept])
+            records = b"".join([encode_with_timestamp_delta(payload, span, span[2] + sooner) for span in kept])
         else:
             records = b"".join([payload[span[0] : span[1]] for span in kept])
         codec = header.compression
@@ -274,13 +282,13 @@ class Compaction:
         )
 
 
-def _kind(batch: Buffer, header: BatchHeader) -> ControlType:
-    return control_type(decode_batch(batch, header)[0])
+def _kind(batch: Buffer, header: BatchHeader) -> ControlRecordType:
+    return control_record_type(decode_batch(batch, header)[0])
 
 
 def _emptied(header: BatchHeader) -> bytes:
     """The batch without its records: what its producer's last sequence, or the log's last offset, is known by."""
-    attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL) & ~COMPRESSION_MASK
+    attributes = header.attributes & (LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG) & ~COMPRESSION_MASK
     return pack_batch(replace(header, attributes=attributes, base_timestamp=header.max_timestamp, count=0), b"")
 
 

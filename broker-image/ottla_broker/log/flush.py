@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
-from ottla_broker.log.producer_snapshot import encode_snapshot
+from ottla_broker.log.producer_snapshot import encode_producer_snapshot
 from ottla_broker.log.segment import CorruptSegment
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Flush:
     async def _run(self, work: Work) -> None:
         log = self._log
         try:
-            await log.storage.runtime.offload(do, log.storage.disk, work)
+            await log.storage.runtime.run_in_thread(do, log.storage.disk, work)
         except OSError as error:
             raise log.io_failed("fsync", log.directory, error) from error
         if work.directories:
@@ -126,7 +126,7 @@ class Flush:
         directories = self._directories() if self.names_at_risk else ()
         paths = tuple(segment.path for segment in log.segments.since(self.flushed))
         if directories:
-            paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
+            paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
         return Work(log.end, log.end, log.truncations, paths, (), directories, self.new_names)
 
     def _everything(self) -> Work:
@@ -143,12 +143,12 @@ class Flush:
             raise log.corrupt(error, log.end) from error
         except OSError as error:
             raise log.io_failed("read", log.segments.active.path, error) from error
-        contents = [(log.snapshots.path(recorded), encode_snapshot(log.producers))]
+        contents = [(log.snapshots.path(recorded), encode_producer_snapshot(log.producers))]
         if log.epochs.dirty:
             contents.append((log.epochs.path, log.epochs.encode()))
             log.epochs.dirty = False
         paths = tuple(path for segment in segments for path in segment.paths)
-        paths += (f"{log.directory}/{names.PARTITION_METADATA}",)
+        paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
         return Work(log.end, recorded, log.truncations, paths, tuple(contents), self._directories(), self.new_names)
 
     def _directories(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@
 - An index without its `.log`: removed.
 """
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.segment import Segment
 from ottla_broker.log.storage import Storage
 
@@ -16,16 +16,16 @@ def tidy(storage: Storage, directory: str) -> list[str]:
     """Applies the rules; returns the names that the folder holds now, sorted. OSError; CorruptSegment of a `.swap`."""
     disk = storage.disk
     found = disk.list(directory)
-    if not any(name.endswith((names.DELETED, names.CLEANED, names.SWAP)) for name in found):
+    if not any(name.endswith((file_names.DELETED, file_names.CLEANED, file_names.SWAP)) for name in found):
         return _without_orphans(storage, directory, found)
-    cleaned = [name for name in found if name.endswith(names.CLEANED)]
-    smallest = min((offset for name in cleaned if (offset := names.offset_of(name)) is not None), default=None)
+    cleaned = [name for name in found if name.endswith(file_names.CLEANED)]
+    smallest = min((offset for name in cleaned if (offset := file_names.offset_of(name)) is not None), default=None)
     swaps = []
     for name in found:
-        offset = names.offset_of(name)
-        if name.endswith((names.DELETED, names.CLEANED)):
+        offset = file_names.offset_of(name)
+        if name.endswith((file_names.DELETED, file_names.CLEANED)):
             disk.remove(f"{directory}/{name}")
-        elif name.endswith(names.SWAP) and offset is not None:
+        elif name.endswith(file_names.SWAP) and offset is not None:
             if smallest is not None and offset >= smallest:
                 disk.remove(f"{directory}/{name}")
             else:
@@ -37,16 +37,16 @@ def tidy(storage: Storage, directory: str) -> list[str]:
 
 def _swap_in(storage: Storage, directory: str, swaps: list[tuple[int, str]]) -> None:
     disk = storage.disk
-    logs = [(offset, name) for offset, name in swaps if name.endswith(names.LOG + names.SWAP)]
+    logs = [(offset, name) for offset, name in swaps if name.endswith(file_names.LOG + file_names.SWAP)]
     if logs:
         first = min(offset for offset, _ in logs)
         end = max(_end_of(storage, directory, offset, name) for offset, name in logs)
         for name in disk.list(directory):
-            offset = names.offset_of(name)
-            if offset is not None and first <= offset < end and not name.endswith(names.SWAP):
+            offset = file_names.offset_of(name)
+            if offset is not None and first <= offset < end and not name.endswith(file_names.SWAP):
                 disk.remove(f"{directory}/{name}")
     for _, name in swaps:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(file_names.SWAP)}")
 
 
 def _end_of(storage: Storage, directory: str, base: int, name: str) -> int:
@@ -62,10 +62,10 @@ def _end_of(storage: Storage, directory: str, base: int, name: str) -> int:
 
 
 def _without_orphans(storage: Storage, directory: str, found: list[str]) -> list[str]:
-    logs = {name[: -len(names.LOG)] for name in found if name.endswith(names.LOG)}
+    logs = {name[: -len(file_names.LOG)] for name in found if name.endswith(file_names.LOG)}
     kept = []
     for name in found:
-        if name.endswith(names.INDEXES) and name.rpartition(".")[0] not in logs:
+        if name.endswith(file_names.INDEXES) and name.rpartition(".")[0] not in logs:
             storage.disk.remove(f"{directory}/{name}")
         else:
             kept.append(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import (
     decode_clean_shutdown,
     encode_clean_shutdown,
@@ -21,9 +21,9 @@ from ottla_broker.log.checkpoints import (
 from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld
-from ottla_broker.log.maintenance import Intervals, Maintenance
+from ottla_broker.log.maintenance import LogDirMaintenance, MaintenanceIntervals
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.recovery import Known, create_log, open_log, write_plainly
+from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log, write_plainly
 from ottla_broker.log.storage import Storage, is_full
 from ottla_broker.log.taking_over import take_over
 from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 META_VERSION: Final = "1"
 NO_EPOCH: Final = -1
-_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
+_CHECKPOINTS: Final = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS, file_names.LOG_STARTS)
 _CLOSING_TOGETHER: Final = 16
 _LONGEST_NAME: Final = 255
 
@@ -76,14 +76,14 @@ class LogDir:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.logs: dict[tuple[str, int], PartitionLog] = {}
-        self.failed: str | None = None
-        self.was_clean = False
+        self.failure: str | None = None
+        self.was_clean_shutdown = False
         self.previous_broker_epoch = NO_EPOCH  # of the broker that stopped cleanly here; KIP-966
         self.broker_epoch = NO_EPOCH  # set by whoever registers the broker; goes into the clean-shutdown marker
-        self.condemned: list[str] = []  # folders on their way out
+        self.folders_to_delete: list[str] = []  # folders on their way out
         self.cleaner = Cleaner(storage, path, self.logs)
         self.producer_expiration_ms = 86_400_000  # producer.id.expiration.ms, which may change at any time
-        storage.write_recovery_points = lambda: self._write_now(names.RECOVERY_POINTS)
+        storage.write_recovery_points = lambda: self._write_now(file_names.RECOVERY_POINTS)
         self._gone: set[tuple[str, int]] = set()  # deleted partitions that the checkpoints still name
         self._lock = lock
         self._written: dict[str, bytes] = {}
@@ -117,7 +117,7 @@ class LogDir:
         with _told_as_log_dir_error(path):
             disk.make_directory(path)
             try:
-                lock = disk.lock(f"{path}/{names.LOCK}")
+                lock = disk.lock(f"{path}/{file_names.LOCK}")
             except LockHeld as error:
                 raise LogDirError(f"{path} is in use: {error}") from None
             try:
@@ -136,35 +136,41 @@ class LogDir:
         """
         with _told_as_log_dir_error(self.path):
             for folder in self.storage.disk.list(self.path):
-                key = names.partition_of(folder)
+                key = file_names.partition_of(folder)
                 if key is not None and key not in self.logs and only in (None, key[0]):
                     self.logs[key] = self._opened(key, folder, config_of(key[0]), gapless)
             self.storage.files.close_all()  # most partitions may not be used for long
             if any(one.recovery_point < self._left.points.get(key, 0) for key, one in self.logs.items()):
-                self._write_now(names.RECOVERY_POINTS)  # or a crash would take what is written next for long flushed
+                self._write_now(
+                    file_names.RECOVERY_POINTS
+                )  # or a crash would take what is written next for long flushed
             if only is None:
                 self._loaded = True
                 self._left = _Left()
 
     def _opened(self, key: tuple[str, int], folder: str, config: LogConfig, gapless: bool) -> PartitionLog:
-        known = Known(self.was_clean, self._left.points.get(key, 0), self._left.starts.get(key, 0), gapless)
+        known = LogCheckpoint(
+            self.was_clean_shutdown, self._left.points.get(key, 0), self._left.starts.get(key, 0), gapless
+        )
         opened = open_log(self.storage, f"{self.path}/{folder}", *key, config, known)
         opened.advance_high_watermark(self._left.watermarks.get(key, 0))
         return opened
 
     def _read_what_was_left(self) -> None:
         disk = self.storage.disk
-        marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        marker = f"{self.path}/{file_names.CLEAN_SHUTDOWN}"
         if disk.exists(marker):
-            self.was_clean = True
+            self.was_clean_shutdown = True
             self.previous_broker_epoch = decode_clean_shutdown(disk.read_file(marker))
             disk.remove(marker)
         self._left = _Left(
-            points=read_offsets(disk, f"{self.path}/{names.RECOVERY_POINTS}"),
-            starts=read_offsets(disk, f"{self.path}/{names.LOG_STARTS}"),
-            watermarks=read_offsets(disk, f"{self.path}/{names.HIGH_WATERMARKS}"),
+            points=read_offsets(disk, f"{self.path}/{file_names.RECOVERY_POINTS}"),
+            starts=read_offsets(disk, f"{self.path}/{file_names.LOG_STARTS}"),
+            watermarks=read_offsets(disk, f"{self.path}/{file_names.HIGH_WATERMARKS}"),
         )
-        self.condemned += [f"{self.path}/{f}" for f in disk.list(self.path) if f.endswith(names.DELETE_FOLDER)]
+        self.folders_to_delete += [
+            f"{self.path}/{f}" for f in disk.list(self.path) if f.endswith(file_names.DELETE_FOLDER)
+        ]
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Names the cluster in `meta.properties`, once. LogDirError when it names another."""
@@ -176,7 +182,7 @@ class LogDir:
 
     # --- partitions
 
-    def create(self, topic: str, partition: int, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
+    def create_log(self, topic: str, partition: int, topic_id: UUID | None, config: LogConfig) -> PartitionLog:
         """The partition's log, made when it is not there. KafkaError: INCONSISTENT_TOPIC_ID when the folder is of an earlier topic of that
         name, KAFKA_STORAGE_ERROR."""
         existing = self.logs.get((topic, partition))
@@ -184,7 +190,7 @@ class LogDir:
             self._same_topic(existing, topic_id)
             existing.set_config(config)
             return existing
-        directory = f"{self.path}/{names.partition_folder(topic, partition)}"
+        directory = f"{self.path}/{file_names.partition_folder(topic, partition)}"
         try:
             if (topic, partition) in self._gone:
                 self._write_now(*_CHECKPOINTS)  # they speak of the one that was deleted
@@ -198,7 +204,7 @@ class LogDir:
     def _same_topic(self, existing: PartitionLog, topic_id: UUID | None) -> None:
         if existing.topic_id is None and topic_id is not None:
             existing.topic_id = topic_id
-            path = f"{existing.directory}/{names.PARTITION_METADATA}"
+            path = f"{existing.directory}/{file_names.PARTITION_METADATA}"
             try:
                 write_plainly(self.storage, path, encode_topic_id(topic_id))
             except OSError as error:
@@ -210,50 +216,50 @@ class LogDir:
                 f"{existing.directory} belongs to topic id {uuid_text(existing.topic_id)}, not to {uuid_text(topic_id)}",
             )
 
-    def delete(self, topic: str, partition: int) -> None:
+    def delete_log(self, topic: str, partition: int) -> None:
         """Takes the partition away at once; its folder is renamed now and removed in the background. No error when there is none."""
-        self._take_away(topic, partition, names.DELETE_FOLDER)
+        self._take_away(topic, partition, file_names.DELETE_FOLDER)
 
-    def set_aside(self, topic: str, partition: int) -> None:
+    def move_to_stray(self, topic: str, partition: int) -> None:
         """Takes the partition away but keeps its folder, under a name that Kafka calls a stray and leaves alone too."""
-        self._take_away(topic, partition, names.STRAY_FOLDER)
+        self._take_away(topic, partition, file_names.STRAY_FOLDER)
 
     def _take_away(self, topic: str, partition: int, ending: str) -> None:
         gone = self.logs.pop((topic, partition), None)
         if gone is None:
             return
         self.cleaner.forget(topic, partition)
-        gone.forget_tail()
+        gone.clear_tail_cache()
         for segment in gone.segments:
             segment.unload()
         gone.failed = KafkaError(ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} was deleted")
         unique = f".{self.storage.runtime.new_uuid().hex}{ending}"
-        folder = names.partition_folder(topic, partition)[: _LONGEST_NAME - len(unique)] + unique
+        folder = file_names.partition_folder(topic, partition)[: _LONGEST_NAME - len(unique)] + unique
         try:
             self.storage.disk.rename(gone.directory, f"{self.path}/{folder}")
         except OSError as error:
             raise self._io_failed(gone.directory, error) from error
-        if ending == names.DELETE_FOLDER:
-            self.condemned.append(f"{self.path}/{folder}")
+        if ending == file_names.DELETE_FOLDER:
+            self.folders_to_delete.append(f"{self.path}/{folder}")
         self._gone.add((topic, partition))
 
     def _io_failed(self, path: str, error: OSError) -> KafkaError:
         reason = f"{path}: {error.strerror or error}"
         if not is_full(error):
-            self.failed = reason
+            self.failure = reason
             log.error("log directory %s is offline: %s", self.path, reason)
         return KafkaError(ErrorCode.kafka_storage_error, reason)
 
     # --- background
 
-    async def maintain(self, intervals: Intervals | None = None) -> None:
+    async def maintain(self, intervals: MaintenanceIntervals | None = None) -> None:
         """The background work of the directory; runs until it is cancelled. Compaction has a loop of its own, because one cleaning
         may take minutes."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(Maintenance(self, intervals or Intervals()).run())
+            tasks.create_task(LogDirMaintenance(self, intervals or MaintenanceIntervals()).run())
             tasks.create_task(self.cleaner.run())
 
-    async def take_over(self) -> None:
+    async def adopt_foreign_logs(self) -> None:
         """Makes what was loaded this cluster's own, where somebody else wrote it (`taking_over`), brings it to the device and writes that down. KafkaError:
         KAFKA_STORAGE_ERROR."""
         now_ms = self.storage.runtime.now_ms()
@@ -270,7 +276,7 @@ class LogDir:
             if self._written.get(name) != data:
                 path = f"{self.path}/{name}"
                 try:
-                    await self.storage.runtime.offload(self.storage.disk.replace_file, path, data)
+                    await self.storage.runtime.run_in_thread(self.storage.disk.replace_file, path, data)
                 except OSError as error:
                     raise self._io_failed(path, error) from error
                 self._written[name] = data
@@ -278,9 +284,9 @@ class LogDir:
     def _checkpoint(self, name: str) -> bytes:
         logs = self.logs.items()
         match name:
-            case names.RECOVERY_POINTS:
+            case file_names.RECOVERY_POINTS:
                 return encode_offsets(self._left.points | {key: one.recovery_point for key, one in logs})
-            case names.HIGH_WATERMARKS:
+            case file_names.HIGH_WATERMARKS:
                 return encode_offsets(self._left.watermarks | {key: one.high_watermark for key, one in logs})
             case _:
                 raised = {k: one.start for k, one in logs if one.failed or one.start > one.segments[0].base}
@@ -299,7 +305,7 @@ class LogDir:
         if self._closed:
             return
         self._closed = True
-        clean = self.failed is None and (self._loaded or self.was_clean)
+        clean = self.failure is None and (self._loaded or self.was_clean_shutdown)
         gate = asyncio.Semaphore(_CLOSING_TOGETHER)
 
         async def close_one(one: PartitionLog) -> bool:
@@ -319,8 +325,8 @@ class LogDir:
             await self.write_checkpoints(recovery_points=True)
             if clean:
                 marker = encode_clean_shutdown(self.broker_epoch)
-                await self.storage.runtime.offload(
-                    self.storage.disk.replace_file, f"{self.path}/{names.CLEAN_SHUTDOWN}", marker
+                await self.storage.runtime.run_in_thread(
+                    self.storage.disk.replace_file, f"{self.path}/{file_names.CLEAN_SHUTDOWN}", marker
                 )
         except (KafkaError, OSError) as error:
             log.error("%s was not closed cleanly: %s", self.path, error)
@@ -331,7 +337,7 @@ class LogDir:
 
 def _identity(storage: Storage, path: str, node_id: int, cluster_id: str | None) -> tuple[UUID, int, str | None]:
     """(directory id, node id, cluster id) from `meta.properties`, which is made when it is not there."""
-    file = f"{path}/{names.META_PROPERTIES}"
+    file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(storage.disk, file)
     if found and found.get("version") != META_VERSION:
         raise LogDirError(f"{file}: version {found.get('version')!r}; only {META_VERSION} is known")
@@ -359,4 +365,4 @@ def _properties(node_id: int, cluster_id: str | None, directory_id: UUID) -> dic
 
 def _write_identity(storage: Storage, path: str, node_id: int, cluster_id: str | None, directory_id: UUID) -> None:
     data = encode_properties(_properties(node_id, cluster_id, directory_id))
-    storage.disk.replace_file(f"{path}/{names.META_PROPERTIES}", data)
+    storage.disk.replace_file(f"{path}/{file_names.META_PROPERTIES}", data)

@@ -25,7 +25,7 @@ _TICK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class MaintenanceIntervals:
     """Broker settings, in ms, with Kafka's defaults."""
 
     retention_check_ms: int = 300_000  # log.retention.check.interval.ms
@@ -34,8 +34,8 @@ class Intervals:
     producer_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
 
 
-class Maintenance:
-    def __init__(self, directory: "LogDir", intervals: Intervals) -> None:
+class LogDirMaintenance:
+    def __init__(self, directory: "LogDir", intervals: MaintenanceIntervals) -> None:
         self.directory = directory
         self.intervals = intervals
         self._runtime = directory.storage.runtime
@@ -86,7 +86,7 @@ class Maintenance:
                 flush.unflushed_since_ms = now_ms
             elif now_ms - flush.unflushed_since_ms >= one.config.flush_ms:
                 flush.unflushed_since_ms = -1
-                await self._tried(one, one.synced(one.end))
+                await self._tried(one, one.wait_until_synced(one.end))
 
     async def checkpoint_watermarks(self) -> None:
         touched = [one for one in self._working() if one.touched]
@@ -98,7 +98,7 @@ class Maintenance:
     async def checkpoint_recovery_points(self) -> None:
         """Flushes the logs that have much unflushed, and writes down how far all are."""
         for one in self._working():
-            if one.end > one.recovery_point and one.size_above(one.recovery_point) > FLUSH_BEHIND:
+            if one.end > one.recovery_point and one.size_from(one.recovery_point) > FLUSH_BEHIND:
                 await self._tried(one, one.flush.checkpoint())
         await self.directory.write_checkpoints(recovery_points=True)
 
@@ -116,14 +116,14 @@ class Maintenance:
         now_ms = self._runtime.now_ms()
         for one in list(self.directory.logs.values()):  # topics come and go while files are removed
             if one.retired and (paths := remove_retired(one, now_ms)):
-                await self._runtime.offload(_remove_all, self._disk.remove, paths)
-        folders, self.directory.condemned = self.directory.condemned, []
-        await self._runtime.offload(_remove_all, self._disk.remove_tree, folders)
+                await self._runtime.run_in_thread(_remove_all, self._disk.remove, paths)
+        folders, self.directory.folders_to_delete = self.directory.folders_to_delete, []
+        await self._runtime.run_in_thread(_remove_all, self._disk.remove_tree, folders)
 
     async def expire_producers(self) -> None:
         now_ms = self._runtime.now_ms()
         for one in self._working():
-            one.producers.expire(now_ms, self.directory.producer_expiration_ms)
+            one.producers.remove_expired(now_ms, self.directory.producer_expiration_ms)
 
     async def _tried(self, one: PartitionLog, action: Awaitable[None]) -> None:
         try:

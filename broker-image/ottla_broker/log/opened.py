@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ottla_broker.log.epochs import LeaderEpochs
+from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.segments import Segments
 from ottla_broker.log.snapshots import Snapshots

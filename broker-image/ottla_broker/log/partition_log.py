@@ -11,29 +11,38 @@ from typing import Final
 from ottla_broker.log import reading, retention, rolling, timestamps, truncation
 from ottla_broker.log.config import MAX_INT32, LogConfig
 from ottla_broker.log.flush import Flush
-from ottla_broker.log.markers import read_marker
 from ottla_broker.log.opened import Opened
-from ottla_broker.log.producer_rebuild import note_batch
-from ottla_broker.log.producer_state import SentBatch
+from ottla_broker.log.producer_rebuild import replay_batch
+from ottla_broker.log.producer_state import BatchMetadata
 from ottla_broker.log.recall import recall
 from ottla_broker.log.rewrite import check_keys, rewritten
 from ottla_broker.log.storage import Storage, is_full
 from ottla_broker.log.tail_cache import TailCache
 from ottla_broker.log.time_index import TimestampOffset
+from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.log.validation import (
-    Appended,
-    Fields,
-    check_crc,
-    check_from_client,
+    HeaderFields,
+    LogAppendInfo,
     check_from_zero,
     check_size,
     fields_at,
     from_leader,
     no_segment_holds,
-    whole_batches,
+    split_whole_batches,
+    validate_client_batch,
+    validate_crc,
 )
-from ottla_broker.wire.batch import CONTROL, HEADER, LENGTH_END, TRANSACTIONAL, BatchHeader, Buffer, parse_header, stamp
+from ottla_broker.wire.batch import (
+    CONTROL_FLAG,
+    HEADER,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Buffer,
+    parse_batch_header,
+    stamp_offset_and_epoch,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 log = logging.getLogger(__name__)
@@ -115,7 +124,7 @@ class PartitionLog:
         """Bytes of all segments' batches."""
         return self.segments.size
 
-    def size_above(self, offset: int) -> int:
+    def size_from(self, offset: int) -> int:
         """About how many bytes lie at and above `offset`."""
         first, *others = self.segments.since(offset)
         return first.size_above(offset) + sum(segment.size for segment in others)
@@ -123,20 +132,20 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed readers stop: the first open (or not yet replicated) transaction, or the high watermark."""
-        first = self.producers.first_unstable
+        first = self.producers.first_unstable_offset
         return self.high_watermark if first is None else min(max(first, self.start), self.high_watermark)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Replication's word; also takes it back after a truncation."""
         self.high_watermark = min(max(offset, self.start), self.end)
-        self.producers.replicated_to(self.high_watermark)
+        self.producers.remove_replicated_transactions(self.high_watermark)
         self.touched = True
 
     # --- appending
 
     def append_as_leader(
         self, records: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True
-    ) -> Appended:
+    ) -> LogAppendInfo:
         """Checks, stamps and writes batches; a client may send one, a coordinator several. The bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, the window of timestamps and rolling. KafkaError, with nothing written: CORRUPT_MESSAGE,
@@ -147,19 +156,19 @@ class PartitionLog:
             raise self.failed
         size = len(records)
         fields = fields_at(records, 0, size)
-        if fields[1] + LENGTH_END != size:
+        if fields[1] + LOG_OVERHEAD != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         if from_client:
             check_from_zero(fields)
         check_size(fields, self.config)
-        check_crc(records, 0, fields)
+        validate_crc(records, 0, fields)
         if from_client:
-            check_from_client(fields, self.config, now_ms)
-        if not self._plain and self.config.cleanup_compact and not fields[5] & CONTROL:
+            validate_client_batch(fields, self.config, now_ms)
+        if not self._plain and self.config.cleanup_compact and not fields[5] & CONTROL_FLAG:
             check_keys(records, BatchHeader(*fields))  # before the producer's sequence is looked at, as in Kafka
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
             # Beside a duplicate the batch's own time is told, as Kafka does whoever has set it.
-            return Appended(
+            return LogAppendInfo(
                 sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, 1, sent.offset_delta + 1, 0
             )
         append_time = NO_TIME
@@ -172,32 +181,32 @@ class PartitionLog:
             raise no_segment_holds(size, self.config)
         first = self.end
         last = first + fields[6]
-        if leader_epoch != self.epochs.latest() and leader_epoch >= 0:
+        if leader_epoch != self.epochs.latest_epoch() and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         self._write(records, size, ((0, fields),), first, leader_epoch, now_ms)
-        return Appended(first, last, append_time, self.start, False, 1, fields[12], size)
+        return LogAppendInfo(first, last, append_time, self.start, False, 1, fields[12], size)
 
-    def _append_several(self, records: Buffer, leader_epoch: int, now_ms: int, from_client: bool) -> Appended:
+    def _append_several(self, records: Buffer, leader_epoch: int, now_ms: int, from_client: bool) -> LogAppendInfo:
         if from_client:
             raise KafkaError(ErrorCode.invalid_record, "a produce request may hold one batch for each partition")
-        size, found = whole_batches(records)
+        size, found = split_whole_batches(records)
         if size != len(records):
             raise KafkaError(ErrorCode.corrupt_message, f"{len(records) - size} bytes behind the last whole batch")
-        total: Appended | None = None
+        total: LogAppendInfo | None = None
         for at, fields in found:
-            batch = memoryview(records)[at : at + fields[1] + LENGTH_END]
+            batch = memoryview(records)[at : at + fields[1] + LOG_OVERHEAD]
             done = self.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, from_client=False)
             if total is None:
                 total = done
             else:
                 total.last_offset = done.last_offset
-                total.batches += 1
-                total.records += done.records
-                total.bytes += done.bytes
+                total.batch_count += 1
+                total.record_count += done.record_count
+                total.byte_count += done.byte_count
         assert total is not None  # fields_at found one
         return total
 
-    def append_as_follower(self, records: Buffer, *, leader_epoch: int) -> Appended:
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int) -> LogAppendInfo:
         """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off is left out.
 
         `leader_epoch`: of the leader that was asked; a batch from a newer one is not taken. KafkaError: CORRUPT_MESSAGE,
@@ -207,27 +216,27 @@ class PartitionLog:
             raise self.failed
         size, taken = from_leader(records, self.end, leader_epoch)
         if not taken:
-            return Appended(-1, -1, NO_TIME, self.start, False, 0, 0, 0)
+            return LogAppendInfo(-1, -1, NO_TIME, self.start, False, 0, 0, 0)
         first, count = taken[0][1][0], sum(fields[12] for _, fields in taken)
         now_ms = self.storage.runtime.now_ms()
         for _, fields in taken:
-            if fields[2] >= 0 and fields[2] != self.epochs.latest():
+            if fields[2] >= 0 and fields[2] != self.epochs.latest_epoch():
                 self.epochs.assign(fields[2], fields[0])
         try:
             self._write(memoryview(records)[:size], size, taken, None, leader_epoch, now_ms)
         except KafkaError:
             self.epochs.truncate_from_end(self.end)  # of an epoch of which nothing was written nothing is known
             raise
-        return Appended(first, self.end - 1, NO_TIME, self.start, False, len(taken), count, size)
+        return LogAppendInfo(first, self.end - 1, NO_TIME, self.start, False, len(taken), count, size)
 
-    def _check_producer(self, records: Buffer, fields: Fields, from_client: bool) -> SentBatch | None:
+    def _check_producer(self, records: Buffer, fields: HeaderFields, from_client: bool) -> BatchMetadata | None:
         _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = fields
-        if attributes & CONTROL:
-            if (marker := read_marker(records, BatchHeader(*fields))) is not None:
+        if attributes & CONTROL_FLAG:
+            if (marker := read_end_marker(records, BatchHeader(*fields))) is not None:
                 self.producers.check_marker(producer_id, epoch, marker.coordinator_epoch)
             return None
-        transactional = bool(attributes & TRANSACTIONAL)
-        check = self.producers.check
+        transactional = bool(attributes & TRANSACTIONAL_FLAG)
+        check = self.producers.check_batch
         try:
             return check(producer_id, epoch, sequence, delta, transactional=transactional, sequenced=from_client)
         except KafkaError as error:
@@ -237,7 +246,7 @@ class PartitionLog:
             recall(self, producer)  # after a restart: older batches than the snapshot's may be asked for
             return check(producer_id, epoch, sequence, delta, transactional=transactional, sequenced=from_client)
 
-    def _as_the_topic_wants(self, records: Buffer, fields: Fields, now_ms: int) -> tuple[Buffer, int]:
+    def _as_the_topic_wants(self, records: Buffer, fields: HeaderFields, now_ms: int) -> tuple[Buffer, int]:
         header = BatchHeader(*fields)
         if header.is_control:
             return records, NO_TIME
@@ -248,7 +257,7 @@ class PartitionLog:
         self,
         records: Buffer,
         size: int,
-        batches: Sequence[tuple[int, Fields]],
+        batches: Sequence[tuple[int, HeaderFields]],
         first: int | None,
         leader_epoch: int,
         now_ms: int,
@@ -277,7 +286,7 @@ class PartitionLog:
             view = arena.view[at : at + size]
             view[:] = records
             if first is not None:
-                stamp(view, 0, first, leader_epoch)
+                stamp_offset_and_epoch(view, 0, first, leader_epoch)
             segment.file.append((view,))
         except OSError as error:
             raise self.io_failed("append", segment.path, error) from error
@@ -288,18 +297,18 @@ class PartitionLog:
             base, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = fields
             if first is not None:
                 base = first
-            length += LENGTH_END
+            length += LOG_OVERHEAD
             arena.ends.append(base + delta + 1)
             arena.stops.append(at + position + length)
             segment.added(start + position, length, base + delta, max_timestamp, interval)
             if producer_id >= 0:
-                if attributes & CONTROL:
+                if attributes & CONTROL_FLAG:
                     batch = view[position : position + length]
-                    if (aborted := note_batch(self.producers, parse_header(batch), batch, now_ms)) is not None:
+                    if (aborted := replay_batch(self.producers, parse_batch_header(batch), batch, now_ms)) is not None:
                         segment.transactions.append(aborted)
                 else:
-                    transactional = bool(attributes & TRANSACTIONAL)
-                    self.producers.apply(
+                    transactional = bool(attributes & TRANSACTIONAL_FLAG)
+                    self.producers.apply_batch(
                         producer_id, epoch, sequence, base, delta, max_timestamp, transactional, now_ms
                     )
         self.end = end
@@ -328,15 +337,15 @@ class PartitionLog:
         data = self._tail.read(offset, max_bytes, up_to, at_least_one)
         return reading.read_files(self, offset, max_bytes, up_to, at_least_one) if data is None else data
 
-    def aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions that have records in [from_offset, to_offset), for read_committed readers."""
         return reading.aborted(self, from_offset, to_offset)
 
-    def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record with a timestamp (ms) of at least `timestamp`; None when there is none."""
         return timestamps.offset_for_time(self, timestamp)
 
-    def max_timestamp(self) -> TimestampOffset | None:
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp; None for an empty log."""
         return timestamps.max_timestamp(self)
 
@@ -358,18 +367,18 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         truncation.truncate_fully_and_start_at(self, offset)
 
-    def forget_tail(self) -> None:
+    def clear_tail_cache(self) -> None:
         self._tail.clear()
 
     # --- durability
 
-    async def synced(self, offset: int) -> None:
+    async def wait_until_synced(self, offset: int) -> None:
         """Returns when everything below `offset` that is still in the log is on stable storage; all who wait share one fsync.
         KafkaError: KAFKA_STORAGE_ERROR."""
         await self.flush.synced(offset)
 
     @property
-    def sync_due(self) -> bool:
+    def is_sync_due(self) -> bool:
         """Whether flush.messages wants an fsync before the next acknowledgement."""
         return self.end - self.flush.flushed >= self.config.flush_messages
 
@@ -382,7 +391,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Writes what is only in memory (indexes) and gives up files. `flush.checkpoint` first for a clean stop."""
-        self.forget_tail()
+        self.clear_tail_cache()
         try:
             if self.failed is None:
                 self.seal()

@@ -3,10 +3,10 @@
 import logging
 from typing import TYPE_CHECKING
 
-from ottla_broker.log.markers import read_marker
-from ottla_broker.log.producer_snapshot import BadSnapshot, decode_snapshot
+from ottla_broker.log.producer_snapshot import CorruptProducerSnapshot, decode_producer_snapshot
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.snapshots import Snapshots
+from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.wire.batch import BatchHeader, Buffer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def rebuild_producers(
+def rebuild_producer_states(
     storage: "Storage", segments: "Segments", snapshots: Snapshots, start: int, end: int
 ) -> ProducerStates:
     """The producers just before offset `end`. Snapshots that cannot be read are removed. OSError, CorruptSegment."""
@@ -34,7 +34,7 @@ def rebuild_producers(
                 return producers
             if header.producer_id >= 0:
                 data = segment.file.read(header.size, position) if header.is_control else b""
-                note_batch(producers, header, data, now_ms)
+                replay_batch(producers, header, data, now_ms)
     return producers
 
 
@@ -42,17 +42,19 @@ def newest_snapshot(snapshots: Snapshots, up_to: int, now_ms: int) -> tuple[Prod
     """The producers of the newest good snapshot at or below `up_to`, and its offset; (none, 0) without one."""
     while (offset := snapshots.newest_up_to(up_to)) is not None:
         try:
-            return ProducerStates(decode_snapshot(snapshots.read(offset), now_ms)), offset
-        except BadSnapshot as error:
+            return ProducerStates(decode_producer_snapshot(snapshots.read(offset), now_ms)), offset
+        except CorruptProducerSnapshot as error:
             log.warning("%s: %s; removed, an older one serves", snapshots.path(offset), error)
             snapshots.remove(offset)
     return ProducerStates(), 0
 
 
-def note_batch(producers: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int) -> AbortedTransaction | None:
+def replay_batch(
+    producers: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int
+) -> AbortedTransaction | None:
     """Notes one batch of a producer that is in the log; `data`: the whole batch, needed of control batches only."""
     if not header.is_control:
-        producers.apply(
+        producers.apply_batch(
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
@@ -63,7 +65,7 @@ def note_batch(producers: ProducerStates, header: BatchHeader, data: Buffer, now
             now_ms,
         )
         return None
-    marker = read_marker(data, header)
+    marker = read_end_marker(data, header)
     if marker is None:
         return None
     return producers.apply_marker(

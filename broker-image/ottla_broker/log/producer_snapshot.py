@@ -10,7 +10,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from ottla_broker.log.producer_state import NO_OFFSET, Producer, SentBatch
+from ottla_broker.log.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
 
 VERSION: Final = 1
 _FRONT: Final = Struct(">hI")
@@ -18,50 +18,50 @@ _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 
 
-class BadSnapshot(ValueError):
+class CorruptProducerSnapshot(ValueError):
     """The file is no snapshot of a version we know, or its CRC is wrong. An older snapshot or the log itself has to serve."""
 
 
-def encode_snapshot(producers: Iterable[Producer]) -> bytes:
+def encode_producer_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
     entries = [_entry(producer) for producer in producers]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _FRONT.pack(VERSION, crc32c(body)) + body
 
 
-def _entry(producer: Producer) -> bytes:
-    last = producer.batches[-1] if producer.batches else SentBatch(-1, NO_OFFSET, 0, -1)
+def _entry(producer: ProducerStateEntry) -> bytes:
+    last = producer.batches[-1] if producer.batches else BatchMetadata(-1, NO_OFFSET, 0, -1)
     return _ENTRY.pack(
         producer.producer_id,
         producer.epoch,
         last.last_sequence,
         last.last_offset,
         last.offset_delta,
-        producer.timestamp,
+        producer.last_timestamp,
         producer.coordinator_epoch,
-        producer.transaction_start,
+        producer.current_txn_first_offset,
     )
 
 
-def decode_snapshot(data: bytes, now_ms: int) -> list[Producer]:
+def decode_producer_snapshot(data: bytes, now_ms: int) -> list[ProducerStateEntry]:
     """Producers as of the snapshot; they count as seen at `now_ms`. Raises BadSnapshot."""
     if len(data) < _FRONT.size + _COUNT.size:
-        raise BadSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
+        raise CorruptProducerSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc = _FRONT.unpack_from(data)
     if version != VERSION:
-        raise BadSnapshot(f"producer snapshot of version {version}; only {VERSION} is known")
+        raise CorruptProducerSnapshot(f"producer snapshot of version {version}; only {VERSION} is known")
     body = memoryview(data)[_FRONT.size :]
     if crc32c(body) != crc:
-        raise BadSnapshot("the CRC of the producer snapshot is wrong")
+        raise CorruptProducerSnapshot("the CRC of the producer snapshot is wrong")
     (count,) = _COUNT.unpack_from(body)
     if len(body) != _COUNT.size + count * _ENTRY.size:
-        raise BadSnapshot(f"{count} producers announced in {len(body)} bytes")
+        raise CorruptProducerSnapshot(f"{count} producers announced in {len(body)} bytes")
     return [_producer(fields, now_ms) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
-def _producer(fields: tuple[int, ...], now_ms: int) -> Producer:
+def _producer(fields: tuple[int, ...], now_ms: int) -> ProducerStateEntry:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction_start = fields
-    producer = Producer(producer_id, epoch, coordinator_epoch, timestamp, transaction_start, seen_ms=now_ms)
+    producer = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, transaction_start, seen_ms=now_ms)
     if last_offset >= 0:
-        producer.batches.append(SentBatch(last_sequence, last_offset, delta, timestamp))
+        producer.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
         producer.recalled = False
     return producer

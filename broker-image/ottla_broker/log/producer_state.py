@@ -22,12 +22,12 @@ SEQUENCES: Final = 1 << 31
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
-LASTING: Final = 1 << 62
+FIRST_RESERVED_PRODUCER_ID: Final = 1 << 62
 """Ids from here on are this cluster's own: no producer is given one, and none may use one. Of theirs the newest batch or marker counts, and nothing
 that was before it: what a snapshot knows of an older one may lie below the log's start."""
 
 
-class SentBatch(NamedTuple):
+class BatchMetadata(NamedTuple):
     """One batch of a producer. `offset_delta`: its records less one."""
 
     last_sequence: int
@@ -45,16 +45,16 @@ class SentBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
     """`timestamp` (ms): of its newest batch or marker, as Kafka's snapshot has it. `seen_ms`: wall time of its last append here, for
     expiry. `recalled`: False when only the last of its batches is known, from a snapshot."""
 
     producer_id: int
     epoch: int = NO_EPOCH
     coordinator_epoch: int = -1
-    timestamp: int = -1
-    transaction_start: int = NO_OFFSET
-    batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    last_timestamp: int = -1
+    current_txn_first_offset: int = NO_OFFSET
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     seen_ms: int = 0
     recalled: bool = True
 
@@ -72,10 +72,12 @@ class ProducerStates:
 
     __slots__ = ("_ended", "_open", "_producers")
 
-    def __init__(self, producers: Iterable[Producer] = ()) -> None:
+    def __init__(self, producers: Iterable[ProducerStateEntry] = ()) -> None:
         self._producers = {producer.producer_id: producer for producer in producers}
         starts = sorted(
-            (p.transaction_start, p.producer_id) for p in self._producers.values() if p.transaction_start >= 0
+            (p.current_txn_first_offset, p.producer_id)
+            for p in self._producers.values()
+            if p.current_txn_first_offset >= 0
         )
         self._open = dict(starts)  # first offset → producer id, rising: a transaction begins at the log's end
         self._ended: dict[
@@ -85,18 +87,18 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
         return iter(self._producers.values())
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
         return self._producers.get(producer_id)
 
-    def describe(self) -> list[Producer]:
+    def active_producers(self) -> list[ProducerStateEntry]:
         """Every producer that has written, for DescribeProducers."""
-        return [p for p in self._producers.values() if p.batches or p.transaction_start >= 0]
+        return [p for p in self._producers.values() if p.batches or p.current_txn_first_offset >= 0]
 
     @property
-    def first_unstable(self) -> int | None:
+    def first_unstable_offset(self) -> int | None:
         """First offset of the oldest transaction that is open or whose marker is not replicated; None without any."""
         if not self._open and not self._ended:
             return None
@@ -104,7 +106,7 @@ class ProducerStates:
         oldest = min(self._ended, default=None)
         return oldest if first is None else first if oldest is None else min(first, oldest)
 
-    def check(
+    def check_batch(
         self,
         producer_id: int,
         epoch: int,
@@ -113,7 +115,7 @@ class ProducerStates:
         *,
         transactional: bool,
         sequenced: bool,
-    ) -> SentBatch | None:
+    ) -> BatchMetadata | None:
         """Whether a data batch may be written. Returns the batch as it was written before when it is a duplicate.
 
         `sequenced` is False for a coordinator's own writes, whose epoch counts and whose sequence does not. Raises KafkaError:
@@ -138,7 +140,7 @@ class ProducerStates:
                     ErrorCode.out_of_order_sequence_number,
                     f"producer {producer_id}, epoch {epoch}: sequence {base_sequence} came, {expected} was expected",
                 )
-        if producer.transaction_start >= 0 and not transactional:
+        if producer.current_txn_first_offset >= 0 and not transactional:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
                 f"producer {producer_id} has a transaction open and sent a batch outside of it",
@@ -161,7 +163,7 @@ class ProducerStates:
                 f"marker from coordinator epoch {coordinator_epoch}; {producer.coordinator_epoch} has been seen",
             )
 
-    def apply(
+    def apply_batch(
         self,
         producer_id: int,
         epoch: int,
@@ -175,12 +177,12 @@ class ProducerStates:
         """Notes a data batch that is in the log."""
         producer = self._of(producer_id, epoch, now_ms)
         last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCES
-        producer.batches.append(SentBatch(last_sequence, base_offset + delta, delta, timestamp))
-        producer.timestamp = timestamp
-        if producer_id >= LASTING:
+        producer.batches.append(BatchMetadata(last_sequence, base_offset + delta, delta, timestamp))
+        producer.last_timestamp = timestamp
+        if producer_id >= FIRST_RESERVED_PRODUCER_ID:
             producer.coordinator_epoch = -1
-        if transactional and producer.transaction_start < 0:
-            producer.transaction_start = base_offset
+        if transactional and producer.current_txn_first_offset < 0:
+            producer.current_txn_first_offset = base_offset
             self._open[base_offset] = producer_id
 
     def apply_marker(
@@ -196,10 +198,10 @@ class ProducerStates:
     ) -> AbortedTransaction | None:
         """Notes an end marker at `offset`. Returns the entry for the transaction index when a transaction was aborted."""
         producer = self._of(producer_id, epoch, now_ms)
-        start, producer.transaction_start = producer.transaction_start, NO_OFFSET
+        start, producer.current_txn_first_offset = producer.current_txn_first_offset, NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
-        producer.timestamp = timestamp
-        if producer_id >= LASTING:
+        producer.last_timestamp = timestamp
+        if producer_id >= FIRST_RESERVED_PRODUCER_ID:
             producer.batches.clear()
         if start < 0:
             return None
@@ -207,10 +209,10 @@ class ProducerStates:
         self._ended[start] = offset
         return AbortedTransaction(producer_id, start, offset, next(iter(self._open), offset + 1)) if aborted else None
 
-    def _of(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
+    def _of(self, producer_id: int, epoch: int, now_ms: int) -> ProducerStateEntry:
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+            producer = self._producers[producer_id] = ProducerStateEntry(producer_id, epoch)
         elif producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
@@ -218,17 +220,19 @@ class ProducerStates:
         producer.seen_ms = now_ms
         return producer
 
-    def replicated_to(self, high_watermark: int) -> None:
+    def remove_replicated_transactions(self, high_watermark: int) -> None:
         """Transactions whose marker lies below the high watermark no longer hold readers back."""
         if self._ended:
             self._ended = {first: marker for first, marker in self._ended.items() if marker >= high_watermark}
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers silent for `expiration_ms`; returns how many."""
         silent = [
             p.producer_id
             for p in self._producers.values()
-            if p.transaction_start < 0 and now_ms - p.seen_ms >= expiration_ms and p.producer_id < LASTING
+            if p.current_txn_first_offset < 0
+            and now_ms - p.seen_ms >= expiration_ms
+            and p.producer_id < FIRST_RESERVED_PRODUCER_ID
         ]
         for producer_id in silent:
             del self._producers[producer_id]

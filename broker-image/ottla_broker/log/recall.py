@@ -6,7 +6,7 @@ older one; so before such a repetition is refused as out of sequence, the log is
 
 from typing import TYPE_CHECKING, Final
 
-from ottla_broker.log.producer_state import REMEMBERED, SEQUENCES, Producer, SentBatch
+from ottla_broker.log.producer_state import REMEMBERED, SEQUENCES, BatchMetadata, ProducerStateEntry
 from ottla_broker.log.segment import CorruptSegment
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 WINDOW: Final = 16 << 20  # bytes of log before the producer's last batch that are looked through
 
 
-def recall(log: "PartitionLog", producer: Producer) -> None:
+def recall(log: "PartitionLog", producer: ProducerStateEntry) -> None:
     """Fills `producer.batches` from the batches' headers in the log. KafkaError: KAFKA_STORAGE_ERROR."""
     producer.recalled = True
     if not producer.batches:
         return
-    found: list[SentBatch] = []
+    found: list[BatchMetadata] = []
     last = producer.batches[-1].last_offset
     budget = WINDOW
     at = log.segments.floor(last)
@@ -30,7 +30,7 @@ def recall(log: "PartitionLog", producer: Producer) -> None:
         start = segment.offsets.boundary(max(min(stop, segment.size) - budget, 0), last)
         try:
             found = [
-                SentBatch(
+                BatchMetadata(
                     (header.base_sequence + header.last_offset_delta) % SEQUENCES,
                     header.last_offset,
                     header.last_offset_delta,

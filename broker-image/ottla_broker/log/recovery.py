@@ -9,27 +9,27 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import encode_topic_id, read_topic_id
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.epochs import LeaderEpochs
+from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.log.leftovers import tidy
 from ottla_broker.log.opened import Opened
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.producer_rebuild import newest_snapshot, note_batch, rebuild_producers
+from ottla_broker.log.producer_rebuild import newest_snapshot, rebuild_producer_states, replay_batch
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.segment import CorruptSegment, Segment
 from ottla_broker.log.segments import Segments
 from ottla_broker.log.snapshots import Snapshots
 from ottla_broker.log.storage import Storage, is_full
-from ottla_broker.wire.batch import check_crc
+from ottla_broker.wire.batch import has_valid_crc
 from ottla_broker.wire.errors import KafkaError
 
 _MAGIC: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LogCheckpoint:
     """What the directory's checkpoints say of a partition. `clean`: the last stop was clean. `gapless`: segments follow each other without a gap, as ours
     do (`log.rolling`, `Compaction`), so that one is a loss; Apache Kafka's compaction leaves gaps."""
 
@@ -52,9 +52,9 @@ def create_log(
     disk = storage.disk
     disk.make_directory(directory)
     if topic_id is not None:
-        write_plainly(storage, f"{directory}/{names.PARTITION_METADATA}", encode_topic_id(topic_id))
+        write_plainly(storage, f"{directory}/{file_names.PARTITION_METADATA}", encode_topic_id(topic_id))
     segment = Segment.create(storage.files, directory, start, now_ms=storage.runtime.now_ms())
-    epochs = LeaderEpochs(f"{directory}/{names.LEADER_EPOCHS}")
+    epochs = LeaderEpochs(f"{directory}/{file_names.LEADER_EPOCHS}")
     opened = Opened(
         Segments([segment]), start, start, start, epochs, ProducerStates(), Snapshots(disk, directory), topic_id
     )
@@ -72,7 +72,7 @@ def write_plainly(storage: Storage, path: str, data: bytes) -> None:
 
 
 def open_log(
-    storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, known: Known
+    storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, known: LogCheckpoint
 ) -> PartitionLog:
     """An existing partition's folder. A partition that cannot be served has `failed` set; OSError only from a full disk."""
     recovery = Recovery(storage, directory, config, known)
@@ -82,7 +82,7 @@ def open_log(
 class Recovery:
     """The opening of one folder, step by step."""
 
-    def __init__(self, storage: Storage, directory: str, config: LogConfig, known: Known) -> None:
+    def __init__(self, storage: Storage, directory: str, config: LogConfig, known: LogCheckpoint) -> None:
         self.storage = storage
         self.directory = directory
         self.config = config
@@ -103,7 +103,7 @@ class Recovery:
                 raise  # nothing is wrong with the partition: the start is tried again when there is room
             reason = f"{error.filename or self.directory}: {error.strerror or error}"
         segment = Segment(self.storage.files, self.directory, self.known.start, size=0, now_ms=self.now_ms)
-        epochs = LeaderEpochs(f"{self.directory}/{names.LEADER_EPOCHS}")
+        epochs = LeaderEpochs(f"{self.directory}/{file_names.LEADER_EPOCHS}")
         snapshots = Snapshots(self.storage.disk, self.directory)
         start, point = self.known.start, self.known.recovery_point
         end = max(start, point)
@@ -113,20 +113,20 @@ class Recovery:
 
     def _topic_id(self) -> UUID | None:
         try:
-            return read_topic_id(self.storage.disk, f"{self.directory}/{names.PARTITION_METADATA}")
+            return read_topic_id(self.storage.disk, f"{self.directory}/{file_names.PARTITION_METADATA}")
         except ValueError as error:
             if self.known.clean or self.known.recovery_point > 0:
                 raise
             self.flaws.append(f"{error}; removed: nothing in this partition had reached the device")
-            self.storage.disk.remove(f"{self.directory}/{names.PARTITION_METADATA}")
+            self.storage.disk.remove(f"{self.directory}/{file_names.PARTITION_METADATA}")
             return None
 
     def _opened(self, topic_id: UUID | None) -> Opened:
         disk = self.storage.disk
         found = tidy(self.storage, self.directory)
-        self.epochs = LeaderEpochs.load(disk, f"{self.directory}/{names.LEADER_EPOCHS}")
-        self.snapshots = Snapshots(disk, self.directory, _offsets(found, names.SNAPSHOT))
-        bases = sorted(_offsets(found, names.LOG))
+        self.epochs = LeaderEpochs.load(disk, f"{self.directory}/{file_names.LEADER_EPOCHS}")
+        self.snapshots = Snapshots(disk, self.directory, _offsets(found, file_names.SNAPSHOT))
+        bases = sorted(_offsets(found, file_names.LOG))
         if not bases:
             self._start_with(self.known.start)
             return self._result(topic_id, self.known.start, ProducerStates())
@@ -167,7 +167,7 @@ class Recovery:
             return False
 
     def _segment(self, base: int) -> Segment:
-        size = self.storage.disk.file_size(names.segment_file(self.directory, base, names.LOG))
+        size = self.storage.disk.file_size(file_names.segment_file(self.directory, base, file_names.LOG))
         return Segment(self.storage.files, self.directory, base, size=size, now_ms=self.now_ms)
 
     def _start_with(self, base: int) -> None:
@@ -201,7 +201,7 @@ class Recovery:
     def _producers_of_clean(self, end: int) -> ProducerStates:
         if not self.snapshots.offsets:
             return ProducerStates()  # nobody ever kept any: there is nothing to rebuild
-        return rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, end)
+        return rebuild_producer_states(self.storage, self.segments, self.snapshots, self.known.start, end)
 
     def _rebuild_missing_indexes(self, found: set[str]) -> None:
         """What lies above the recovery point after a crash is indexed anew in any case; that waits for `_recovered`."""
@@ -238,7 +238,7 @@ class Recovery:
                 end, producers = self._tail_of(segment, point)
             else:
                 if at == first:
-                    producers = rebuild_producers(
+                    producers = rebuild_producer_states(
                         self.storage, self.segments, self.snapshots, self.known.start, segment.base
                     )
                 end, producers = self._rescan(segment, producers, point)
@@ -261,7 +261,9 @@ class Recovery:
         found = self._position_of(segment, point)
         if found is None:
             self.flaws.append(f"{segment.offsets.path}: does not fit its log, built anew")
-            producers = rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, segment.base)
+            producers = rebuild_producer_states(
+                self.storage, self.segments, self.snapshots, self.known.start, segment.base
+            )
             return self._rescan(segment, producers, point)
         position, expected = found
         segment.size = position
@@ -269,7 +271,7 @@ class Recovery:
         segment.times.truncate_to(point)
         segment.transactions.truncate_to(point)
         segment.note_unindexed()
-        producers = rebuild_producers(self.storage, self.segments, self.snapshots, self.known.start, point)
+        producers = rebuild_producer_states(self.storage, self.segments, self.snapshots, self.known.start, point)
         return self._read_on(segment, position, file_size, expected, point, producers)
 
     def _position_of(self, segment: Segment, point: int) -> tuple[int, int] | None:
@@ -310,13 +312,13 @@ class Recovery:
                     raise CorruptSegment(
                         segment.path, at, f"offset {header.base_offset}, {expected} or more was expected"
                     )
-                if not check_crc(data, header):
+                if not has_valid_crc(data, header):
                     raise CorruptSegment(
                         segment.path, at, f"the CRC of the batch at offset {header.base_offset} is wrong"
                     )
-                if header.leader_epoch > self.epochs.latest():
+                if header.leader_epoch > self.epochs.latest_epoch():
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id >= 0 and (aborted := note_batch(producers, header, data, self.now_ms)):
+                if header.producer_id >= 0 and (aborted := replay_batch(producers, header, data, self.now_ms)):
                     segment.transactions.append(aborted)
                 segment.added(at, header.size, header.last_offset, header.max_timestamp, interval)
                 expected = header.next_offset
@@ -341,4 +343,4 @@ class Recovery:
 
 
 def _offsets(found: list[str], suffix: str) -> list[int]:
-    return [offset for name in found if name.endswith(suffix) and (offset := names.offset_of(name)) is not None]
+    return [offset for name in found if name.endswith(suffix) and (offset := file_names.offset_of(name)) is not None]

@@ -7,7 +7,7 @@ it follow. Files are renamed to `.deleted` and unlinked after `file.delete.delay
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.segment import Segment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -33,7 +33,7 @@ def raise_start(log: "PartitionLog", offset: int) -> None:
     log.start = offset
     log.epochs.truncate_from_start(offset)
     log.high_watermark = max(log.high_watermark, offset)
-    log.producers.replicated_to(offset)
+    log.producers.remove_replicated_transactions(offset)
     log.touched = True
 
 
@@ -57,7 +57,7 @@ def apply_retention(log: "PartitionLog", now_ms: int) -> int:
     return dropped
 
 
-def old_or_too_much(log: "PartitionLog", config: LogConfig, now_ms: int) -> int:
+def retention_offset(log: "PartitionLog", config: LogConfig, now_ms: int) -> int:
     """The offset below which time and size, by these settings, would let everything go; at most the high watermark. OSError."""
     if not config.cleanup_delete:
         return log.start
@@ -126,8 +126,8 @@ def retire(log: "PartitionLog", segment: Segment, now_ms: int) -> None:
     due = now_ms + log.config.file_delete_delay_ms
     for path in paths:
         if disk.exists(path):
-            disk.rename(path, path + names.DELETED)
-            log.retired.append((due, path + names.DELETED))
+            disk.rename(path, path + file_names.DELETED)
+            log.retired.append((due, path + file_names.DELETED))
 
 
 def remove_retired(log: "PartitionLog", now_ms: int) -> list[str]:

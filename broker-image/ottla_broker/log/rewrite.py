@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, Buffer, Compression, pack_batch
+from ottla_broker.wire.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader, Buffer, Compression, pack_batch
 from ottla_broker.wire.compression import compress
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import payload_of, spans
+from ottla_broker.wire.records import decompress_records, iter_record_spans
 
 # `compression.type`, other than `producer`, as a codec.
 _CODECS: Final = {
@@ -66,29 +66,29 @@ def rewritten(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: i
         return memoryview(data)[at : at + header.size]
     attributes, max_timestamp = header.attributes, header.max_timestamp
     if config.message_timestamp_type == "LogAppendTime":
-        attributes |= LOG_APPEND_TIME
+        attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = now_ms
-    elif attributes & LOG_APPEND_TIME:
+    elif attributes & LOG_APPEND_TIME_FLAG:
         # The kind of timestamp is the topic's to say, not the producer's; the records' own times count again.
-        attributes &= ~LOG_APPEND_TIME
-        max_timestamp = _latest_timestamp(payload_of(data, header, at), header)
+        attributes &= ~LOG_APPEND_TIME_FLAG
+        max_timestamp = _latest_timestamp(decompress_records(data, header, at), header)
     records: Buffer
     codec = _wanted_codec(header, config)
     if codec is None:
         records = memoryview(data)[at + HEADER_SIZE : at + header.size]
     else:
-        records = compress(codec, payload_of(data, header, at), level_of(codec, config))
+        records = compress(codec, decompress_records(data, header, at), level_of(codec, config))
         attributes = attributes & ~7 | codec
     return pack_batch(replace(header, attributes=attributes, max_timestamp=max_timestamp), records)
 
 
 def _latest_timestamp(payload: bytes, header: BatchHeader) -> int:
-    return header.base_timestamp + max((span[2] for span in spans(payload, header.count)), default=0)
+    return header.base_timestamp + max((span[2] for span in iter_record_spans(payload, header.count)), default=0)
 
 
 def check_keys(data: Buffer, header: BatchHeader, *, at: int = 0) -> None:
     """For a compacted topic: INVALID_RECORD when a record has no key (there would be nothing to compact it by)."""
-    for _, _, _, delta, key, _, _ in spans(payload_of(data, header, at), header.count):
+    for _, _, _, delta, key, _, _ in iter_record_spans(decompress_records(data, header, at), header.count):
         if key is None:
             raise KafkaError(
                 ErrorCode.invalid_record,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ottla_broker.log.producer_snapshot import encode_snapshot
+from ottla_broker.log.producer_snapshot import encode_producer_snapshot
 from ottla_broker.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def roll_at(log: "PartitionLog", base: int, now_ms: int) -> Segment:
     )
     try:
         old.seal()
-        log.snapshots.write(base, encode_snapshot(log.producers))
+        log.snapshots.write(base, encode_producer_snapshot(log.producers))
     except OSError:
         # Left behind, the new one would look, after a crash, like a log that ends here.
         segment.remove()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.config import MAX_INT32
 from ottla_broker.log.disk import File
 from ottla_broker.log.offset_index import ENTRY as OFFSET_ENTRY
@@ -13,12 +13,19 @@ from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.time_index import ENTRY as TIME_ENTRY
 from ottla_broker.log.time_index import TimeIndex, TimestampOffset
 from ottla_broker.log.txn_index import TransactionIndex
-from ottla_broker.wire.batch import CRC_START, HEADER_SIZE, LENGTH_END, BatchHeader, Buffer, parse_header
+from ottla_broker.wire.batch import (
+    ATTRIBUTES_OFFSET,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    parse_batch_header,
+)
 
 _FRONT: Final = Struct(">qi")  # base offset, batch length
 _DELTA: Final = Struct(">i")
-_DELTA_AT: Final = CRC_START + 2
-_SMALLEST_LENGTH: Final = HEADER_SIZE - LENGTH_END
+_DELTA_AT: Final = ATTRIBUTES_OFFSET + 2
+_SMALLEST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _FIRST_CHUNK: Final = 8 << 10
 _SCAN_CHUNK: Final = 1 << 20
 
@@ -67,10 +74,10 @@ class Segment:
         self._files = files
         self.directory = directory
         self.base = base
-        self.path = names.segment_file(directory, base, names.LOG)
-        self.offsets = OffsetIndex(files, names.segment_file(directory, base, names.OFFSET_INDEX), base)
-        self.times = TimeIndex(files, names.segment_file(directory, base, names.TIME_INDEX), base)
-        self.transactions = TransactionIndex(files, names.segment_file(directory, base, names.TXN_INDEX))
+        self.path = file_names.segment_file(directory, base, file_names.LOG)
+        self.offsets = OffsetIndex(files, file_names.segment_file(directory, base, file_names.OFFSET_INDEX), base)
+        self.times = TimeIndex(files, file_names.segment_file(directory, base, file_names.TIME_INDEX), base)
+        self.transactions = TransactionIndex(files, file_names.segment_file(directory, base, file_names.TXN_INDEX))
         self.size = size
         self.created_ms = now_ms
         self.jitter_ms = jitter_ms
@@ -119,7 +126,7 @@ class Segment:
     def first_batch_timestamp(self) -> int:
         """Largest timestamp of the first batch, which stands for the segment's age. The segment must not be empty."""
         if self.first_timestamp is None:
-            self.first_timestamp = parse_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
+            self.first_timestamp = parse_batch_header(self.file.read(HEADER_SIZE, 0)).max_timestamp
         return self.first_timestamp
 
     def indexes_full(self, index_bytes: int) -> bool:
@@ -230,7 +237,7 @@ class Segment:
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of the batches from position `start` on. Raises CorruptSegment."""
         for position, data, at, _ in self._walk(start):
-            yield position, parse_header(data, at)
+            yield position, parse_batch_header(data, at)
 
     def _walk(self, position: int) -> Iterator[tuple[int, bytes, int, int]]:
         """(position, data, index of the header in data, size of the batch). Reads much at once where batches are small and a
@@ -245,10 +252,10 @@ class Segment:
                     raise CorruptSegment(
                         self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
                     )
-                size = _FRONT.unpack_from(data)[1] + LENGTH_END
+                size = _FRONT.unpack_from(data)[1] + LOG_OVERHEAD
                 chunk = min(chunk * 2, _SCAN_CHUNK) if size < _FIRST_CHUNK else HEADER_SIZE
             length = _FRONT.unpack_from(data, at)[1]
-            size = length + LENGTH_END
+            size = length + LOG_OVERHEAD
             if length < _SMALLEST_LENGTH or position + size > end:
                 raise CorruptSegment(self.path, position, f"batch length {length}, {end - position} bytes are left")
             yield position, data, at, size
@@ -266,7 +273,7 @@ class Segment:
                     raise CorruptSegment(
                         self.path, position, f"{len(data)} bytes left, a batch header takes {HEADER_SIZE}"
                     )
-            header = parse_header(data, at)
+            header = parse_batch_header(data, at)
             if header.length < _SMALLEST_LENGTH or position + header.size > end:
                 raise CorruptSegment(
                     self.path, position, f"batch length {header.length}, {end - position} bytes are left"
@@ -301,9 +308,9 @@ class Segment:
             base, length = _FRONT.unpack_from(data, at)
             if length < _SMALLEST_LENGTH:
                 raise CorruptSegment(self.path, stop + at, f"batch length {length}")
-            if at + length + LENGTH_END > end or base + _DELTA.unpack_from(data, at + _DELTA_AT)[0] >= up_to:
+            if at + length + LOG_OVERHEAD > end or base + _DELTA.unpack_from(data, at + _DELTA_AT)[0] >= up_to:
                 break
-            at += length + LENGTH_END
+            at += length + LOG_OVERHEAD
         return stop + at
 
     def indexed_below(self, offset: int) -> int:

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
 
 
@@ -22,7 +22,7 @@ class Snapshots:
         return self._offsets
 
     def path(self, offset: int) -> str:
-        return names.segment_file(self._directory, offset, names.SNAPSHOT)
+        return file_names.segment_file(self._directory, offset, file_names.SNAPSHOT)
 
     def newest_up_to(self, offset: int) -> int | None:
         at = bisect_right(self._offsets, offset)

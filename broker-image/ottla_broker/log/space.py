@@ -4,17 +4,17 @@ import os
 from typing import NamedTuple
 
 
-class Space(NamedTuple):
+class FileSystemSpace(NamedTuple):
     """Bytes of the file system below a directory; -1 where it cannot be asked."""
 
     total: int
     usable: int
 
 
-def space_below(path: str) -> Space:
+def read_file_system_space(path: str) -> FileSystemSpace:
     """Blocks. A simulated disk has no file system, and so no answer."""
     try:
         found = os.statvfs(path)
     except OSError:
-        return Space(-1, -1)
-    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        return FileSystemSpace(-1, -1)
+    return FileSystemSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

@@ -10,7 +10,7 @@ These are Apache Kafka's names and steps: either program finishes what the other
 
 from collections.abc import Sequence
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
@@ -21,10 +21,10 @@ from ottla_broker.log.segment import Segment
 def cleaned_segment(files: OpenFiles, directory: str, base: int, now_ms: int) -> Segment:
     """A new, empty segment under `.cleaned` names. OSError."""
     segment = Segment(files, directory, base, size=0, now_ms=now_ms)
-    segment.path += names.CLEANED
-    segment.offsets.path += names.CLEANED
-    segment.times.path += names.CLEANED
-    segment.transactions.path += names.CLEANED
+    segment.path += file_names.CLEANED
+    segment.offsets.path += file_names.CLEANED
+    segment.times.path += file_names.CLEANED
+    segment.transactions.path += file_names.CLEANED
     for path in segment.paths:
         files.disk.remove(path)  # of a cleaning that was stopped
     for path in segment.paths[:3]:
@@ -62,17 +62,17 @@ def swap_in(log: PartitionLog, old: Sequence[Segment], cleaned: Segment, now_ms:
         now_ms=old[-1].created_ms,
         jitter_ms=old[-1].jitter_ms,
     )
-    moves = [(path, path.removesuffix(names.CLEANED)) for path in reversed(cleaned.paths) if disk.exists(path)]
+    moves = [(path, path.removesuffix(file_names.CLEANED)) for path in reversed(cleaned.paths) if disk.exists(path)]
     try:
         for path, final in moves:
-            disk.rename(path, final + names.SWAP)
+            disk.rename(path, final + file_names.SWAP)
         log.segments.replace(old, [new])
         for segment in old:
             retire(log, segment, now_ms)
         for _, final in moves:
-            disk.rename(final + names.SWAP, final)
+            disk.rename(final + file_names.SWAP, final)
     except OSError as error:
         raise log.io_failed("swap of a compacted segment", new.path, error) from error
-    log.forget_tail()  # it may hold records of an aborted transaction that no index names any more
+    log.clear_tail_cache()  # it may hold records of an aborted transaction that no index names any more
     log.touched = True
     return new

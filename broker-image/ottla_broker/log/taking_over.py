@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from ottla_broker.log.config import MAX_INT32
-from ottla_broker.log.markers import abort_markers
 from ottla_broker.log.segment import CorruptSegment, Segment
-from ottla_broker.wire.batch import HEADER_SIZE, NO_PRODUCER, NO_SEQUENCE, BatchHeader, pack_batch
+from ottla_broker.log.transaction_markers import build_abort_markers
+from ottla_broker.wire.batch import HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, pack_batch
 
 if TYPE_CHECKING:
     from ottla_broker.log.partition_log import PartitionLog
@@ -24,9 +24,9 @@ NO_TIME: Final = -1
 
 async def take_over(foreign: "PartitionLog", now_ms: int) -> None:
     """Nothing of it is lost from here on. KafkaError: KAFKA_STORAGE_ERROR."""
-    markers = abort_markers(foreign.producers, now_ms)
+    markers = build_abort_markers(foreign.producers, now_ms)
     for marker in markers:
-        epoch = max(foreign.epochs.latest(), 0)
+        epoch = max(foreign.epochs.latest_epoch(), 0)
         foreign.append_as_leader(marker, leader_epoch=epoch, now_ms=now_ms, from_client=False)
     if markers:
         log.warning("%s-%d: %d transactions that were open are aborted", foreign.topic, foreign.partition, len(markers))
@@ -67,14 +67,14 @@ def _fill(foreign: "PartitionLog", segment: Segment, first: int, next_base: int)
     empty = BatchHeader(
         base_offset=first,
         length=0,
-        leader_epoch=foreign.epochs.of_offset(first),
+        leader_epoch=foreign.epochs.epoch_for_offset(first),
         magic=2,
         crc=0,
         attributes=0,
         last_offset_delta=next_base - 1 - first,
         base_timestamp=NO_TIME,
         max_timestamp=NO_TIME,
-        producer_id=NO_PRODUCER,
+        producer_id=NO_PRODUCER_ID,
         producer_epoch=-1,
         base_sequence=NO_SEQUENCE,
         count=0,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ottla_broker.log.producer_rebuild import rebuild_producers
+from ottla_broker.log.producer_rebuild import rebuild_producer_states
 from ottla_broker.log.segment import CorruptSegment, Segment
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ def truncate_to(log: "PartitionLog", offset: int) -> None:
     if offset < log.segments[0].base:
         truncate_fully_and_start_at(log, offset)
         return
-    log.forget_tail()
+    log.clear_tail_cache()
     try:
         keep = log.segments.floor(offset)
         _lower_recovery_point(log, log.segments[keep].indexed_below(offset))
@@ -29,8 +29,8 @@ def truncate_to(log: "PartitionLog", offset: int) -> None:
         _ends_at(log, active.truncate_to(offset))
         active.file.sync()  # so that what was cut off does not come back after a loss of power, beside what replaced it
         log.snapshots.remove_above(log.end)
-        log.producers = rebuild_producers(log.storage, log.segments, log.snapshots, log.start, log.end)
-        log.producers.replicated_to(log.high_watermark)
+        log.producers = rebuild_producer_states(log.storage, log.segments, log.snapshots, log.start, log.end)
+        log.producers.remove_replicated_transactions(log.high_watermark)
     except CorruptSegment as error:
         raise log.corrupt(error, offset) from error
     except OSError as error:
@@ -39,7 +39,7 @@ def truncate_to(log: "PartitionLog", offset: int) -> None:
 
 def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
     """Drops every record; the log is empty, starts and ends at `offset`. KafkaError: KAFKA_STORAGE_ERROR."""
-    log.forget_tail()
+    log.clear_tail_cache()
     try:
         _lower_recovery_point(log, 0)
         old = list(log.segments)

@@ -7,7 +7,7 @@ from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest, Le
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, u16
 
-from ottla_broker.metadata.following import connect, host_and_port
+from ottla_broker.metadata.following import connect, parse_host_and_port
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.register import Member, RegisterValue
 from ottla_broker.metadata.register.steps import address_of
@@ -21,7 +21,7 @@ ANSWERED_WITHIN_S = 1.0
 
 async def announce(address: str, client_id: str, leader: Member, epoch: int) -> None:
     """Returns when the broker at `address` has promised `epoch`. OSError, TimeoutError, KafkaError."""
-    host, port = host_and_port(leader.address)
+    host, port = parse_host_and_port(leader.address)
     told = PartitionData(
         partition_index=i32(0), voter_directory_id=None, leader_id=BrokerId(leader.broker), leader_epoch=i32(epoch)
     )
@@ -32,7 +32,7 @@ async def announce(address: str, client_id: str, leader: Member, epoch: int) -> 
     channel = await connect(address, client_id)
     try:
         async with asyncio.timeout(ANSWERED_WITHIN_S):
-            await channel.ask(request)
+            await channel.send(request)
     finally:
         channel.close()
 

@@ -14,16 +14,16 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from ottla_broker.metadata.appended_sources import live
-from ottla_broker.metadata.image import Image, TopicImage
-from ottla_broker.metadata.mirror_plans import Report
-from ottla_broker.metadata.records import AppendedPartition, AppendedSource, MetadataRecord
+from ottla_broker.metadata.appended_sources import active_sources
+from ottla_broker.metadata.image import MetadataImage, TopicImage
+from ottla_broker.metadata.mirror_plans import MirrorReport
+from ottla_broker.metadata.records import AppendedPartitionRecord, AppendedSourceRecord, MetadataRecord
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class NewSource:
+class NewAppendedSource:
     """A source topic that is to be appended to topic `name`, which is made when it is not there. `partitions`: the source's; `stopped`: why nothing is
     copied, in words."""
 
@@ -38,7 +38,9 @@ class NewSource:
     stopped: str = ""
 
 
-def joining(image: Image, wish: NewSource, topic_id: UUID, producer_id: int) -> list[MetadataRecord]:
+def plan_source(
+    image: MetadataImage, wish: NewAppendedSource, topic_id: UUID, producer_id: int
+) -> list[MetadataRecord]:
     """`topic_id`: of a topic that is made; `producer_id`: of a source that is new. What is wished of a source that is known already is brought up to
     date. Another topic of that name at the source ends the one before it. INVALID_TOPIC_EXCEPTION when it may not begin; the errors of
     `NewTopics.creation`."""
@@ -46,16 +48,16 @@ def joining(image: Image, wish: NewSource, topic_id: UUID, producer_id: int) -> 
     if here is None:
         topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
         return [*NewTopics(image).creation(topic, topic_id), _source(topic_id, wish, producer_id)]
-    sources = image.appended.get(here.id, {})
+    sources = image.appended_sources.get(here.id, {})
     if (known := sources.get(wish.source_id)) is not None:
-        if why := not_its_own(known, wish.mirror):
+        if why := source_conflict(known, wish.mirror):
             raise KafkaError(ErrorCode.invalid_topic_exception, why)
         must_be_open(image, here)
         now = _source(here.id, wish, known.producer_id)
         forgotten = _forgotten(image, here, known) if known.carried else []
         return [] if now == known else [*forgotten, now]
     must_be_open(image, here)
-    copy = image.mirrored.get(here.id)
+    copy = image.mirrored_topics.get(here.id)
     if copy is not None and copy.source_id == wish.source_id:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} was an identical copy of it")
     before = [one for one in sources.values() if (one.mirror, one.source_topic) == (wish.mirror, wish.source_topic)]
@@ -63,8 +65,8 @@ def joining(image: Image, wish: NewSource, topic_id: UUID, producer_id: int) -> 
     return [*ends, _source(here.id, wish, producer_id)]
 
 
-def _source(topic_id: UUID, wish: NewSource, producer_id: int) -> AppendedSource:
-    return AppendedSource(
+def _source(topic_id: UUID, wish: NewAppendedSource, producer_id: int) -> AppendedSourceRecord:
+    return AppendedSourceRecord(
         topic_id,
         wish.source_id,
         wish.mirror,
@@ -76,22 +78,22 @@ def _source(topic_id: UUID, wish: NewSource, producer_id: int) -> AppendedSource
     )
 
 
-def must_be_open(image: Image, topic: TopicImage) -> None:
+def must_be_open(image: MetadataImage, topic: TopicImage) -> None:
     """INVALID_TOPIC_EXCEPTION."""
-    if image.closed(topic.id) is not None:
+    if image.active_mirror(topic.id) is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic.name!r} is an identical copy of another topic")
 
 
-def _forgotten(image: Image, topic: TopicImage, source: AppendedSource) -> list[AppendedPartition]:
+def _forgotten(image: MetadataImage, topic: TopicImage, source: AppendedSourceRecord) -> list[AppendedPartitionRecord]:
     """Of a source that was appended here before: what was known of its leader epochs, because another cluster has copied on since."""
     return [
-        AppendedPartition(topic.id, source.source_id, partition)
+        AppendedPartitionRecord(topic.id, source.source_id, partition)
         for partition in topic.partitions
         if (topic.id, source.source_id, partition) in image.appended_partitions
     ]
 
 
-def not_its_own(known: AppendedSource, mirror: str) -> str:
+def source_conflict(known: AppendedSourceRecord, mirror: str) -> str:
     """Why this mirror does not copy what is known of a source already; empty when it does, or when nobody has begun here."""
     if known.carried:
         return ""
@@ -100,11 +102,11 @@ def not_its_own(known: AppendedSource, mirror: str) -> str:
     return "its copying has ended for good" if known.ended else ""
 
 
-def report(image: Image, told: Report, source_id: UUID) -> list[MetadataRecord]:
+def report(image: MetadataImage, told: MirrorReport, source_id: UUID) -> list[MetadataRecord]:
     """What the leader of a partition says of one source. UNKNOWN_TOPIC_ID when that is appended no more."""
-    if source_id not in live(image, told.topic_id):
+    if source_id not in active_sources(image, told.topic_id):
         raise KafkaError(ErrorCode.unknown_topic_id, "the source is not appended to the topic any more")
-    before = known_partition(image, told.topic_id, source_id, told.partition)
+    before = appended_partition(image, told.topic_id, source_id, told.partition)
     after = replace(
         before,
         epochs=before.epochs if told.epochs is None else told.epochs,
@@ -113,37 +115,39 @@ def report(image: Image, told: Report, source_id: UUID) -> list[MetadataRecord]:
     return [] if after == before else [after]
 
 
-def failover(image: Image, mirror: str) -> list[MetadataRecord]:
+def failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
     """Ends every source of this mirror."""
     return [
         replace(source, ended=True)
-        for sources in image.appended.values()
+        for sources in image.appended_sources.values()
         for source in sources.values()
         if source.mirror == mirror and not source.ended
     ]
 
 
-def fed_topics(image: Image, mirror: str) -> list[str]:
+def fed_topics(image: MetadataImage, mirror: str) -> list[str]:
     """Names of the topics that have live sources of this mirror, sorted."""
     return sorted(
         image.topic_names[topic]
-        for topic in image.appended
-        if any(source.mirror == mirror for source in live(image, topic).values())
+        for topic in image.appended_sources
+        if any(source.mirror == mirror for source in active_sources(image, topic).values())
     )
 
 
-def known_partition(image: Image, topic_id: UUID, source_id: UUID, partition: int) -> AppendedPartition:
+def appended_partition(
+    image: MetadataImage, topic_id: UUID, source_id: UUID, partition: int
+) -> AppendedPartitionRecord:
     known = image.appended_partitions.get((topic_id, source_id, partition))
-    return known or AppendedPartition(topic_id, source_id, partition)
+    return known or AppendedPartitionRecord(topic_id, source_id, partition)
 
 
-def stopped_partitions(image: Image, topic_id: UUID, source_id: UUID) -> list[AppendedPartition]:
+def stopped_partitions(image: MetadataImage, topic_id: UUID, source_id: UUID) -> list[AppendedPartitionRecord]:
     topic = image.topic_by_id(topic_id)
     partitions = sorted(topic.partitions) if topic is not None else ()
-    found = (known_partition(image, topic_id, source_id, partition) for partition in partitions)
+    found = (appended_partition(image, topic_id, source_id, partition) for partition in partitions)
     return [known for known in found if known.stopped]
 
 
-def resumption(image: Image, topic_id: UUID, source_id: UUID) -> list[MetadataRecord]:
+def resumption(image: MetadataImage, topic_id: UUID, source_id: UUID) -> list[MetadataRecord]:
     """Partitions that stood still go on, where the source's log and what was copied part."""
     return [replace(known, stopped="") for known in stopped_partitions(image, topic_id, source_id)]

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.records import AppendedSource
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.records import AppendedSourceRecord
 
 
-class Carried(msgspec.Struct, frozen=True, rename="camel"):
+class CarriedSource(msgspec.Struct, frozen=True, rename="camel"):
     """What a cluster says of a source that is, or was, appended to a topic, to those that copy that topic."""
 
     source_id: UUID
@@ -19,24 +19,26 @@ class Carried(msgspec.Struct, frozen=True, rename="camel"):
     partitions: int
 
 
-def live(image: Image, topic_id: UUID) -> dict[UUID, AppendedSource]:
+def active_sources(image: MetadataImage, topic_id: UUID) -> dict[UUID, AppendedSourceRecord]:
     """The sources of a topic that have not ended, by id."""
-    return {key: source for key, source in image.appended.get(topic_id, {}).items() if not source.ended}
+    return {key: source for key, source in image.appended_sources.get(topic_id, {}).items() if not source.ended}
 
 
-def told(image: Image, topic_id: UUID) -> list[Carried]:
+def describe_sources(image: MetadataImage, topic_id: UUID) -> list[CarriedSource]:
     """For those that copy the topic."""
     return [
-        Carried(source.source_id, source.mirror, source.source_topic, source.producer_id, source.partitions)
-        for _, source in sorted(image.appended.get(topic_id, {}).items())
+        CarriedSource(source.source_id, source.mirror, source.source_topic, source.producer_id, source.partitions)
+        for _, source in sorted(image.appended_sources.get(topic_id, {}).items())
     ]
 
 
-def carried(image: Image, topic_id: UUID, sources: Iterable[Carried]) -> list[AppendedSource]:
+def carried_source_records(
+    image: MetadataImage, topic_id: UUID, sources: Iterable[CarriedSource]
+) -> list[AppendedSourceRecord]:
     """What an identical copy knows by now of the sources of the topic that it is a copy of; those of them that are new."""
-    known = image.appended.get(topic_id, {})
+    known = image.appended_sources.get(topic_id, {})
     found = (
-        AppendedSource(
+        AppendedSourceRecord(
             topic_id,
             source.source_id,
             source.mirror,
@@ -51,16 +53,18 @@ def carried(image: Image, topic_id: UUID, sources: Iterable[Carried]) -> list[Ap
     return [source for source in found if known.get(source.source_id) != source]
 
 
-def kept(image: Image, topic_id: UUID) -> list[AppendedSource]:
+def retained_sources(image: MetadataImage, topic_id: UUID) -> list[AppendedSourceRecord]:
     """Sources of which an open topic must not forget how far they were copied."""
-    if image.closed(topic_id) is not None:
+    if image.active_mirror(topic_id) is not None:
         return []
-    return [source for source in image.appended.get(topic_id, {}).values() if not source.ended or source.carried]
+    return [
+        source for source in image.appended_sources.get(topic_id, {}).values() if not source.ended or source.carried
+    ]
 
 
-def fed_by(image: Image, topic_id: UUID) -> str:
+def appending_obstacle(image: MetadataImage, topic_id: UUID) -> str:
     """Why a topic cannot become an identical copy: other sources are appended to it; empty when none is."""
-    sources = live(image, topic_id)
+    sources = active_sources(image, topic_id)
     if not sources:
         return ""
     mirrors = ", ".join(sorted({repr(source.mirror) for source in sources.values()}))

@@ -8,31 +8,31 @@ from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
 from ottla_broker.metadata import election
-from ottla_broker.metadata.election import Electorate, TopicRules, directory_of
-from ottla_broker.metadata.image import BrokerImage, Image
+from ottla_broker.metadata.election import Electorate, TopicElectionRules, directory_of
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import (
-    BrokerChange,
+    BrokerRegistrationChangeRecord,
     MetadataRecord,
     PartitionRecord,
-    RegisterBroker,
-    UnregisterBroker,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-RulesOf = Callable[[UUID], TopicRules]
+RulesOf = Callable[[UUID], TopicElectionRules]
 """A topic's election rules, by its id."""
 
 UNCLEAN = -1  # the previous broker epoch of a broker that did not stop cleanly
 
 
-def electorate(image: Image) -> Electorate:
+def electorate(image: MetadataImage) -> Electorate:
     return Electorate(
         alive={broker.id: broker.directories for broker in image.brokers.values() if not broker.fenced},
         leaving=[broker.id for broker in image.brokers.values() if broker.shutting_down],
     )
 
 
-def check_registration(image: Image, coming: RegisterBroker, *, in_session: bool) -> None:
+def check_registration(image: MetadataImage, coming: RegisterBrokerRecord, *, in_session: bool) -> None:
     """DUPLICATE_BROKER_REGISTRATION when another process lives under this id, INVALID_REGISTRATION for what no broker can be.
 
     Two processes never share a log directory (each locks it), so one that comes with a directory of its predecessor proves that this is gone.
@@ -51,7 +51,9 @@ def check_registration(image: Image, coming: RegisterBroker, *, in_session: bool
         )
 
 
-def registration(image: Image, coming: RegisterBroker, previous_epoch: int, rules_of: RulesOf) -> list[MetadataRecord]:
+def plan_registration(
+    image: MetadataImage, coming: RegisterBrokerRecord, previous_epoch: int, rules_of: RulesOf
+) -> list[MetadataRecord]:
     """A broker has come, fenced until it is heard: what it led goes to others, and it is trusted with as much as its previous life warrants.
 
     `previous_epoch`: its epoch when it last stopped cleanly, or UNCLEAN. Nothing when exactly this is registered already: a request that was
@@ -64,7 +66,7 @@ def registration(image: Image, coming: RegisterBroker, previous_epoch: int, rule
     lost_nothing = known is not None and previous_epoch == known.epoch
     lost = _lost_directories(known, coming)
     changed = []
-    for state in image.partitions_of(coming.broker):
+    for state in image.partitions_on_broker(coming.broker):
         rules = rules_of(state.topic)
         if _is_lost(state, coming, lost):
             changed.append(election.after_loss(state, coming.broker, coming.directories[0], voters, rules))
@@ -75,7 +77,7 @@ def registration(image: Image, coming: RegisterBroker, previous_epoch: int, rule
     return [*_kept(changed), coming]
 
 
-def _same(known: BrokerImage, coming: RegisterBroker) -> bool:
+def _same(known: BrokerRegistration, coming: RegisterBrokerRecord) -> bool:
     return (known.incarnation, known.endpoints, known.rack, known.directories, known.http) == (
         coming.incarnation,
         coming.endpoints,
@@ -85,58 +87,60 @@ def _same(known: BrokerImage, coming: RegisterBroker) -> bool:
     )
 
 
-def _lost_directories(known: BrokerImage | None, coming: RegisterBroker) -> bool:
+def _lost_directories(known: BrokerRegistration | None, coming: RegisterBrokerRecord) -> bool:
     return known is not None and not set(known.directories) <= set(coming.directories)
 
 
-def _is_lost(state: PartitionRecord, coming: RegisterBroker, lost_any: bool) -> bool:
+def _is_lost(state: PartitionRecord, coming: RegisterBrokerRecord, lost_any: bool) -> bool:
     where = directory_of(state, coming.broker)
     return lost_any if where is None else where not in coming.directories
 
 
-def _had_failed(state: PartitionRecord, known: BrokerImage | None, coming: RegisterBroker) -> bool:
+def _had_failed(state: PartitionRecord, known: BrokerRegistration | None, coming: RegisterBrokerRecord) -> bool:
     """Whether the replica's directory was reported as failed in the broker's last life: then it may lack anything."""
     where = directory_of(state, coming.broker)
     had = () if known is None else known.directories
     return where not in had if where is not None else not set(coming.directories) <= set(had)
 
 
-def fencing(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+def plan_fencing(image: MetadataImage, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
     """The broker is silent, or wants it: nothing is led by it any more, and it is in no ISR that has others. Nothing when it is fenced."""
     known = image.brokers.get(broker)
     if known is None or known.fenced:
         return []
     voters = electorate(image).without(broker)
-    changed = (election.after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_of(broker))
-    return [*_kept(changed), BrokerChange(broker, known.epoch, True, known.shutting_down)]
+    changed = (election.after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker))
+    return [*_kept(changed), BrokerRegistrationChangeRecord(broker, known.epoch, True, known.shutting_down)]
 
 
-def unfencing(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+def plan_unfencing(image: MetadataImage, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
     """The broker is heard and knows the metadata: it may lead what has no leader. Nothing when it is unfenced, or about to stop."""
     known = image.brokers[broker]
     if not known.fenced or known.shutting_down:
         return []
     voters = electorate(image)
     voters = Electorate({**voters.alive, broker: known.directories}, voters.leaving)
-    changed = (election.after_unfencing(s, voters, rules_of(s.topic)) for s in image.partitions_of(broker))
-    return [BrokerChange(broker, known.epoch, False), *_kept(changed)]
+    changed = (election.after_unfencing(s, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker))
+    return [BrokerRegistrationChangeRecord(broker, known.epoch, False), *_kept(changed)]
 
 
-def leaving(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
     """The broker wants to stop: others lead where others in sync can. Asked again until nothing is left to do."""
     known = image.brokers[broker]
     voters = electorate(image).with_leaving(broker)
     changed = _kept(
-        election.after_shutdown_began(s, broker, voters, rules_of(s.topic)) for s in image.partitions_of(broker)
+        election.after_shutdown_began(s, broker, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker)
     )
     said: list[MetadataRecord] = (
-        [] if known.shutting_down else [BrokerChange(broker, known.epoch, known.fenced, shutting_down=True)]
+        []
+        if known.shutting_down
+        else [BrokerRegistrationChangeRecord(broker, known.epoch, known.fenced, shutting_down=True)]
     )
     return [*said, *changed]
 
 
-def directories_failing(
-    image: Image, broker: int, offline: Collection[UUID], rules_of: RulesOf
+def plan_directory_failure(
+    image: MetadataImage, broker: int, offline: Collection[UUID], rules_of: RulesOf
 ) -> list[MetadataRecord]:
     """Directories of a broker have failed: what lies on them is led by others. They are taken for good again when the broker comes anew."""
     known = image.brokers[broker]
@@ -148,20 +152,23 @@ def directories_failing(
         voters = Electorate({**voters.alive, broker: left}, voters.leaving)
     changed = (
         election.after_fencing(s, broker, voters, rules_of(s.topic))
-        for s in image.partitions_of(broker)
+        for s in image.partitions_on_broker(broker)
         if directory_of(s, broker) in offline
     )
-    return [BrokerChange(broker, known.epoch, known.fenced, known.shutting_down, left), *_kept(changed)]
+    return [
+        BrokerRegistrationChangeRecord(broker, known.epoch, known.fenced, known.shutting_down, left),
+        *_kept(changed),
+    ]
 
 
-def unregistration(image: Image, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
+def plan_unregistration(image: MetadataImage, broker: int, rules_of: RulesOf) -> list[MetadataRecord]:
     """The broker is taken out of the cluster; its replicas stay where they are until they are reassigned. BROKER_ID_NOT_REGISTERED."""
     known = image.brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker} is registered")
     voters = electorate(image).without(broker)
-    changed = (election.after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_of(broker))
-    return [*_kept(changed), UnregisterBroker(broker, known.epoch)]
+    changed = (election.after_fencing(s, broker, voters, rules_of(s.topic)) for s in image.partitions_on_broker(broker))
+    return [*_kept(changed), UnregisterBrokerRecord(broker, known.epoch)]
 
 
 def _kept(states: Iterable[PartitionRecord | None]) -> list[PartitionRecord]:

@@ -17,20 +17,20 @@ from ottla_broker.config import (
 )
 from ottla_broker.metadata import appended_plans, mirror_plans
 from ottla_broker.metadata.broker_plans import electorate
-from ottla_broker.metadata.election import TopicRules, after_unfencing, without_eligible
-from ottla_broker.metadata.image import BROKER_RESOURCE, MIRROR_RESOURCE, TOPIC_RESOURCE, Image, TopicImage
+from ottla_broker.metadata.election import TopicElectionRules, after_unfencing, without_eligible
+from ottla_broker.metadata.image import BROKER_RESOURCE, MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 FIXED = (MIRROR_PREFIX, MIRROR_OFFSETS)  # what stays as it is while a mirror has copies
 MIN_INSYNC, UNCLEAN = TOPIC_MIN_INSYNC_REPLICAS.name, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE.name
 
-RulesWith = Callable[[Mapping[str, str]], TopicRules]
+RulesWith = Callable[[Mapping[str, str]], TopicElectionRules]
 """The rules of a topic with these configs."""
 
 
 def alteration(
-    image: Image, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesWith
+    image: MetadataImage, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesWith
 ) -> list[MetadataRecord]:
     """Nothing for what is as wished already."""
     current = image.configs.get((resource_type, name), {})
@@ -55,21 +55,21 @@ def alteration(
     return records
 
 
-def copies_of(image: Image, mirror: str) -> list[str]:
+def mirror_topic_names(image: MetadataImage, mirror: str) -> list[str]:
     """Names of the topics that this mirror fills, sorted."""
     return sorted([*mirror_plans.copied_topics(image, mirror), *appended_plans.fed_topics(image, mirror)])
 
 
-def _must_have_no_copies(image: Image, mirror: str, setting: str) -> None:
-    if copies := copies_of(image, mirror):
+def _must_have_no_copies(image: MetadataImage, mirror: str, setting: str) -> None:
+    if copies := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
             f"{setting} of mirror {mirror!r} cannot be changed: {copies[0]!r} and {len(copies) - 1} other topics are its copies",
         )
 
 
-def _must_be_unused(image: Image, mirror: str) -> None:
-    if copies := copies_of(image, mirror):
+def _must_be_unused(image: MetadataImage, mirror: str) -> None:
+    if copies := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
             f"mirror {mirror!r} cannot be removed while {copies[0]!r} and {len(copies) - 1} other topics are its copies: delete them, or "
@@ -77,7 +77,7 @@ def _must_be_unused(image: Image, mirror: str) -> None:
         )
 
 
-def _under(image: Image, topics: Iterable[TopicImage], rules: TopicRules) -> list[PartitionRecord]:
+def _under(image: MetadataImage, topics: Iterable[TopicImage], rules: TopicElectionRules) -> list[PartitionRecord]:
     voters = electorate(image)
     changed = (
         without_eligible(state, rules) or after_unfencing(state, voters, rules)
@@ -87,7 +87,7 @@ def _under(image: Image, topics: Iterable[TopicImage], rules: TopicRules) -> lis
     return [state for state in changed if state is not None]
 
 
-def _under_default(image: Image, value: str | None, rules_with: RulesWith) -> list[PartitionRecord]:
+def _under_default(image: MetadataImage, value: str | None, rules_with: RulesWith) -> list[PartitionRecord]:
     """`value` None: brokers' own files say it now, which may be as little as 1."""
     standing = [topic for topic in image.topics.values() if MIN_INSYNC not in image.topic_config(topic.name)]
     return [

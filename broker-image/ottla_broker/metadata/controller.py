@@ -17,14 +17,14 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.metadata import election
-from ottla_broker.metadata.broker_control import BrokerControl
+from ottla_broker.metadata.cluster_control import ClusterControl
 from ottla_broker.metadata.config_plans import alteration
-from ottla_broker.metadata.election import TopicRules
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.election import TopicElectionRules
+from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.mirror_control import MirrorControl
-from ottla_broker.metadata.pulses import Pulses
-from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIds, TopicRecord
-from ottla_broker.metadata.replica_control import ReplicaControl
+from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord
+from ottla_broker.metadata.replication_control import ReplicationControl
 from ottla_broker.metadata.sessions import believed_s
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, growth, removal
 from ottla_broker.metadata.turn import Commits, Decision, Turn
@@ -43,17 +43,23 @@ class Controller:
     this is; `pulses`: those it feels of the others."""
 
     def __init__(
-        self, image: Image, log: Commits, runtime: Runtime, config: Config, me: int, pulses: Pulses | None = None
+        self,
+        image: MetadataImage,
+        log: Commits,
+        runtime: Runtime,
+        config: Config,
+        me: int,
+        pulses: FailureDetector | None = None,
     ) -> None:
         self._image = image
         self._runtime = runtime
         self._config = config
         self._me = me
         self._turn = Turn(image, log, config)
-        self.brokers = BrokerControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000, believed_s(config))
-        self.replicas = ReplicaControl(self._turn)
-        self.mirrors = MirrorControl(self._turn, runtime, self.brokers.all_heard)
-        self._pulses = pulses or Pulses(me, image, config.inter_broker_listener)
+        self.cluster_control = ClusterControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000, believed_s(config))
+        self.replication_control = ReplicationControl(self._turn)
+        self.mirror_control = MirrorControl(self._turn, runtime, self.cluster_control.wait_until_all_heard)
+        self._pulses = pulses or FailureDetector(me, image, config.inter_broker_listener)
         self._gone: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
     def hears_majority(self, within_s: float) -> bool:
@@ -62,35 +68,41 @@ class Controller:
     async def run(self) -> None:
         """What a controller does unasked, until it is cancelled. First: who was controller before was silent or is gone, so nothing is led by it
         any more."""
-        hook = self._pulses.on_gone = lambda *gone: self._gone.put_nowait(gone)
+        hook = self._pulses.on_broker_failed = lambda *gone: self._gone.put_nowait(gone)
         try:
             known = self._image.brokers.get(self._image.previous_controller_id)
             if known is not None and known.id != self._me:
-                await attempt(self.brokers.fence(known.id, known.epoch, "it was the controller, and is not any more"))
-            await attempt(self.replicas.forget_the_eligible())
-            for gone in self._pulses.gone():
+                await attempt(
+                    self.cluster_control.fence_broker(
+                        known.id, known.epoch, "it was the controller, and is not any more"
+                    )
+                )
+            await attempt(self.replication_control.forget_the_eligible())
+            for gone in self._pulses.failed_brokers():
                 self._gone.put_nowait(gone)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._fence_the_gone())
                 tasks.create_task(self._look_for_the_silent())
                 tasks.create_task(self._balance())
         finally:
-            if self._pulses.on_gone is hook:  # else a later office of this broker has taken over already
-                self._pulses.on_gone = None
+            if self._pulses.on_broker_failed is hook:  # else a later office of this broker has taken over already
+                self._pulses.on_broker_failed = None
 
     async def _fence_the_gone(self) -> None:
         while True:
-            await attempt(self.brokers.fence(*await self._gone.get()))
+            await attempt(self.cluster_control.fence_broker(*await self._gone.get()))
 
     async def _look_for_the_silent(self) -> None:
         while True:
-            await asyncio.sleep(self.brokers.sessions.turn_s)
-            await attempt(self.brokers.fence_the_silent())
+            await asyncio.sleep(self.cluster_control.sessions.turn_s)
+            await attempt(self.cluster_control.fence_the_silent())
 
     async def _balance(self) -> None:
         while True:
             await asyncio.sleep(self._config(LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS))
-            if self._config(AUTO_LEADER_REBALANCE_ENABLE) and (moved := await attempt(self.replicas.balance())):
+            if self._config(AUTO_LEADER_REBALANCE_ENABLE) and (
+                moved := await attempt(self.replication_control.balance())
+            ):
                 logger.info("%d partitions are led by their first replicas again", moved)
 
     # --- topics
@@ -111,7 +123,7 @@ class Controller:
                     answers.append(reason)
             return [] if validate_only else records, answers
 
-        await self.brokers.all_heard()
+        await self.cluster_control.wait_until_all_heard()
         return await self._turn.take(plan)
 
     async def create_partitions(
@@ -121,7 +133,7 @@ class Controller:
             rules = self._turn.rules_with(self._image.topic_config(name))
             return _begun(growth(self._image, name, count, assignment), rules)
 
-        await self.brokers.all_heard()
+        await self.cluster_control.wait_until_all_heard()
         await self._commit(plan, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
@@ -144,11 +156,11 @@ class Controller:
 
         def plan() -> Decision[range]:
             first = self._image.next_producer_id or (self._runtime.random.getrandbits(22) + 1) * CLUSTERS_OWN_IDS
-            return [ProducerIds(first + PRODUCER_ID_BLOCK)], range(first, first + PRODUCER_ID_BLOCK)
+            return [ProducerIdsRecord(first + PRODUCER_ID_BLOCK)], range(first, first + PRODUCER_ID_BLOCK)
 
         return await self._turn.take(plan)
 
-    async def adopt(self, broker: int, topics: Mapping[str, tuple[UUID, Mapping[int, int]]]) -> None:
+    async def adopt_topics(self, broker: int, topics: Mapping[str, tuple[UUID, Mapping[int, int]]]) -> None:
         """Takes partition folders found on a first start into the metadata: name → (topic id, partition → latest leader epoch).
 
         The epoch is raised above the folder's, so that no client takes the new leader for an old one.
@@ -176,7 +188,7 @@ class Controller:
         await self._turn.take(decided)
 
 
-def _begun(records: Sequence[MetadataRecord], rules: TopicRules) -> list[MetadataRecord]:
+def _begun(records: Sequence[MetadataRecord], rules: TopicElectionRules) -> list[MetadataRecord]:
     return [election.begun(record, rules) if isinstance(record, PartitionRecord) else record for record in records]
 
 

@@ -48,21 +48,21 @@ class Electorate:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRules:
+class TopicElectionRules:
     """What a topic's settings say of elections. `synced`: whatever is acknowledged was fsynced before (flush.messages=1)."""
 
     min_insync: int
-    unclean: bool
-    synced: bool = False
+    allow_unclean: bool
+    acks_are_synced: bool = False
 
 
-def effective_min_insync(state: PartitionRecord, min_insync: int) -> int:
+def effective_min_isr(state: PartitionRecord, min_insync: int) -> int:
     """min.insync.replicas, as far as the partition can have them: replicas that a reassignment is still bringing do not count yet."""
     return min(min_insync, len(state.replicas) - len(state.adding))
 
 
 def elected(
-    old: PartitionRecord, isr: Collection[int], trusted: Collection[int], voters: Electorate, rules: TopicRules
+    old: PartitionRecord, isr: Collection[int], trusted: Collection[int], voters: Electorate, rules: TopicElectionRules
 ) -> PartitionRecord:
     """`old` with this ISR: its leader stays if it may, else another is found; what is left of the trusted becomes eligible where it counts.
 
@@ -76,23 +76,28 @@ def elected(
         others = tuple(broker for broker in old.replicas if broker in trusted and broker != leader)
         in_sync = (leader,)
     last_known = tuple(broker for broker in old.replicas if broker in old.last_known and broker not in trusted)
-    if rules.synced and not in_sync and not others and (leader := _first(last_known, old, voters)) != NO_LEADER:
+    if (
+        rules.acks_are_synced
+        and not in_sync
+        and not others
+        and (leader := _first(last_known, old, voters)) != NO_LEADER
+    ):
         in_sync, others, last_known = (leader,), tuple(broker for broker in last_known if broker != leader), ()
-    if leader == NO_LEADER and rules.unclean:
+    if leader == NO_LEADER and rules.allow_unclean:
         leader = _first((*last_known, *old.replicas), old, voters)
         if leader != NO_LEADER:
             in_sync, others, last_known = (leader,), (), ()
     if not in_sync and others:
         in_sync, others = others[:1], others[1:]
-    if len(in_sync) >= effective_min_insync(old, rules.min_insync):
+    if len(in_sync) >= effective_min_isr(old, rules.min_insync):
         others = last_known = ()
     return msgspec.structs.replace(old, isr=in_sync, leader=leader, eligible=others, last_known=last_known)
 
 
-def begun(new: PartitionRecord, rules: TopicRules) -> PartitionRecord:
+def begun(new: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord:
     """A partition that is made now: all its replicas are equally empty. Where its ISR is too small for anything to be committed the others are
     eligible from the beginning, so that it is not lost with the one broker that was there."""
-    if len(new.isr) >= effective_min_insync(new, rules.min_insync):
+    if len(new.isr) >= effective_min_isr(new, rules.min_insync):
         return new
     return msgspec.structs.replace(new, eligible=tuple(broker for broker in new.replicas if broker not in new.isr))
 
@@ -110,13 +115,15 @@ def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | 
     )
 
 
-def after_fencing(old: PartitionRecord, gone: int, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+def after_fencing(
+    old: PartitionRecord, gone: int, voters: Electorate, rules: TopicElectionRules
+) -> PartitionRecord | None:
     """Broker `gone` (which is no more in `voters`) serves nobody any more: another leads, and the ISR is without it."""
     isr = [broker for broker in old.isr if broker != gone] or old.isr
     return next_state(old, elected(old, isr, _trusted(old), voters, rules))
 
 
-def after_unfencing(old: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+def after_unfencing(old: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
     """A broker has come: a partition without a leader may have one now."""
     if old.leader != NO_LEADER:
         return None
@@ -124,7 +131,7 @@ def after_unfencing(old: PartitionRecord, voters: Electorate, rules: TopicRules)
 
 
 def after_shutdown_began(
-    old: PartitionRecord, leaving: int, voters: Electorate, rules: TopicRules
+    old: PartitionRecord, leaving: int, voters: Electorate, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """Broker `leaving` is about to stop, and still serves: what it leads goes to others in sync, and it leaves the ISR.
 
@@ -137,7 +144,7 @@ def after_shutdown_began(
 
 
 def after_unclean_stop(
-    old: PartitionRecord, returned: int, voters: Electorate, rules: TopicRules
+    old: PartitionRecord, returned: int, voters: Electorate, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """Broker `returned` (fenced still) may lack what it had not synced: others are trusted in its place, if there are others."""
     trusted = [broker for broker in _trusted(old) if broker != returned]
@@ -151,7 +158,7 @@ def after_unclean_stop(
 
 
 def after_loss(
-    old: PartitionRecord, returned: int, directory: UUID, voters: Electorate, rules: TopicRules
+    old: PartitionRecord, returned: int, directory: UUID, voters: Electorate, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """The replica of broker `returned` was on a directory that it has no more: it is trusted with nothing, even if nobody else is left.
 
@@ -175,16 +182,16 @@ def preferred(old: PartitionRecord, voters: Electorate) -> PartitionRecord | Non
     return next_state(old, msgspec.structs.replace(old, leader=first))
 
 
-def unclean(old: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+def unclean(old: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
     """Any living replica leads a partition that has no leader, because a person says so: the trusted come first, then those that were trusted
     until they lost power, then whoever lives. None when nobody does."""
-    wished = elected(old, old.isr, _trusted(old), voters, replace(rules, unclean=True))
+    wished = elected(old, old.isr, _trusted(old), voters, replace(rules, allow_unclean=True))
     return None if wished.leader == NO_LEADER else next_state(old, wished)
 
 
-def without_eligible(old: PartitionRecord, rules: TopicRules) -> PartitionRecord | None:
+def without_eligible(old: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord | None:
     """min.insync.replicas fell to what the ISR has: the high watermark will move, so whoever is not in sync is trusted no more."""
-    if not (old.eligible or old.last_known) or len(old.isr) < effective_min_insync(old, rules.min_insync):
+    if not (old.eligible or old.last_known) or len(old.isr) < effective_min_isr(old, rules.min_insync):
         return None
     return next_state(old, msgspec.structs.replace(old, eligible=(), last_known=()))
 

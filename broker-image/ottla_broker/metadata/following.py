@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from uuid import UUID
 
-from ottla_broker.metadata import snapshotting
-from ottla_broker.metadata.fetching import Ask, Told, where_to_cut
-from ottla_broker.metadata.log import MetadataLog, Parted
-from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata import snapshot_generator
+from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse, where_to_cut
+from ottla_broker.metadata.metadata_log import MetadataLog, Parted
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.register import RegisterValue
 from ottla_broker.metadata.register.steps import address_of
 from ottla_broker.runtime import Runtime
@@ -39,16 +39,19 @@ class Copying:
         self._me = me
         self._directory = directory
 
-    async def step(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> Told:
+    async def step(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
         """One question to a broker in `epoch`, and what follows from its answer; the answer. What is committed is applied.
 
         KafkaError: what the other side says, what the log says (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, Parted). ConnectionError, TimeoutError.
         """
-        from ottla_broker.metadata.fetch_messages import request_of, told_of  # a broker that is alone needs none of it
+        from ottla_broker.metadata.fetch_messages import (  # a broker that is alone needs none of it
+            build_fetch_request,
+            parse_fetch_response,
+        )
 
         log = self.log
-        position = await log.durable()
-        ask = Ask(
+        position = await log.wait_until_durable()
+        ask = MetadataFetchRequest(
             self._me,
             self._directory,
             epoch,
@@ -58,23 +61,23 @@ class Copying:
             cluster_id=self.cluster_id,
         )
         async with asyncio.timeout(max_wait_ms / 1000 + ANSWER_WITHIN_S):
-            told = told_of(await channel.ask(request_of(ask)))
+            told = parse_fetch_response(await channel.send(build_fetch_request(ask)))
         if told.error is not ErrorCode.none:
             raise KafkaError(told.error, f"the leader of the metadata log answers {told.error.name}")
         self.heard_at = self._loop.time()
-        if told.snapshot is not None:
-            await self._take_snapshot(channel, epoch, told.snapshot)
-        elif told.diverging is not None:
-            log.truncate(where_to_cut(log.log.epochs, log.log.end, told.diverging))
-            if log.log.end >= position.end:
-                raise Parted(ErrorCode.unknown_server_error, f"{told.diverging} parts from nothing of {position}")
+        if told.snapshot_id is not None:
+            await self._take_snapshot(channel, epoch, told.snapshot_id)
+        elif told.diverging_epoch is not None:
+            log.truncate(where_to_cut(log.log.epochs, log.log.end, told.diverging_epoch))
+            if log.log.end >= position.offset:
+                raise Parted(ErrorCode.unknown_server_error, f"{told.diverging_epoch} parts from nothing of {position}")
         elif told.records:
             log.take(told.records, epoch)
-        if told.diverging is None and told.high_watermark >= 0:
+        if told.diverging_epoch is None and told.high_watermark >= 0:
             log.advance(told.high_watermark)
         return told
 
-    async def _take_snapshot(self, channel: Channel, epoch: int, snapshot: Position) -> None:
+    async def _take_snapshot(self, channel: Channel, epoch: int, snapshot: EpochAndOffset) -> None:
         """This broker's log ends before the other's begins, or parts from what was before that."""
         from ottla_broker.metadata.snapshot_fetching import pieces  # as seldom as it is needed
 
@@ -84,12 +87,12 @@ class Copying:
             async for data in pieces(channel, self._me, epoch, snapshot):
                 self.heard_at = self._loop.time()
                 log.snapshots.add(snapshot, data)
-            await self._runtime.offload(log.snapshots.finish, snapshot)
+            await self._runtime.run_in_thread(log.snapshots.finish, snapshot)
         except OSError as error:
             if isinstance(error, ConnectionError):
                 raise
             raise KafkaError(ErrorCode.kafka_storage_error, f"a snapshot cannot be kept: {error}") from error
-        snapshotting.install(log, snapshot)
+        snapshot_generator.install(log, snapshot)
 
 
 class Following:
@@ -101,7 +104,7 @@ class Following:
         value: RegisterValue,
         wait_ms: int,
         news: Callable[[], None],
-        told: Callable[[Told], None],
+        told: Callable[[MetadataFetchResponse], None],
     ) -> None:
         self._copying = copying
         self._value = value
@@ -160,10 +163,10 @@ def is_fatal(reason: KafkaError) -> bool:
 async def connect(address: str, client_id: str) -> Channel:
     """`address`: host:port. OSError, of which `refused` knows the one that says that nobody is there; TimeoutError."""
     async with asyncio.timeout(CONNECT_WITHIN_S):
-        return await open_channel(*host_and_port(address), client_id)
+        return await open_channel(*parse_host_and_port(address), client_id)
 
 
-def host_and_port(address: str) -> tuple[str, int]:
+def parse_host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port or 0)
 

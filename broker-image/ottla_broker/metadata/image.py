@@ -9,21 +9,21 @@ from uuid import UUID
 
 from ottla_broker.metadata.placed import Placed
 from ottla_broker.metadata.records import (
-    AppendedPartition,
-    AppendedSource,
-    BrokerChange,
+    AppendedPartitionRecord,
+    AppendedSourceRecord,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
-    ControllerChange,
     Endpoint,
+    LeaderChangeRecord,
     MetadataRecord,
-    MirroredPartition,
-    MirroredTopic,
+    MirroredPartitionRecord,
+    MirroredTopicRecord,
     PartitionRecord,
-    ProducerIds,
-    RegisterBroker,
-    RemoveTopic,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
-    UnregisterBroker,
+    UnregisterBrokerRecord,
 )
 
 TOPIC_RESOURCE = 2
@@ -41,12 +41,12 @@ class TopicImage:
     partitions: dict[int, PartitionRecord] = field(default_factory=dict)
 
     @property
-    def internal(self) -> bool:
+    def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerRegistration:
     id: int
     epoch: int
     incarnation: UUID
@@ -59,40 +59,42 @@ class BrokerImage:
 
 
 @dataclass(slots=True)
-class Changes:
+class MetadataDelta:
     """What a run of records changed. Topics by name; configs by (resource type, name)."""
 
-    created: list[str] = field(default_factory=list)
-    removed: list[TopicImage] = field(default_factory=list)
-    partitions: set[tuple[str, int]] = field(default_factory=set)
-    configs: set[tuple[int, str]] = field(default_factory=set)
-    brokers: set[int] = field(default_factory=set)
-    mirrored: set[str] = field(default_factory=set)  # topics of which something is said as copies of another cluster's
-    controller: bool = False
+    created_topics: list[str] = field(default_factory=list)
+    deleted_topics: list[TopicImage] = field(default_factory=list)
+    changed_partitions: set[tuple[str, int]] = field(default_factory=set)
+    changed_configs: set[tuple[int, str]] = field(default_factory=set)
+    changed_brokers: set[int] = field(default_factory=set)
+    changed_mirrors: set[str] = field(
+        default_factory=set
+    )  # topics of which something is said as copies of another cluster's
+    controller_changed: bool = False
 
 
 @dataclass(slots=True)
-class Image:
+class MetadataImage:
     topics: dict[str, TopicImage] = field(default_factory=dict)
     topic_names: dict[UUID, str] = field(default_factory=dict)
-    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    mirrored: dict[UUID, MirroredTopic] = field(default_factory=dict)
-    mirrored_partitions: dict[tuple[UUID, int], MirroredPartition] = field(default_factory=dict)
-    appended: dict[UUID, dict[UUID, AppendedSource]] = field(default_factory=dict)  # by topic, by source
-    appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartition] = field(default_factory=dict)
+    mirrored_topics: dict[UUID, MirroredTopicRecord] = field(default_factory=dict)
+    mirrored_partitions: dict[tuple[UUID, int], MirroredPartitionRecord] = field(default_factory=dict)
+    appended_sources: dict[UUID, dict[UUID, AppendedSourceRecord]] = field(default_factory=dict)  # by topic, by source
+    appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     next_producer_id: int = 0
     controller_id: int = -1
     previous_controller_id: int = -1  # who had the office before, perhaps the same
-    end: int = 0  # offset after the last record applied
+    end_offset: int = 0  # offset after the last record applied
     _placed: Placed | None = None
 
-    def apply(self, records: Iterable[tuple[int, MetadataRecord]]) -> Changes:
+    def apply_records(self, records: Iterable[tuple[int, MetadataRecord]]) -> MetadataDelta:
         """Applies (offset, record) pairs in order."""
-        changes = Changes()
+        changes = MetadataDelta()
         for offset, record in records:
             self._apply(offset, record, changes)
-            self.end = offset + 1
+            self.end_offset = offset + 1
         return changes
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
@@ -102,24 +104,24 @@ class Image:
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
 
-    def closed(self, topic_id: UUID) -> MirroredTopic | None:
+    def active_mirror(self, topic_id: UUID) -> MirroredTopicRecord | None:
         """What is said of a topic that takes no other records than its source's."""
-        known = self.mirrored.get(topic_id)
+        known = self.mirrored_topics.get(topic_id)
         return None if known is None or known.failed_over else known
 
-    def is_open(self, topic_id: UUID, partition: int) -> bool:
+    def is_writable(self, topic_id: UUID, partition: int) -> bool:
         """Whether producers may write to it: it is no copy, or has failed over, and is known to end here as its last leader left it."""
-        if topic_id not in self.mirrored:
+        if topic_id not in self.mirrored_topics:
             return True
         known = self.mirrored_partitions.get((topic_id, partition))
-        return self.mirrored[topic_id].failed_over and known is not None and known.end >= 0
+        return self.mirrored_topics[topic_id].failed_over and known is not None and known.end >= 0
 
     def partition(self, topic_id: UUID, partition: int) -> PartitionRecord | None:
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.partitions.get(partition)
 
     @property
-    def placed(self) -> Placed:
+    def replica_index(self) -> Placed:
         """What lies on and is led by which broker. Counted at the first question and kept from then on: only a controller asks."""
         if self._placed is None:
             self._placed = Placed()
@@ -128,20 +130,20 @@ class Image:
                     self._placed.replace(None, state)
         return self._placed
 
-    def partitions_of(self, broker: int) -> list[PartitionRecord]:
+    def partitions_on_broker(self, broker: int) -> list[PartitionRecord]:
         """The partitions that have a replica on this broker."""
-        found = (self.partition(topic_id, partition) for topic_id, partition in self.placed.on(broker))
+        found = (self.partition(topic_id, partition) for topic_id, partition in self.replica_index.on(broker))
         return [state for state in found if state is not None]
 
-    def addresses(self, listener: str) -> list[tuple[str, int]]:
+    def broker_addresses(self, listener: str) -> list[tuple[str, int]]:
         """Of all brokers that have such a listener."""
         endpoints = [broker.endpoints.get(listener) for broker in self.brokers.values()]
         return [(one.host, one.port) for one in endpoints if one is not None]
 
-    def alive_brokers(self) -> list[BrokerImage]:
+    def unfenced_brokers(self) -> list[BrokerRegistration]:
         return [self.brokers[broker] for broker in sorted(self.brokers) if not self.brokers[broker].fenced]
 
-    def _apply(self, offset: int, record: MetadataRecord, changes: Changes) -> None:
+    def _apply(self, offset: int, record: MetadataRecord, changes: MetadataDelta) -> None:
         match record:
             case PartitionRecord():
                 name = self.topic_names[record.topic]
@@ -149,44 +151,44 @@ class Image:
                 if self._placed is not None:
                     self._placed.replace(partitions.get(record.partition), record)
                 partitions[record.partition] = record
-                changes.partitions.add((name, record.partition))
+                changes.changed_partitions.add((name, record.partition))
             case TopicRecord():
                 self.topics[record.name] = TopicImage(record.name, record.id)
                 self.topic_names[record.id] = record.name
-                changes.created.append(record.name)
-            case RemoveTopic():
+                changes.created_topics.append(record.name)
+            case RemoveTopicRecord():
                 name = self.topic_names.pop(record.id)
                 removed = self.topics.pop(name)
                 if self._placed is not None:
                     for state in removed.partitions.values():
                         self._placed.replace(state, None)
-                changes.removed.append(removed)
+                changes.deleted_topics.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
-                self.mirrored.pop(record.id, None)
-                sources = self.appended.pop(record.id, {})
+                self.mirrored_topics.pop(record.id, None)
+                sources = self.appended_sources.pop(record.id, {})
                 for partition in removed.partitions:
                     self.mirrored_partitions.pop((record.id, partition), None)
                     for source in sources:
                         self.appended_partitions.pop((record.id, source, partition), None)
             case ConfigRecord():
                 self._configure(record)
-                changes.configs.add((record.resource_type, record.name))
-            case ProducerIds():
+                changes.changed_configs.add((record.resource_type, record.name))
+            case ProducerIdsRecord():
                 self.next_producer_id = record.next
-            case MirroredTopic():
-                self.mirrored[record.topic] = record
-                changes.mirrored.add(self.topic_names[record.topic])
-            case MirroredPartition():
+            case MirroredTopicRecord():
+                self.mirrored_topics[record.topic] = record
+                changes.changed_mirrors.add(self.topic_names[record.topic])
+            case MirroredPartitionRecord():
                 self.mirrored_partitions[record.topic, record.partition] = record
-                changes.mirrored.add(self.topic_names[record.topic])
-            case AppendedSource():
-                self.appended.setdefault(record.topic, {})[record.source_id] = record
-                changes.mirrored.add(self.topic_names[record.topic])
-            case AppendedPartition():
+                changes.changed_mirrors.add(self.topic_names[record.topic])
+            case AppendedSourceRecord():
+                self.appended_sources.setdefault(record.topic, {})[record.source_id] = record
+                changes.changed_mirrors.add(self.topic_names[record.topic])
+            case AppendedPartitionRecord():
                 self.appended_partitions[record.topic, record.source_id, record.partition] = record
-                changes.mirrored.add(self.topic_names[record.topic])
-            case RegisterBroker():
-                self.brokers[record.broker] = BrokerImage(
+                changes.changed_mirrors.add(self.topic_names[record.topic])
+            case RegisterBrokerRecord():
+                self.brokers[record.broker] = BrokerRegistration(
                     record.broker,
                     offset if record.epoch < 0 else record.epoch,
                     record.incarnation,
@@ -196,16 +198,16 @@ class Image:
                     fenced=True,
                     http=record.http,
                 )
-                changes.brokers.add(record.broker)
-            case BrokerChange():
+                changes.changed_brokers.add(record.broker)
+            case BrokerRegistrationChangeRecord():
                 self._change(record)
-                changes.brokers.add(record.broker)
-            case ControllerChange():
+                changes.changed_brokers.add(record.broker)
+            case LeaderChangeRecord():
                 self.previous_controller_id, self.controller_id = self.controller_id, record.broker
-                changes.controller = True
-            case UnregisterBroker():
+                changes.controller_changed = True
+            case UnregisterBrokerRecord():
                 self.brokers.pop(record.broker, None)
-                changes.brokers.add(record.broker)
+                changes.changed_brokers.add(record.broker)
 
     def _configure(self, record: ConfigRecord) -> None:
         resource = self.configs.setdefault((record.resource_type, record.name), {})
@@ -216,7 +218,7 @@ class Image:
         if not resource:
             del self.configs[record.resource_type, record.name]
 
-    def _change(self, change: BrokerChange) -> None:
+    def _change(self, change: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(change.broker)
         if broker is not None and broker.epoch == change.epoch:
             self.brokers[change.broker] = replace(

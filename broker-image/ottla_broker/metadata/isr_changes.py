@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.election import Electorate, TopicRules, elected, next_state
-from ottla_broker.metadata.image import BrokerImage
+from ottla_broker.metadata.election import Electorate, TopicElectionRules, elected, next_state
+from ottla_broker.metadata.image import BrokerRegistration
 from ottla_broker.metadata.reassignment import completed
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ UNCHECKED = -1  # a broker epoch that its sender did not know
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class IsrChangeRequest:
     """`isr`: (broker, its epoch as the leader knows it) of each member. Epochs: those of the state that the leader saw."""
 
     topic: UUID
@@ -33,11 +33,11 @@ class Proposal:
 
 def proposed(
     old: PartitionRecord,
-    proposal: Proposal,
+    proposal: IsrChangeRequest,
     leader: int,
-    brokers: Mapping[int, BrokerImage],
+    brokers: Mapping[int, BrokerRegistration],
     voters: Electorate,
-    rules: TopicRules,
+    rules: TopicElectionRules,
 ) -> PartitionRecord:
     """The partition's next state by the word of broker `leader`. A reassignment whose last target has come ends with it. An ISR that is as
     it was raises the partition epoch all the same: so its leader makes sure that nothing it proposed before can still happen.
@@ -62,7 +62,7 @@ def proposed(
     return new or msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1)
 
 
-def check_epochs(old: PartitionRecord, proposal: Proposal) -> None:
+def check_epochs(old: PartitionRecord, proposal: IsrChangeRequest) -> None:
     """NOT_CONTROLLER, FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION."""
     if proposal.leader_epoch > old.leader_epoch or proposal.partition_epoch > old.partition_epoch:
         raise KafkaError(ErrorCode.not_controller, "the leader knows a newer state of the partition than this broker")
@@ -77,7 +77,7 @@ def check_epochs(old: PartitionRecord, proposal: Proposal) -> None:
         )
 
 
-def check_member(registered: BrokerImage | None, broker: int, epoch: int, *, joins: bool) -> None:
+def check_member(registered: BrokerRegistration | None, broker: int, epoch: int, *, joins: bool) -> None:
     """INELIGIBLE_REPLICA when it may not be in an ISR."""
     if registered is None:
         why = "is not registered"

@@ -25,7 +25,7 @@ class Life(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class LastLife:
+class PreviousIncarnation:
     """`folder`: the broker's first log directory."""
 
     def __init__(self, folder: str, disk: Disk, runtime: Runtime) -> None:
@@ -35,7 +35,7 @@ class LastLife:
 
     def epoch(self) -> int:
         """Of the last life, when nothing that it wrote can be lost; else LOST."""
-        boot = self._runtime.boot()
+        boot = self._runtime.boot_id()
         try:
             if not boot or not self._disk.exists(self._path):
                 return LOST
@@ -47,7 +47,7 @@ class LastLife:
 
     async def begins(self, epoch: int) -> None:
         """This broker's life, from its registration on."""
-        await self._write(Life(self._runtime.boot(), epoch))
+        await self._write(Life(self._runtime.boot_id(), epoch))
 
     async def lost_something(self) -> None:
         """A disk failed: what it was given to write may be neither on it nor in memory."""
@@ -55,6 +55,6 @@ class LastLife:
 
     async def _write(self, life: Life) -> None:
         try:
-            await self._runtime.offload(self._disk.replace_file, self._path, msgspec.json.encode(life))
+            await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(life))
         except OSError as reason:
             logger.warning("%s cannot be written: %s", self._path, reason)

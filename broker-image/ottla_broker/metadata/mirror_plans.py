@@ -19,14 +19,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.config import MIRROR_ON_DIVERGENCE, MIRROR_ROLE, REPLICATE, TRUNCATE
-from ottla_broker.metadata.appended_sources import Carried, carried, fed_by
-from ottla_broker.metadata.image import MIRROR_RESOURCE, Image, TopicImage
+from ottla_broker.metadata.appended_sources import CarriedSource, appending_obstacle, carried_source_records
+from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import (
     MetadataRecord,
-    MirroredPartition,
-    MirroredTopic,
+    MirroredPartitionRecord,
+    MirroredTopicRecord,
     PartitionRecord,
-    RemoveTopic,
+    RemoveTopicRecord,
 )
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
-class NewMirror:
+class NewMirroredTopic:
     """A topic that is to be made as a copy. `source_id`: of the source's topic, whose name is `source_topic`; `sources`: that are
     appended to that."""
 
@@ -47,15 +47,15 @@ class NewMirror:
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
-    sources: tuple[Carried, ...] = ()
+    sources: tuple[CarriedSource, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `broker` says, who leads a copied partition in `leader_epoch`. As for the others, see MirroredPartition; `epochs` None: as known. `source_id`:
     of which source, where records are appended (AppendedPartition).
     It comes to the controller as a value of the config resource `mirrored topic`, in JSON."""
 
-    broker: int
+    broker_id: int
     topic_id: UUID
     partition: int
     leader_epoch: int
@@ -68,7 +68,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: int = 0  # offsets that are here beyond `joined`
 
 
-def must_replicate(image: Image, mirror: str) -> None:
+def must_replicate(image: MetadataImage, mirror: str) -> None:
     """INVALID_REQUEST when it does not any more: what became its copy now would be closed, and nobody would open it."""
     settings = image.configs.get((MIRROR_RESOURCE, mirror))
     if settings is None:
@@ -77,46 +77,46 @@ def must_replicate(image: Image, mirror: str) -> None:
         raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not replicate: its role is {role}")
 
 
-def creation(made: NewTopics, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
+def creation(made: NewTopics, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """The errors of `NewTopics.creation`."""
     topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
     return [
         *made.creation(topic, topic_id),
-        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
-        *carried(Image(), topic_id, wish.sources),
+        MirroredTopicRecord(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
+        *carried_source_records(MetadataImage(), topic_id, wish.sources),
     ]
 
 
-def recreation(image: Image, wish: NewMirror, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
+def recreation(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
     """The copy `old_id` is thrown away for a new one of the same name. UNKNOWN_TOPIC_ID when it is there no more, or no copy any more."""
     name = image.topic_names.get(old_id)
-    if name != wish.name or image.closed(old_id) is None:
+    if name != wish.name or image.active_mirror(old_id) is None:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the copy that was to be made anew")
-    without = Image(
+    without = MetadataImage(
         topics={other: topic for other, topic in image.topics.items() if other != name},
         brokers=image.brokers,
     )
-    return [RemoveTopic(old_id), *creation(NewTopics(without), wish, topic_id)]
+    return [RemoveTopicRecord(old_id), *creation(NewTopics(without), wish, topic_id)]
 
 
-def led(image: Image, told: Report) -> PartitionRecord:
+def led(image: MetadataImage, told: MirrorReport) -> PartitionRecord:
     """The partition, which who tells leads. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH when somebody else leads, or leads anew."""
     state = image.partition(told.topic_id, told.partition)
     if state is None:
         code = ErrorCode.unknown_topic_or_partition if image.topic_by_id(told.topic_id) else ErrorCode.unknown_topic_id
         raise KafkaError(code)
-    if (state.leader, state.leader_epoch) != (told.broker, told.leader_epoch):
+    if (state.leader, state.leader_epoch) != (told.broker_id, told.leader_epoch):
         raise KafkaError(ErrorCode.fenced_leader_epoch, f"broker {state.leader} leads in epoch {state.leader_epoch}")
     return state
 
 
-def report(image: Image, told: Report) -> list[MetadataRecord]:
+def report(image: MetadataImage, told: MirrorReport) -> list[MetadataRecord]:
     """The errors of `led`; INVALID_TOPIC_EXCEPTION when the topic is no copy."""
     state = led(image, told)
-    topic = image.mirrored.get(told.topic_id)
+    topic = image.mirrored_topics.get(told.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is no copy")
-    before = known_partition(image, told.topic_id, told.partition)
+    before = mirrored_partition(image, told.topic_id, told.partition)
     if told.joined != NO_OFFSET:
         return _join(image, state, topic, before, told)
     if told.end != NO_OFFSET and not topic.failed_over:
@@ -133,29 +133,33 @@ def report(image: Image, told: Report) -> list[MetadataRecord]:
 
 
 def traced(
-    image: Image, topic_id: UUID, origins: tuple[str, ...], sources: tuple[Carried, ...]
+    image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
 ) -> list[MetadataRecord]:
     """The copy's records come by way of these clusters now, and from these sources. UNKNOWN_TOPIC_ID when it is no copy any more."""
-    known = image.closed(topic_id)
+    known = image.active_mirror(topic_id)
     if known is None:
         raise KafkaError(ErrorCode.unknown_topic_id, "the topic is no copy any more")
     changed: list[MetadataRecord] = [] if known.origins == origins else [replace(known, origins=origins)]
-    return [*changed, *carried(image, topic_id, sources)]
+    return [*changed, *carried_source_records(image, topic_id, sources)]
 
 
 def _join(
-    image: Image, state: PartitionRecord, topic: MirroredTopic, before: MirroredPartition, told: Report
+    image: MetadataImage,
+    state: PartitionRecord,
+    topic: MirroredTopicRecord,
+    before: MirroredPartitionRecord,
+    told: MirrorReport,
 ) -> list[MetadataRecord]:
     """INVALID_REQUEST for what is not to be joined; POLICY_VIOLATION without consent to cut. Told again, it begins another epoch: a leader who had not
     cut yet begins in it."""
-    waits = waits_to_join(topic, before)
+    waits = is_awaiting_join(topic, before)
     if topic.failed_over or not (waits or before.joined == told.joined):
         raise KafkaError(ErrorCode.invalid_request, "the partition is not to be joined to its source's, or not there")
     if told.cut and waits and not _may_cut(image, topic.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {topic.mirror!r} may not cut anything off")
     epochs = before.epochs if told.epochs is None else told.epochs
     return [
-        MirroredPartition(
+        MirroredPartitionRecord(
             before.topic,
             before.partition,
             epochs,
@@ -167,102 +171,106 @@ def _join(
     ]
 
 
-def _may_cut(image: Image, mirror: str) -> bool:
+def _may_cut(image: MetadataImage, mirror: str) -> bool:
     return image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) == TRUNCATE
 
 
-def taking_back(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
+def taking_back(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """A copy that has failed over becomes one again. UNKNOWN_TOPIC_ID when it is none; INVALID_REQUEST while it fails over; POLICY_VIOLATION without consent
     to cut off what it has of its own."""
-    topic, copy = image.topic_by_id(topic_id), image.mirrored.get(topic_id)
+    topic, copy = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
     if topic is None or copy is None or not copy.failed_over:
         raise KafkaError(ErrorCode.unknown_topic_id, "it is no copy that has failed over")
-    if why := not_to_take_back(image, topic, copy):
+    if why := failback_obstacle(image, topic, copy):
         raise KafkaError(ErrorCode.invalid_request, why)
     if not _may_cut(image, copy.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {copy.mirror!r} may not cut anything off")
     taken_back = replace(copy, failed_over=False, adopted=False, origins=wish.origins)
-    return [taken_back, *carried(image, topic_id, wish.sources)]
+    return [taken_back, *carried_source_records(image, topic_id, wish.sources)]
 
 
-def not_to_take_back(image: Image, topic: TopicImage, copy: MirroredTopic) -> str:
+def failback_obstacle(image: MetadataImage, topic: TopicImage, copy: MirroredTopicRecord) -> str:
     """Why a copy that has failed over cannot become one again; empty when it can."""
-    known = [known_partition(image, topic.id, partition) for partition in topic.partitions]
+    known = [mirrored_partition(image, topic.id, partition) for partition in topic.partitions]
     if any(one.end == NO_OFFSET for one in known):
         return "it is failing over still"
     if copy.adopted and any(one.joined == NO_OFFSET for one in known):
         return "it failed over before it was known up to where it and its source are one log"
-    return fed_by(image, topic.id)
+    return appending_obstacle(image, topic.id)
 
 
-def adoption(image: Image, wish: NewMirror, topic_id: UUID) -> list[MetadataRecord]:
+def adoption(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """A topic with records of its own becomes a copy: from now on it takes its source's only. UNKNOWN_TOPIC_ID when it is there no more;
     INVALID_TOPIC_EXCEPTION when it is a copy already, or records are appended to it."""
     topic = image.topic_by_id(topic_id)
     if topic is None or topic.name != wish.name:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{wish.name!r} is not the topic that was to become a copy")
-    if image.closed(topic_id) is not None:
+    if image.active_mirror(topic_id) is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} is a copy already")
-    if why := fed_by(image, topic_id):
+    if why := appending_obstacle(image, topic_id):
         raise KafkaError(ErrorCode.invalid_topic_exception, why)
     known = [one for one in topic.partitions if (topic_id, one) in image.mirrored_partitions]
-    before = image.mirrored.get(topic_id)
+    before = image.mirrored_topics.get(topic_id)
     again = before is not None and before.source_id == wish.source_id
     return [
-        MirroredTopic(topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins),
-        *(_adopted(known_partition(image, topic_id, partition), again) for partition in known),
-        *carried(image, topic_id, wish.sources),
+        MirroredTopicRecord(
+            topic_id, wish.mirror, wish.source_topic, wish.source_id, adopted=True, origins=wish.origins
+        ),
+        *(_adopted(mirrored_partition(image, topic_id, partition), again) for partition in known),
+        *carried_source_records(image, topic_id, wish.sources),
     ]
 
 
-def _adopted(before: MirroredPartition, again: bool) -> MirroredPartition:
+def _adopted(before: MirroredPartitionRecord, again: bool) -> MirroredPartitionRecord:
     """`again`: it was a copy of the same topic. Then where it failed over says as much about the two logs as what the source says, and may be later."""
     if not again:
-        return MirroredPartition(before.topic, before.partition)
-    return MirroredPartition(before.topic, before.partition, before.epochs, end=before.end, end_epoch=before.end_epoch)
-
-
-def is_joined(image: Image, topic: TopicImage) -> bool:
-    """Whether every partition of a copy goes on where its source's log does."""
-    copy = image.mirrored.get(topic.id)
-    return copy is None or not any(
-        waits_to_join(copy, known_partition(image, topic.id, partition)) for partition in topic.partitions
+        return MirroredPartitionRecord(before.topic, before.partition)
+    return MirroredPartitionRecord(
+        before.topic, before.partition, before.epochs, end=before.end, end_epoch=before.end_epoch
     )
 
 
-def waits_to_join(copy: MirroredTopic, known: MirroredPartition) -> bool:
+def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
+    """Whether every partition of a copy goes on where its source's log does."""
+    copy = image.mirrored_topics.get(topic.id)
+    return copy is None or not any(
+        is_awaiting_join(copy, mirrored_partition(image, topic.id, partition)) for partition in topic.partitions
+    )
+
+
+def is_awaiting_join(copy: MirroredTopicRecord, known: MirroredPartitionRecord) -> bool:
     """Whether nobody has said yet where a partition of a copy, which has not failed over, goes on: it had records of its own."""
     return known.end != NO_OFFSET or (copy.adopted and known.joined == NO_OFFSET)
 
 
-def failover(image: Image, mirror: str) -> list[MetadataRecord]:
+def failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
     """Opens every copy of this mirror for writing."""
     return [replace(topic, failed_over=True) for topic in copies(image, mirror)]
 
 
-def copies(image: Image, mirror: str) -> Iterable[MirroredTopic]:
+def copies(image: MetadataImage, mirror: str) -> Iterable[MirroredTopicRecord]:
     """Those that have not failed over."""
-    return [topic for topic in image.mirrored.values() if topic.mirror == mirror and not topic.failed_over]
+    return [topic for topic in image.mirrored_topics.values() if topic.mirror == mirror and not topic.failed_over]
 
 
-def copied_topics(image: Image, mirror: str) -> list[str]:
+def copied_topics(image: MetadataImage, mirror: str) -> list[str]:
     """Names of topics that have not failed over, sorted."""
     return sorted(image.topic_names[topic.topic] for topic in copies(image, mirror))
 
 
-def known_partition(image: Image, topic_id: UUID, partition: int) -> MirroredPartition:
-    return image.mirrored_partitions.get((topic_id, partition)) or MirroredPartition(topic_id, partition)
+def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> MirroredPartitionRecord:
+    return image.mirrored_partitions.get((topic_id, partition)) or MirroredPartitionRecord(topic_id, partition)
 
 
-def closed(topic: str, mirror: str) -> str:
+def read_only_message(topic: str, mirror: str) -> str:
     """Why a client may not change a copy."""
     return f"topic {topic!r} is a copy that mirror {mirror!r} keeps; it is changed at its source only, until the mirror fails over"
 
 
-def refusal(image: Image, topic_id: UUID, name: str) -> KafkaError:
+def produce_rejection(image: MetadataImage, topic_id: UUID, name: str) -> KafkaError:
     """Why a producer's records are not taken."""
-    if (copy := image.closed(topic_id)) is not None:
-        return KafkaError(ErrorCode.invalid_topic_exception, closed(name, copy.mirror))
+    if (copy := image.active_mirror(topic_id)) is not None:
+        return KafkaError(ErrorCode.invalid_topic_exception, read_only_message(name, copy.mirror))
     return KafkaError(
         ErrorCode.not_enough_replicas,
         f"{name} is failing over: its in-sync replicas do not have all that was copied yet",

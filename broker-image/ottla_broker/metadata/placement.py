@@ -16,16 +16,16 @@ CANDIDATES = 24  # brokers that are compared for one replica, so that placing co
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UsableBroker:
     """A broker that may be given replicas. `rack` None: racks are not known, every broker is its own."""
 
     broker: int
     rack: str | None = None
 
 
-def ring(places: Sequence[Place]) -> list[Place]:
+def ring(places: Sequence[UsableBroker]) -> list[UsableBroker]:
     """Brokers in an order that takes one of each rack in turn."""
-    racks: dict[str, list[Place]] = defaultdict(list)
+    racks: dict[str, list[UsableBroker]] = defaultdict(list)
     for place in sorted(places, key=lambda p: p.broker):
         racks[place.rack if place.rack is not None else f"broker {place.broker}"].append(place)
     columns = [racks[rack] for rack in sorted(racks, key=lambda r: (-len(racks[r]), racks[r][0].broker))]
@@ -33,10 +33,10 @@ def ring(places: Sequence[Place]) -> list[Place]:
     return [column[row] for row in range(longest) for column in columns if row < len(column)]
 
 
-def place(
+def assign_replicas(
     partitions: int,
     replication_factor: int,
-    places: Sequence[Place],
+    places: Sequence[UsableBroker],
     *,
     start: int = 0,
     shift: int = 0,
@@ -64,7 +64,9 @@ def place(
     return placed
 
 
-def _replicas(order: Sequence[Place], count: int, leader: int, shift: int, load: Mapping[int, int]) -> tuple[int, ...]:
+def _replicas(
+    order: Sequence[UsableBroker], count: int, leader: int, shift: int, load: Mapping[int, int]
+) -> tuple[int, ...]:
     first = order[leader % len(order)]
     chosen, racks = [first.broker], {first.rack}
     near = list(islice(_others(order, leader, shift), CANDIDATES)) if count > 1 else []
@@ -80,13 +82,13 @@ def _replicas(order: Sequence[Place], count: int, leader: int, shift: int, load:
     return tuple(chosen)
 
 
-def _others(order: Sequence[Place], leader: int, shift: int) -> Iterator[Place]:
+def _others(order: Sequence[UsableBroker], leader: int, shift: int) -> Iterator[UsableBroker]:
     """All but the leader, from a distance that shifts."""
     size = len(order)
     return (order[(leader + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))
 
 
-def least_loaded_start(places: Sequence[Place], leaders: Mapping[int, int] | Counter[int]) -> int:
+def least_loaded_start(places: Sequence[UsableBroker], leaders: Mapping[int, int] | Counter[int]) -> int:
     """The position on the ring of the broker that leads the fewest partitions: where the next topic should begin."""
     order = ring(places)
     return min(range(len(order)), key=lambda i: (leaders.get(order[i].broker, 0), i), default=0)

@@ -51,7 +51,7 @@ class Promise:
             if known is not None and (value.epoch, value.isr) == (known.epoch, known.isr):
                 return True
             try:
-                await self._runtime.offload(self._disk.replace_file, self._path, msgspec.json.encode(value))
+                await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(value))
             except OSError as error:
                 raise KafkaError(
                     ErrorCode.kafka_storage_error, f"{self._path} cannot be written: {error.strerror or error}"

@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from ottla_broker.config.addresses import host_and_port
+from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.following import Copying, connect
-from ottla_broker.metadata.log import MetadataLog
-from ottla_broker.metadata.quorum_leader import Leadership
-from ottla_broker.metadata.quorum_rules import Candidate, Position, may_be_asked_for, next_membership
-from ottla_broker.metadata.records import ControllerChange
+from ottla_broker.metadata.leader_state import LeaderState
+from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.quorum_rules import Candidate, EpochAndOffset, may_be_asked_for, next_membership
+from ottla_broker.metadata.records import LeaderChangeRecord
 from ottla_broker.metadata.register import Member, MemberKey, RegisterError, RegisterValue
 from ottla_broker.metadata.register.steps import renewed, with_members
 from ottla_broker.metadata.register_view import RegisterView
@@ -36,7 +36,7 @@ class Office:
     def __init__(
         self,
         value: RegisterValue,
-        leadership: Leadership,
+        leadership: LeaderState,
         view: RegisterView,
         remember: Callable[[RegisterValue], Awaitable[bool]],
         copying: Copying,
@@ -96,7 +96,7 @@ class Office:
         for broker in self._log.image.brokers.values():
             at = broker.endpoints.get(self._listener)
             if at is not None and broker.directories:
-                found.append(Member(broker.id, broker.directories[0], host_and_port(at.host, at.port)))
+                found.append(Member(broker.id, broker.directories[0], format_host_and_port(at.host, at.port)))
         return found
 
     async def _establish(self, established: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class Office:
             if not await self._take_from(*ahead):
                 leadership.forget(ahead[0])
         try:
-            await leadership.begin([ControllerChange(leadership.me.broker, leadership.epoch)])
+            await leadership.begin([LeaderChangeRecord(leadership.me.broker, leadership.epoch)])
         except KafkaError as reason:
             leadership.fail(reason)
             return
@@ -113,7 +113,7 @@ class Office:
         logger.info("broker %d leads the metadata log in epoch %d", leadership.me.broker, leadership.epoch)
         established()
 
-    async def _take_from(self, key: MemberKey, goal: Position) -> bool:
+    async def _take_from(self, key: MemberKey, goal: EpochAndOffset) -> bool:
         """Takes over the log of a member that has more; whether it could be done."""
         address = next((member.address for member in self._leadership.memberships[0] if member.key == key), "")
         try:
@@ -121,7 +121,7 @@ class Office:
             try:
                 while self._log.position < goal:
                     told = await self._copying.step(channel, self._leadership.epoch)
-                    if not told.records and told.diverging is None and told.snapshot is None:
+                    if not told.records and told.diverging_epoch is None and told.snapshot_id is None:
                         return False
                 return True
             finally:

@@ -21,26 +21,26 @@ USUAL_MEMBERS = 3
 BROKERS_FOR_MOST = 5
 
 
-class Position(NamedTuple):
+class EpochAndOffset(NamedTuple):
     """How far a log goes: the epoch of its last record (−1: it has none), and the offset after it. The larger one is the more advanced."""
 
     epoch: int
-    end: int
+    offset: int
 
 
-def majority(members: int) -> int:
+def majority_size(members: int) -> int:
     return members // 2 + 1
 
 
 def needed_to_lead(members: int) -> int:
     """So many members share one with every majority."""
-    return members - majority(members) + 1
+    return members - majority_size(members) + 1
 
 
 def commit_point(ends: Mapping[MemberKey, int], memberships: Iterable[Collection[Member]]) -> int:
     """The offset below which everything is on a majority of every membership. `ends`: how far each member's disk is known to go."""
     return min(
-        sorted((ends.get(member.key, 0) for member in members), reverse=True)[majority(len(members)) - 1]
+        sorted((ends.get(member.key, 0) for member in members), reverse=True)[majority_size(len(members)) - 1]
         for members in memberships
     )
 

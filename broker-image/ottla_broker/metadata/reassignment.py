@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.election import Electorate, TopicRules, directory_of, elected, next_state
+from ottla_broker.metadata.election import Electorate, TopicElectionRules, directory_of, elected, next_state
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -37,7 +37,7 @@ def begun(
     wanted: Sequence[int],
     directories: Mapping[int, UUID],
     voters: Electorate,
-    rules: TopicRules,
+    rules: TopicElectionRules,
 ) -> PartitionRecord | None:
     """On the way to `wanted`, or there already when that takes no new replica; None when it is on that way. A move that is on its way is
     replaced: what it was adding and is no longer wanted goes at once.
@@ -59,7 +59,7 @@ def begun(
     return next_state(old, completed(moving, voters, rules) or moving)
 
 
-def completed(state: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+def completed(state: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
     """`state` with its move at the end, when every target is in the ISR; None while it is not. Epochs are not raised."""
     wanted = targets(state)
     if not moves(state) or not set(wanted) <= set(state.isr):
@@ -68,7 +68,7 @@ def completed(state: PartitionRecord, voters: Electorate, rules: TopicRules) -> 
     return elected(there, wanted, (), voters, rules)
 
 
-def cancelled(old: PartitionRecord, voters: Electorate, rules: TopicRules) -> PartitionRecord | None:
+def cancelled(old: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
     """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when none of those is in sync."""
     if not moves(old):
         raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition does not move")

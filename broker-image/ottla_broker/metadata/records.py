@@ -24,7 +24,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     protocol: str = "PLAINTEXT"
 
 
-class RegisterBroker(msgspec.Struct, frozen=True, tag="register-broker"):
+class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
     """A broker process has come, fenced. Its epoch is the offset of this record, or in a snapshot what `epoch` says. `directories`: ids of its
     log.dirs."""
 
@@ -37,7 +37,7 @@ class RegisterBroker(msgspec.Struct, frozen=True, tag="register-broker"):
     epoch: int = -1
 
 
-class BrokerChange(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):
+class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):
     """Fenced: it may lead nothing and joins no ISR. Shutting down: it is about to stop, and is not given anything more to lead. `directories`:
     those of its log.dirs that work; None: as they were."""
 
@@ -48,12 +48,12 @@ class BrokerChange(msgspec.Struct, frozen=True, tag="broker-change", omit_defaul
     directories: tuple[UUID, ...] | None = None
 
 
-class UnregisterBroker(msgspec.Struct, frozen=True, tag="unregister-broker"):
+class UnregisterBrokerRecord(msgspec.Struct, frozen=True, tag="unregister-broker"):
     broker: int
     epoch: int
 
 
-class ControllerChange(msgspec.Struct, frozen=True, tag="controller-change"):
+class LeaderChangeRecord(msgspec.Struct, frozen=True, tag="controller-change"):
     """The first record of each epoch of the metadata log: `broker` leads it, and is the active controller."""
 
     broker: int
@@ -65,7 +65,7 @@ class TopicRecord(msgspec.Struct, frozen=True, tag="topic"):
     id: UUID
 
 
-class RemoveTopic(msgspec.Struct, frozen=True, tag="remove-topic"):
+class RemoveTopicRecord(msgspec.Struct, frozen=True, tag="remove-topic"):
     id: UUID
 
 
@@ -96,13 +96,13 @@ class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
     value: str | None
 
 
-class ProducerIds(msgspec.Struct, frozen=True, tag="producer-ids"):
+class ProducerIdsRecord(msgspec.Struct, frozen=True, tag="producer-ids"):
     """Every producer id below `next` has been handed out."""
 
     next: int
 
 
-class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
+class MirroredTopicRecord(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defaults=True):
     """A topic that is a copy of another cluster's topic. `mirror`: the name of the mirror (its settings are configs of resource type 101);
     `failed_over`: copying has ended, and the topic is open for writing; `adopted`: it had records of its own before, of which its source
     is a copy that has failed over, and which says up to where both are one; `origins`: ids of the clusters by way of which its records come, the source's among them."""
@@ -116,7 +116,7 @@ class MirroredTopic(msgspec.Struct, frozen=True, tag="mirrored-topic", omit_defa
     origins: tuple[str, ...] = ()
 
 
-class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
+class MirroredPartitionRecord(msgspec.Struct, frozen=True, tag="mirrored-partition", omit_defaults=True):
     """What is known of a mirrored partition's source, whole. `epochs`: leader epoch of the source → offset from which on our records are of it;
     written before a record of that epoch is. `stopped`: why nothing more is copied, in words; empty: it goes on. Of a topic that has failed over:
     `end`: the offset from which on the records are our own, and below which every one is acknowledged (producers wait for that to be known);
@@ -135,7 +135,7 @@ class MirroredPartition(msgspec.Struct, frozen=True, tag="mirrored-partition", o
     end_epoch: int = -1
 
 
-class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
+class AppendedSourceRecord(msgspec.Struct, frozen=True, tag="appended-source", omit_defaults=True):
     """A topic of another cluster whose records are appended to `topic`. `mirror`, `source_topic`, `source_id`, `origins`: as of a mirrored topic.
     `producer_id`: by which the records that were copied from it are known in the logs, and with them how far it was copied; `partitions`: how many it has;
     `stopped`: why nothing is copied, in words; `ended`: copying has ended for good; `carried`: it was copied by another cluster, of whose topic this one is, or
@@ -153,7 +153,7 @@ class AppendedSource(msgspec.Struct, frozen=True, tag="appended-source", omit_de
     carried: bool = False
 
 
-class AppendedPartition(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):
+class AppendedPartitionRecord(msgspec.Struct, frozen=True, tag="appended-partition", omit_defaults=True):
     """What is known of one partition of such a source, whole. `epochs`: leader epoch of the source → offset of the source from which on its records
     are of it; written before a record of that epoch is appended here. `stopped`: why nothing more is copied, in words."""
 
@@ -165,30 +165,30 @@ class AppendedPartition(msgspec.Struct, frozen=True, tag="appended-partition", o
 
 
 MetadataRecord = (
-    ControllerChange
-    | RegisterBroker
-    | BrokerChange
-    | UnregisterBroker
+    LeaderChangeRecord
+    | RegisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | UnregisterBrokerRecord
     | TopicRecord
-    | RemoveTopic
+    | RemoveTopicRecord
     | PartitionRecord
     | ConfigRecord
-    | ProducerIds
-    | MirroredTopic
-    | MirroredPartition
-    | AppendedSource
-    | AppendedPartition
+    | ProducerIdsRecord
+    | MirroredTopicRecord
+    | MirroredPartitionRecord
+    | AppendedSourceRecord
+    | AppendedPartitionRecord
 )
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(MetadataRecord)
 
 
-def encode(record: MetadataRecord) -> bytes:
+def encode_record(record: MetadataRecord) -> bytes:
     return _encoder.encode(record)
 
 
-def decode(value: bytes) -> MetadataRecord:
+def decode_record(value: bytes) -> MetadataRecord:
     """KafkaError UNSUPPORTED_VERSION when the value is not one of ours (a newer Ottla's, or Apache Kafka's own metadata log)."""
     try:
         record: MetadataRecord = _decoder.decode(value)

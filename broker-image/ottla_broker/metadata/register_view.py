@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from ottla_broker.metadata.register import Conflict, Register, RegisterError, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, Register, RegisterError, RegisterValue, VersionedValue
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class RegisterView:
         self._news = news
         self._loop = asyncio.get_running_loop()
         self._writing = asyncio.Lock()
-        self.seen: Seen | None = None
+        self.seen: VersionedValue | None = None
         self.unchanged_since = 0.0
         self.away = False  # whether the last call failed
 
@@ -33,7 +33,7 @@ class RegisterView:
     def value(self) -> RegisterValue | None:
         return None if self.seen is None else self.seen.value
 
-    async def read(self) -> Seen:
+    async def read(self) -> VersionedValue:
         """RegisterError."""
         async with bounded(CALL_WITHIN_S):
             return self._saw(await self._register.read())
@@ -73,7 +73,7 @@ class RegisterView:
                 self.seen = None  # what it holds now is not known
                 raise
 
-    def _saw(self, found: Seen) -> Seen:
+    def _saw(self, found: VersionedValue) -> VersionedValue:
         if self.seen is None or found.version != self.seen.version:
             self.seen = found
             self.unchanged_since = self._loop.time()

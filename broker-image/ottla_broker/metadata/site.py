@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from ottla_broker.metadata.image import BrokerImage, Image
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.placed import Directories
-from ottla_broker.metadata.placement import Place, least_loaded_start, place
+from ottla_broker.metadata.placement import UsableBroker, assign_replicas, least_loaded_start
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-def may_begin(broker: BrokerImage) -> bool:
+def may_begin(broker: BrokerRegistration) -> bool:
     """Whether a new replica there is in sync from its beginning."""
     return not broker.fenced and not broker.shutting_down
 
@@ -19,12 +19,12 @@ def may_begin(broker: BrokerImage) -> bool:
 class Site:
     """For one plan: what it places counts for what it places next."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._brokers = image.brokers
-        self._leaders = Counter(image.placed.leaders)
-        self._held = image.placed.replicas()
+        self._leaders = Counter(image.replica_index.leaders)
+        self._held = image.replica_index.replicas()
         self._topics = len(image.topics)
-        self._directories = Directories(image.brokers, image.placed)
+        self._directories = Directories(image.brokers, image.replica_index)
 
     def placed(self, partitions: int, factor: int) -> list[tuple[int, ...]]:
         """Replicas of new partitions. Brokers that are fenced or about to stop come last, and only where the others are too few.
@@ -48,10 +48,10 @@ class Site:
         self._topics += 1
         return placed
 
-    def _spread(self, partitions: int, factor: int, brokers: Sequence[BrokerImage]) -> list[tuple[int, ...]]:
-        places = [Place(broker.id, broker.rack) for broker in brokers]
+    def _spread(self, partitions: int, factor: int, brokers: Sequence[BrokerRegistration]) -> list[tuple[int, ...]]:
+        places = [UsableBroker(broker.id, broker.rack) for broker in brokers]
         start = least_loaded_start(places, self._leaders)
-        return place(partitions, factor, places, start=start, shift=self._topics, held=self._held)
+        return assign_replicas(partitions, factor, places, start=start, shift=self._topics, held=self._held)
 
     def partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
         """A new partition on these brokers, one of which lives. Those that do not are not in sync, and catch up when they come."""

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ottla_broker.log.disk import Disk
-from ottla_broker.metadata.quorum_rules import Position
-from ottla_broker.metadata.records import MetadataRecord, decode, encode
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
+from ottla_broker.metadata.records import MetadataRecord, decode_record, encode_record
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, decode_all, encode_batch
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 KEPT = 2
 RECORDS_IN_BATCH = 500
@@ -20,35 +20,35 @@ _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART = ".part"
 
 
-class Snapshots:
+class SnapshotStore:
     """Of one folder. `kept`: oldest first."""
 
     def __init__(self, folder: str, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
-        self.kept: list[Position] = []
+        self.kept: list[EpochAndOffset] = []
         for name in disk.list(folder):
             if found := _NAME.fullmatch(name):
-                self.kept.append(Position(int(found[2]), int(found[1])))
+                self.kept.append(EpochAndOffset(int(found[2]), int(found[1])))
             elif name.endswith(_PART):
                 disk.remove(f"{folder}/{name}")
-        self.kept.sort(key=lambda one: one.end)
+        self.kept.sort(key=lambda one: one.offset)
 
     @property
-    def newest(self) -> Position | None:
+    def latest(self) -> EpochAndOffset | None:
         return self.kept[-1] if self.kept else None
 
     def epoch_before(self, offset: int) -> int | None:
         """The epoch of the last record below `offset`, where a snapshot says it."""
-        return next((one.epoch for one in self.kept if one.end == offset), None)
+        return next((one.epoch for one in self.kept if one.offset == offset), None)
 
-    def path(self, snapshot: Position) -> str:
-        return f"{self._folder}/{snapshot.end:020d}-{snapshot.epoch:010d}.checkpoint"
+    def path(self, snapshot: EpochAndOffset) -> str:
+        return f"{self._folder}/{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
-    def size(self, snapshot: Position) -> int:
+    def size(self, snapshot: EpochAndOffset) -> int:
         return self._disk.file_size(self.path(snapshot))
 
-    def read(self, snapshot: Position, position: int, count: int) -> bytes:
+    def read(self, snapshot: EpochAndOffset, position: int, count: int) -> bytes:
         """Bytes of the file. OSError."""
         file = self._disk.open(self.path(snapshot), read_only=True)
         try:
@@ -56,7 +56,7 @@ class Snapshots:
         finally:
             file.close()
 
-    def records(self, snapshot: Position) -> Iterator[MetadataRecord]:
+    def records(self, snapshot: EpochAndOffset) -> Iterator[MetadataRecord]:
         """KafkaError CORRUPT_MESSAGE, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR."""
         try:
             data = self._disk.read_file(self.path(snapshot))
@@ -64,15 +64,15 @@ class Snapshots:
             raise KafkaError(
                 ErrorCode.kafka_storage_error, f"{self.path(snapshot)}: {error.strerror or error}"
             ) from error
-        for _, record in decode_all(data):
+        for _, record in iter_records(data):
             if record.value is not None:
-                yield decode(record.value)
+                yield decode_record(record.value)
 
-    def write(self, snapshot: Position, records: Sequence[MetadataRecord], now_ms: int) -> None:
+    def write(self, snapshot: EpochAndOffset, records: Sequence[MetadataRecord], now_ms: int) -> None:
         """Blocks for the device. OSError."""
         batches = [
             encode_batch(
-                [Record(now_ms, None, encode(record)) for record in records[at : at + RECORDS_IN_BATCH]],
+                [Record(now_ms, None, encode_record(record)) for record in records[at : at + RECORDS_IN_BATCH]],
                 base_offset=at,
                 leader_epoch=snapshot.epoch,
             )
@@ -80,18 +80,18 @@ class Snapshots:
         ]
         self._disk.replace_file(self.path(snapshot), b"".join(batches))
 
-    def begin(self, snapshot: Position) -> None:
+    def begin(self, snapshot: EpochAndOffset) -> None:
         """A snapshot comes from another broker, piece by piece. OSError."""
         self._disk.open(self.path(snapshot) + _PART, create=True).close()
 
-    def add(self, snapshot: Position, data: bytes) -> None:
+    def add(self, snapshot: EpochAndOffset, data: bytes) -> None:
         file = self._disk.open(self.path(snapshot) + _PART)
         try:
             file.append([data])
         finally:
             file.close()
 
-    def finish(self, snapshot: Position) -> None:
+    def finish(self, snapshot: EpochAndOffset) -> None:
         """All of it is there. Blocks for the device. OSError."""
         file = self._disk.open(self.path(snapshot) + _PART)
         try:
@@ -101,11 +101,11 @@ class Snapshots:
         self._disk.rename(self.path(snapshot) + _PART, self.path(snapshot))
         self._disk.sync_directory(self._folder)
 
-    def keep(self, snapshot: Position) -> Position:
+    def keep(self, snapshot: EpochAndOffset) -> EpochAndOffset:
         """The file is there: it counts from now on, and those that are too old go. The oldest that is left."""
         if snapshot not in self.kept:
             self.kept.append(snapshot)
-            self.kept.sort(key=lambda one: one.end)
+            self.kept.sort(key=lambda one: one.offset)
         while len(self.kept) > KEPT:
             self._disk.remove(self.path(self.kept.pop(0)))
         return self.kept[0]

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.quorum_leader import Leadership
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.register import Member, RegisterError, RegisterValue
 from ottla_broker.metadata.register.steps import is_member, resigned
 from ottla_broker.metadata.register_view import RegisterView
@@ -25,7 +25,7 @@ class SteppingDown:
     def __init__(
         self,
         me: Member,
-        image: Image,
+        image: MetadataImage,
         view: RegisterView,
         runtime: Runtime,
         newest: Callable[[], RegisterValue | None],
@@ -36,7 +36,7 @@ class SteppingDown:
         self._runtime = runtime
         self._newest = newest
 
-    async def hand_over(self, leadership: Leadership | None) -> None:
+    async def hand_over(self, leadership: LeaderState | None) -> None:
         """A leader that others can succeed says so, and leads on until one of them does, or none is left to do it."""
         try:
             if leadership is not None and len(leadership.memberships[0]) > 1:

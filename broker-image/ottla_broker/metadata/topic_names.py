@@ -10,7 +10,7 @@ LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def check_topic_name(name: str) -> None:
+def validate_topic_name(name: str) -> None:
     """INVALID_TOPIC_EXCEPTION with what is allowed."""
     problem = None
     if not name:
@@ -27,10 +27,10 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"topic name {name[:LONGEST]!r}: {problem}")
 
 
-def is_topic_name(name: str) -> bool:
+def is_valid_topic_name(name: str) -> bool:
     """Whether a topic could have this name."""
     try:
-        check_topic_name(name)
+        validate_topic_name(name)
     except KafkaError:
         return False
     return True

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from uuid import UUID
 
-from ottla_broker.metadata.image import TOPIC_RESOURCE, Image, TopicImage
+from ottla_broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.reassignment import targets
-from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, RemoveTopic, TopicRecord
+from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
 from ottla_broker.metadata.site import Site, may_begin
-from ottla_broker.metadata.topic_names import check_topic_name, colliding_name, plain
+from ottla_broker.metadata.topic_names import colliding_name, plain, validate_topic_name
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 MOST_PARTITIONS = 10_000  # in one request, as Kafka's controller bounds it (KIP-599 keeps a request's work bounded)
@@ -29,14 +29,14 @@ class NewTopic:
 class NewTopics:
     """Topics that are made in one commit: each is placed beside those before it, and refused where it collides with one of them."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._site = Site(image)
         self._names: dict[str, str] = {}  # as they are in metrics → as they are
 
     def creation(self, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
         """TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
-        check_new_name(self._image, topic.name, self._names)
+        check_new_topic_name(self._image, topic.name, self._names)
         if topic.assignment:
             replicas = _given(self._image, topic.assignment, first=0)
         else:
@@ -52,9 +52,9 @@ class NewTopics:
         ]
 
 
-def check_new_name(image: Image, name: str, beside: Mapping[str, str] = MappingProxyType({})) -> None:
+def check_new_topic_name(image: MetadataImage, name: str, beside: Mapping[str, str] = MappingProxyType({})) -> None:
     """`beside`: topics of the same commit, by their names in metrics. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
-    check_topic_name(name)
+    validate_topic_name(name)
     if name in image.topics or beside.get(plain(name)) == name:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
     if other := beside.get(plain(name)) or colliding_name(name, image.topics):
@@ -64,12 +64,14 @@ def check_new_name(image: Image, name: str, beside: Mapping[str, str] = MappingP
         )
 
 
-def creation(image: Image, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
+def creation(image: MetadataImage, topic: NewTopic, topic_id: UUID) -> list[MetadataRecord]:
     """One topic alone."""
     return NewTopics(image).creation(topic, topic_id)
 
 
-def growth(image: Image, name: str, count: int, assignment: Sequence[Sequence[int]] | None) -> list[MetadataRecord]:
+def growth(
+    image: MetadataImage, name: str, count: int, assignment: Sequence[Sequence[int]] | None
+) -> list[MetadataRecord]:
     """Records that bring a topic to `count` partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT."""
     topic = existing(image, name)
     have = len(topic.partitions)
@@ -95,11 +97,11 @@ def growth(image: Image, name: str, count: int, assignment: Sequence[Sequence[in
     return [site.partition(topic.id, have + n, members) for n, members in enumerate(replicas)]
 
 
-def removal(image: Image, name: str) -> list[MetadataRecord]:
-    return [RemoveTopic(existing(image, name).id)]
+def removal(image: MetadataImage, name: str) -> list[MetadataRecord]:
+    return [RemoveTopicRecord(existing(image, name).id)]
 
 
-def existing(image: Image, name: str) -> TopicImage:
+def existing(image: MetadataImage, name: str) -> TopicImage:
     topic = image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
@@ -113,7 +115,7 @@ def _check_count(count: int) -> None:
         )
 
 
-def _given(image: Image, assignment: Mapping[int, Sequence[int]], first: int) -> list[tuple[int, ...]]:
+def _given(image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int) -> list[tuple[int, ...]]:
     """A person's own assignment, checked: consecutive partitions, distinct brokers that are registered, one of which lives, the same number for each."""
     wanted = list(range(first, first + len(assignment)))
     if sorted(assignment) != wanted:

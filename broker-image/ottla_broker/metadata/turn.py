@@ -17,8 +17,8 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.metadata.broker_plans import RulesOf
-from ottla_broker.metadata.election import TopicRules
-from ottla_broker.metadata.image import Changes, Image
+from ottla_broker.metadata.election import TopicElectionRules
+from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.records import MetadataRecord
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ Decision = tuple[Sequence[MetadataRecord], T]
 
 
 class Commits(Protocol):
-    async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
+    async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
         """All of `records` or none, applied to the image when it returns. KafkaError NOT_CONTROLLER when the lead was lost, and then
         they may or may not be committed; KAFKA_STORAGE_ERROR when the disk refuses."""
         ...
@@ -41,12 +41,12 @@ class Commits(Protocol):
 class Turn:
     """`image` is what plans look at; `config` gives topics' rules where topics say nothing."""
 
-    def __init__(self, image: Image, log: Commits, config: Config) -> None:
+    def __init__(self, image: MetadataImage, log: Commits, config: Config) -> None:
         self.image = image
         self.log = log
         self._config = config
         self._lock = asyncio.Lock()
-        self._committing: asyncio.Future[Changes] | None = None
+        self._committing: asyncio.Future[MetadataDelta] | None = None
 
     async def take(self, plan: Callable[[], Decision[T]]) -> T:
         """Runs the plan when nobody else's is under way; KafkaErrors are the plan's and the commit's."""
@@ -64,7 +64,7 @@ class Turn:
         await asyncio.shield(self._committing)
         return answer
 
-    def _is_over(self, committing: "asyncio.Future[Changes]") -> None:
+    def _is_over(self, committing: "asyncio.Future[MetadataDelta]") -> None:
         self._lock.release()
         if not committing.cancelled():
             committing.exception()  # was told to whoever waited, if anybody did
@@ -80,9 +80,9 @@ class Turn:
 
     def rules(self) -> RulesOf:
         """Topics' election rules as they are now, for one plan."""
-        by_config: dict[tuple[tuple[str, str], ...], TopicRules] = {}
+        by_config: dict[tuple[tuple[str, str], ...], TopicElectionRules] = {}
 
-        def rules_of(topic: UUID) -> TopicRules:
+        def rules_of(topic: UUID) -> TopicElectionRules:
             overrides = self.image.topic_config(self.image.topic_names[topic])
             key = tuple(overrides.items())
             if (known := by_config.get(key)) is None:
@@ -91,10 +91,10 @@ class Turn:
 
         return rules_of
 
-    def rules_with(self, overrides: Mapping[str, str]) -> TopicRules:
+    def rules_with(self, overrides: Mapping[str, str]) -> TopicElectionRules:
         """The rules of a topic with these configs."""
-        return TopicRules(
+        return TopicElectionRules(
             self._config.topic(TOPIC_MIN_INSYNC_REPLICAS, overrides),
             self._config.topic(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
-            synced=self._config.topic(TOPIC_FLUSH_MESSAGES, overrides) == 1,
+            acks_are_synced=self._config.topic(TOPIC_FLUSH_MESSAGES, overrides) == 1,
         )

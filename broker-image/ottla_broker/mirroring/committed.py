@@ -6,14 +6,14 @@ records in what it sends (KIP-98). Markers end transactions of the source's prod
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ottla_broker.log.markers import read_marker
-from ottla_broker.log.validation import Fields
-from ottla_broker.wire.batch import CONTROL, LENGTH_END, TRANSACTIONAL, BatchHeader
+from ottla_broker.log.transaction_markers import read_end_marker
+from ottla_broker.log.validation import HeaderFields
+from ottla_broker.wire.batch import CONTROL_FLAG, LOG_OVERHEAD, TRANSACTIONAL_FLAG, BatchHeader
 
 
 def committed_batches(
-    records: memoryview, batches: Iterable[tuple[int, Fields]], aborted: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, Fields]]:
+    records: memoryview, batches: Iterable[tuple[int, HeaderFields]], aborted: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, HeaderFields]]:
     """Those of `batches` that have records to be appended. `aborted`: (producer id, first offset). KafkaError: CORRUPT_MESSAGE."""
     to_begin = sorted(aborted, key=lambda one: one[1], reverse=True)
     aborting: set[int] = set()
@@ -21,9 +21,9 @@ def committed_batches(
         base, length, _, _, _, attributes, delta, _, _, producer_id, _, _, count = fields
         while to_begin and to_begin[-1][1] <= base + delta:
             aborting.add(to_begin.pop()[0])
-        if attributes & CONTROL:
-            marker = read_marker(records[at : at + length + LENGTH_END], BatchHeader(*fields)) if count else None
+        if attributes & CONTROL_FLAG:
+            marker = read_end_marker(records[at : at + length + LOG_OVERHEAD], BatchHeader(*fields)) if count else None
             if marker is not None and marker.aborts:
                 aborting.discard(producer_id)
-        elif count and not (attributes & TRANSACTIONAL and producer_id in aborting):
+        elif count and not (attributes & TRANSACTIONAL_FLAG and producer_id in aborting):
             yield at, fields

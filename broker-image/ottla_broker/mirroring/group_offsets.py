@@ -16,7 +16,7 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
 from ottla_broker.mirroring.patterns import chosen
-from ottla_broker.wire.client import Client, check
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.offset_commits import offset_commit
 
@@ -105,28 +105,28 @@ class GroupOffsets:
 
     async def _ends(self, places: Iterable[Place]) -> dict[Place, int]:
         wanted = sorted(places)
-        ends = await asyncio.gather(*(self._own.offset(*place) for place in wanted))
+        ends = await asyncio.gather(*(self._own.list_offset(*place) for place in wanted))
         return dict(zip(wanted, ends, strict=True))
 
 
 async def group_names(client: Client, passed_over: frozenset[ErrorCode] = NOT_NOW) -> list[str]:
     """Of all groups of a cluster, but for those whose coordinators answer with one of these codes. KafkaError."""
     brokers = [int(one.node_id) for one in (await client.metadata(())).brokers]
-    answers = await asyncio.gather(*(client.ask(ListGroupsRequest(), broker=one) for one in brokers))
+    answers = await asyncio.gather(*(client.send(ListGroupsRequest(), broker=one) for one in brokers))
     found: set[str] = set()
     for answer in answers:
         if answer.error_code not in passed_over:
-            check(answer.error_code, f"a broker does not tell its groups: {answer.error_code.name}")
+            raise_for_error(answer.error_code, f"a broker does not tell its groups: {answer.error_code.name}")
         found.update(str(one.group_id) for one in answer.groups)
     return sorted(found)
 
 
 async def committed(client: Client, group: str) -> dict[Place, Committed]:
     """Empty for a group that is not there."""
-    answer = await client.ask_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
+    answer = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
     if answer.error_code in NO_GROUP:
         return {}
-    check(answer.error_code, f"offsets of group {group!r}")
+    raise_for_error(answer.error_code, f"offsets of group {group!r}")
     return {
         (str(topic.name), int(one.partition_index)): Committed(int(one.committed_offset), one.metadata or "")
         for topic in answer.topics
@@ -138,6 +138,8 @@ async def committed(client: Client, group: str) -> dict[Place, Committed]:
 async def commit(client: Client, group: str, places: Mapping[Place, Committed]) -> None:
     """For a group without members. KafkaError, of the first partition that is refused."""
     request = offset_commit(group, {place: (one.offset, one.metadata) for place, one in places.items()})
-    for topic in (await client.ask_coordinator(group, request)).topics:
+    for topic in (await client.send_to_coordinator(group, request)).topics:
         for answered in topic.partitions:
-            check(answered.error_code, f"offset of group {group!r} in {topic.name}-{answered.partition_index}")
+            raise_for_error(
+                answered.error_code, f"offset of group {group!r} in {topic.name}-{answered.partition_index}"
+            )

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla_broker.metadata.appended_plans import NewSource, joining, not_its_own, stopped_partitions
-from ottla_broker.metadata.appended_sources import live
-from ottla_broker.metadata.image import Image, TopicImage
-from ottla_broker.mirroring.discovery import Configs, Refused, synced, wanted_topics
-from ottla_broker.mirroring.links import Link
+from ottla_broker.metadata.appended_plans import NewAppendedSource, plan_source, source_conflict, stopped_partitions
+from ottla_broker.metadata.appended_sources import active_sources
+from ottla_broker.metadata.image import MetadataImage, TopicImage
+from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.mirroring.origins import come_back, origins_with
-from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.sync_plan import Configs, Refused, synced, wanted_topics
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    source: NewSource
+    source: NewAppendedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,19 @@ JoinStep = Join | Resume | Refused
 
 
 def joins(
-    image: Image, link: Link, view: SourceView, configs: Configs | None, replication_factor: int, cluster_id: str
+    image: MetadataImage,
+    link: MirrorConfig,
+    view: SourceView,
+    configs: Configs | None,
+    replication_factor: int,
+    cluster_id: str,
 ) -> Iterator[JoinStep]:
     """`configs` None: topics are made with this cluster's own. At most one `Refused` for each topic."""
     for topic in wanted_topics(image, link, view):
         name = link.name_here(topic.name)
         here = image.topics.get(name)
         back = f"records of {topic.name!r} come to the source from this cluster" if come_back(cluster_id, topic) else ""
-        wish = NewSource(
+        wish = NewAppendedSource(
             link.name,
             name,
             topic.name,
@@ -53,14 +58,14 @@ def joins(
             origins_with(view.cluster_id, topic),
             back,
         )
-        known = None if here is None else image.appended.get(here.id, {}).get(topic.id)
+        known = None if here is None else image.appended_sources.get(here.id, {}).get(topic.id)
         why = back
         if here is None or known is None or known.carried:
             if not (why := back or _may_not_begin(image, link, here, topic)):
                 yield Join(wish)
-        elif not (why := not_its_own(known, link.name)):
+        elif not (why := source_conflict(known, link.name)):
             why = back
-            if joining(image, wish, here.id, known.producer_id):
+            if plan_source(image, wish, here.id, known.producer_id):
                 yield Join(wish)
             if link.resyncs and stopped_partitions(image, here.id, topic.id):
                 yield Resume(name, here.id, topic.id)
@@ -68,16 +73,20 @@ def joins(
             yield Refused(name, why)
 
 
-def _may_not_begin(image: Image, link: Link, here: TopicImage | None, topic: SourceTopic) -> str:
+def _may_not_begin(image: MetadataImage, link: MirrorConfig, here: TopicImage | None, topic: SourceTopic) -> str:
     """Why a source that is new to the topic is not appended to it."""
     if here is None:
         return ""
-    if image.closed(here.id) is not None:
+    if image.active_mirror(here.id) is not None:
         return "the topic here is an identical copy of another one"
-    copy = image.mirrored.get(here.id)
+    copy = image.mirrored_topics.get(here.id)
     if copy is not None and copy.source_id == topic.id:
         return "the topic here was an identical copy of it: its records would come twice"
-    before = [one for one in live(image, here.id).values() if (one.mirror, one.source_topic) == (link.name, topic.name)]
+    before = [
+        one
+        for one in active_sources(image, here.id).values()
+        if (one.mirror, one.source_topic) == (link.name, topic.name)
+    ]
     if before and not link.resyncs:
         return f"the source's topic {topic.name!r} was deleted and made anew"
     return ""

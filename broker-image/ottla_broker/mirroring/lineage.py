@@ -12,7 +12,7 @@ import msgspec
 from ottla_broker.mirroring.source_epochs import Epochs
 
 
-class Lineage(msgspec.Struct, frozen=True, rename="camel"):
+class EpochHistory(msgspec.Struct, frozen=True, rename="camel"):
     """What the leader of a copy that has failed over says of it. `source_id`: the topic that was copied; `copied`: that topic's leader epoch → from
     which offset on; `end`: from there on the records are the copy's own; `epochs`: the copy's own leader epochs, in the same way, of the whole log."""
 
@@ -39,7 +39,7 @@ def common_point(original: Epochs, original_end: int, copied: Epochs, end: int) 
     return min(limit, original_end)
 
 
-def copied_up_to(epochs: Epochs, log_end: int, end: int, end_epoch: int) -> int:
+def last_identical_offset(epochs: Epochs, log_end: int, end: int, end_epoch: int) -> int:
     """Below which offset a copy that failed over at `end`, in its own leader epoch `end_epoch` (−1: not known), holds nothing but what was copied. `epochs`: its
     own. That is `end`, unless a leader that lacked some of it was elected uncleanly later, and wrote other records in its place."""
     newer = [first for epoch, first in epochs if epoch > end_epoch] if end_epoch >= 0 else []

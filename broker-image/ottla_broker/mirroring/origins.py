@@ -16,9 +16,9 @@ from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, Descr
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.static.primitive import i8
 
-from ottla_broker.metadata.appended_sources import Carried, live
-from ottla_broker.metadata.image import MIRRORED_TOPIC_RESOURCE, Image
-from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.metadata.appended_sources import CarriedSource, active_sources
+from ottla_broker.metadata.image import MIRRORED_TOPIC_RESOURCE, MetadataImage
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -59,7 +59,9 @@ class Tracing:
         return replace(view, topics=found)
 
 
-async def _told(client: Client, names: Iterable[str]) -> dict[str, tuple[frozenset[str], tuple[Carried, ...]]] | None:
+async def _told(
+    client: Client, names: Iterable[str]
+) -> dict[str, tuple[frozenset[str], tuple[CarriedSource, ...]]] | None:
     """None: the source knows no such resource."""
     resources = tuple(
         DescribeConfigsResource(
@@ -67,8 +69,8 @@ async def _told(client: Client, names: Iterable[str]) -> dict[str, tuple[frozens
         )
         for name in names
     )
-    answer: DescribeConfigsResponse = await client.ask(DescribeConfigsRequest(resources=resources))
-    found: dict[str, tuple[frozenset[str], tuple[Carried, ...]]] = {}
+    answer: DescribeConfigsResponse = await client.send(DescribeConfigsRequest(resources=resources))
+    found: dict[str, tuple[frozenset[str], tuple[CarriedSource, ...]]] = {}
     for result in answer.results:
         if result.error_code in SAYS_NONE:
             return None
@@ -81,20 +83,20 @@ async def _told(client: Client, names: Iterable[str]) -> dict[str, tuple[frozens
     return found
 
 
-def _carried(topic: str, said: str) -> tuple[Carried, ...]:
+def _carried(topic: str, said: str) -> tuple[CarriedSource, ...]:
     try:
-        return msgspec.json.decode(said, type=tuple[Carried, ...])
+        return msgspec.json.decode(said, type=tuple[CarriedSource, ...])
     except msgspec.MsgspecError as reason:  # without them, copying might begin where it has been before
         raise KafkaError(
             ErrorCode.unknown_server_error, f"sources of {topic!r} are not understood: {reason}"
         ) from reason
 
 
-def origins_of(image: Image, topic: str) -> frozenset[str]:
+def origin_clusters(image: MetadataImage, topic: str) -> frozenset[str]:
     """Of a topic here: from which clusters records come to it now."""
     known = image.topics.get(topic)
     if known is None:
         return frozenset()
-    copy = image.closed(known.id)
-    fed = [source.origins for source in live(image, known.id).values() if not source.stopped]
+    copy = image.active_mirror(known.id)
+    fed = [source.origins for source in active_sources(image, known.id).values() if not source.stopped]
     return frozenset().union(*fed, () if copy is None else copy.origins)

@@ -11,11 +11,11 @@ from uuid import UUID
 from kio.schema.fetch.v15.request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.mirroring.copying import Copy
-from ottla_broker.mirroring.links import Pace
-from ottla_broker.wire.client import milliseconds
+from ottla_broker.mirroring.mirror_config import FetchLimits
+from ottla_broker.mirroring.mirror_partition import MirrorPartition
+from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import Got, Response
+from ottla_broker.wire.replica_fetch import FetchResponse, FetchResponsePartition
 
 LOST: Final = frozenset(
     {
@@ -33,24 +33,24 @@ T = TypeVar("T")
 
 class SourceSession:
     def __init__(self) -> None:
-        self.followed: dict[tuple[UUID, int], Copy] = {}
-        self._changed: dict[Copy, None] = {}
+        self.followed: dict[tuple[UUID, int], MirrorPartition] = {}
+        self._changed: dict[MirrorPartition, None] = {}
         self._named: dict[tuple[UUID, int], None] = {}  # what the source knows of the session
         self._next = NO_SESSION
 
-    def follow(self, copy: Copy) -> None:
+    def follow(self, copy: MirrorPartition) -> None:
         self.followed[copy.key] = copy
         self._changed[copy] = None
 
-    def forget(self, copy: Copy) -> None:
+    def forget(self, copy: MirrorPartition) -> None:
         if self.followed.get(copy.key) is copy:
             del self.followed[copy.key]
         self._changed.pop(copy, None)
 
-    def follows(self, copy: Copy) -> bool:
+    def follows(self, copy: MirrorPartition) -> bool:
         return self.followed.get(copy.key) is copy
 
-    def ask_on(self, copy: Copy) -> None:
+    def ask_on(self, copy: MirrorPartition) -> None:
         """Its log has moved, or its rest begins."""
         if self.follows(copy):
             self._changed[copy] = None
@@ -61,10 +61,10 @@ class SourceSession:
         self._named.clear()
         self._changed = dict.fromkeys(self.followed.values())
 
-    def next_request(self, now_s: float, pace: Pace) -> FetchRequest | None:
+    def next_request(self, now_s: float, pace: FetchLimits) -> FetchRequest | None:
         """None when nothing is to be asked for: nothing is followed, or everything rests."""
-        asked = [copy for copy in self._changed if copy.not_before_s <= now_s]
-        resting = [copy for copy in self._changed if copy.not_before_s > now_s]
+        asked = [copy for copy in self._changed if copy.retry_at_s <= now_s]
+        resting = [copy for copy in self._changed if copy.retry_at_s > now_s]
         if not asked and len(resting) == len(self.followed):
             return None
         self._changed = dict.fromkeys(resting)
@@ -73,14 +73,14 @@ class SourceSession:
         for key in gone:
             del self._named[key]
         for copy in asked:
-            copy.asked = copy.position
+            copy.requested_offset = copy.position
             self._named[copy.key] = None
         session_id, epoch = self._next
         return FetchRequest(
-            max_wait=milliseconds(pace.max_wait_ms / 1000),
+            max_wait=to_timedelta_field(pace.max_wait_ms / 1000),
             min_bytes=i32(1),
             max_bytes=cast(i32, pace.max_bytes),
-            isolation_level=READ_COMMITTED if pace.committed_only else READ_UNCOMMITTED,
+            isolation_level=READ_COMMITTED if pace.reads_committed else READ_UNCOMMITTED,
             session_id=cast(i32, session_id),
             session_epoch=cast(i32, epoch),
             topics=tuple(
@@ -97,9 +97,9 @@ class SourceSession:
 
     def next_rest_s(self) -> float | None:
         """When the first of those that rest may be asked for again."""
-        return min((copy.not_before_s for copy in self._changed), default=None)
+        return min((copy.retry_at_s for copy in self._changed), default=None)
 
-    def heard(self, response: Response) -> list[tuple[Copy, Got]]:
+    def heard(self, response: FetchResponse) -> list[tuple[MirrorPartition, FetchResponsePartition]]:
         if response.error in LOST:
             self.begin()
             return []
@@ -115,12 +115,12 @@ class SourceSession:
         ]
 
 
-def _wanted(copy: Copy, pace: Pace) -> FetchPartition:
+def _wanted(copy: MirrorPartition, pace: FetchLimits) -> FetchPartition:
     return FetchPartition(
         partition=cast(i32, copy.partition.partition),
-        fetch_offset=cast(i64, copy.asked),
-        last_fetched_epoch=cast(i32, copy.last_epoch),
-        partition_max_bytes=cast(i32, pace.partition_bytes),
+        fetch_offset=cast(i64, copy.requested_offset),
+        last_fetched_epoch=cast(i32, copy.last_record_epoch),
+        partition_max_bytes=cast(i32, pace.max_partition_bytes),
     )
 
 

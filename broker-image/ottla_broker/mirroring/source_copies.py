@@ -12,7 +12,7 @@ from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.static.primitive import i8
 
 from ottla_broker.metadata.image import MIRRORED_TOPIC_RESOURCE
-from ottla_broker.mirroring.lineage import Lineage
+from ottla_broker.mirroring.lineage import EpochHistory
 from ottla_broker.runtime import uuid_from_text, uuid_text
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode
@@ -33,11 +33,11 @@ class SourceCopy:
     failed_over: bool
 
 
-def lineage_key(partition: int) -> str:
+def epoch_history_key(partition: int) -> str:
     return f"{partition}.lineage"
 
 
-def described(mirror: str, source_topic: str, source_id: UUID, *, failed_over: bool) -> dict[str, str]:
+def mirror_topic_entries(mirror: str, source_topic: str, source_id: UUID, *, failed_over: bool) -> dict[str, str]:
     """What a cluster says of a copy, for `copies_at` of another."""
     return {
         FAILED_OVER: str(failed_over).lower(),
@@ -52,7 +52,7 @@ async def copies_at(source: Client, names: Iterable[str]) -> dict[str, SourceCop
     wanted, found = tuple(names), dict[str, SourceCopy]()
     for first in range(0, len(wanted), ASKED_AT_ONCE):
         keys = (MIRROR, SOURCE_ID, FAILED_OVER)
-        answer: DescribeConfigsResponse = await source.ask(
+        answer: DescribeConfigsResponse = await source.send(
             DescribeConfigsRequest(resources=tuple(_asked(one, keys) for one in wanted[first : first + ASKED_AT_ONCE]))
         )
         for result in answer.results:
@@ -65,18 +65,18 @@ async def copies_at(source: Client, names: Iterable[str]) -> dict[str, SourceCop
     return found
 
 
-async def lineage_of(source: Client, topic: str, partition: int) -> Lineage | None:
+async def lineage_of(source: Client, topic: str, partition: int) -> EpochHistory | None:
     """As the partition's leader there tells; None when it says nothing. OSError, TimeoutError, KafkaError."""
-    key = lineage_key(partition)
+    key = epoch_history_key(partition)
     await source.metadata([topic])  # who leads now: another broker would say nothing, and that looks the same
-    answer: DescribeConfigsResponse = await source.ask_leader(
+    answer: DescribeConfigsResponse = await source.send_to_leader(
         topic, partition, DescribeConfigsRequest(resources=(_asked(topic, (key,)),))
     )
     (result,) = answer.results
     if result.error_code is not ErrorCode.none:
         return None
     try:
-        return next((msgspec.json.decode(entry.value or "", type=Lineage) for entry in result.configs), None)
+        return next((msgspec.json.decode(entry.value or "", type=EpochHistory) for entry in result.configs), None)
     except msgspec.MsgspecError:
         return None
 

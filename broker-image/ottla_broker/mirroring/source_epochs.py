@@ -7,7 +7,7 @@ Entries are (epoch, offset from which on records are of it), both rising. A reco
 from collections.abc import Sequence
 from typing import Final
 
-from ottla_broker.log.validation import Fields
+from ottla_broker.log.validation import HeaderFields
 
 NO_EPOCH: Final = -1
 Epochs = tuple[tuple[int, int], ...]
@@ -24,7 +24,7 @@ def of_last(epochs: Epochs, start: int, end: int) -> int:
     return next((epoch for epoch, first in reversed(epochs) if first < end), NO_EPOCH)
 
 
-def learned(epochs: Epochs, start: int, end: int, batches: Sequence[tuple[int, Fields]]) -> Epochs | None:
+def learned(epochs: Epochs, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]) -> Epochs | None:
     """What the epochs are once `batches` are appended to a log from `start` to `end`; None when they say nothing new. WentBack.
 
     Entries at or above `end` were of records that this replica does not hold; those of records below `start` are dropped with them."""

@@ -9,16 +9,16 @@ import logging
 from contextlib import suppress
 from typing import Final, Protocol
 
-from ottla_broker.mirroring import copying
-from ottla_broker.mirroring.copying import Copy, Outcome, SignOfLife
-from ottla_broker.mirroring.links import Pace
+from ottla_broker.mirroring import mirror_partition
+from ottla_broker.mirroring.mirror_config import FetchLimits
+from ottla_broker.mirroring.mirror_partition import FetchOutcome, LastResponse, MirrorPartition
 from ottla_broker.mirroring.session import LOST, SourceSession
 from ottla_broker.mirroring.source_offsets import EARLIEST, LATEST, source_offset
 from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.reading import Malformed
-from ottla_broker.wire.replica_fetch import FETCH, Got, Response, read_response
-from ottla_broker.wire.secured import Secured
+from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.replica_fetch import FETCH, FetchResponse, FetchResponsePartition, read_response
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ class Home(Protocol):
     """What a fetcher needs of its mirror."""
 
     @property
-    def pace(self) -> Pace: ...
+    def pace(self) -> FetchLimits: ...
     @property
     def client_id(self) -> str: ...
     @property
-    def secured(self) -> Secured: ...
+    def secured(self) -> ClientSecurity: ...
 
     def held_back_s(self) -> float:
         """How long a throttle lets nothing more be fetched."""
@@ -45,15 +45,15 @@ class Home(Protocol):
 
     def took(self, size: int) -> None: ...
 
-    def elsewhere(self, copy: Copy, reason: str) -> None:
+    def elsewhere(self, copy: MirrorPartition, reason: str) -> None:
         """That broker does not lead it."""
         ...
 
-    def learned(self, copy: Copy) -> None:
+    def learned(self, copy: MirrorPartition) -> None:
         """`copy.to_learn` is to be written down; it is fetched no further before."""
         ...
 
-    def parted(self, copy: Copy) -> None: ...
+    def parted(self, copy: MirrorPartition) -> None: ...
 
 
 class SourceFetcher:
@@ -61,18 +61,18 @@ class SourceFetcher:
         self.broker = broker
         self.address = address
         self.session = SourceSession()
-        self.sign_of_life = SignOfLife()
+        self.sign_of_life = LastResponse()
         self._home = home
         self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()
         self._running = self._loop.create_task(self._run(), name=f"mirror from {address[0]}:{address[1]}")
 
-    def follow(self, copy: Copy) -> None:
-        copy.sign_of_life = self.sign_of_life
+    def follow(self, copy: MirrorPartition) -> None:
+        copy.last_response = self.sign_of_life
         self.session.follow(copy)
         self._wanted.set()
 
-    def forget(self, copy: Copy) -> None:
+    def forget(self, copy: MirrorPartition) -> None:
         self.session.forget(copy)
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class SourceFetcher:
                 await self._stay()
                 pause_s = FIRST_PAUSE_S
                 continue
-            except (OSError, KafkaError, TimeoutError, Malformed) as error:
+            except (OSError, KafkaError, TimeoutError, MalformedMessage) as error:
                 reason = str(error) or "no answer in time"
             logger.info("mirroring from broker %d at %s:%d: %s", self.broker, *self.address, reason)
             for copy in tuple(self.session.followed.values()):
@@ -101,7 +101,7 @@ class SourceFetcher:
     async def _stay(self) -> None:
         """Until nothing is followed here any more, or the connection breaks."""
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            channel = await open_channel(*self.address, self._home.client_id, secured=self._home.secured)
+            channel = await open_channel(*self.address, self._home.client_id, security=self._home.secured)
         try:
             version = self._version(channel)
             self.session.begin()
@@ -114,8 +114,8 @@ class SourceFetcher:
                     await self._rest()
                     continue
                 async with asyncio.timeout(ANSWER_WITHIN_S + self._home.pace.max_wait_ms / 1000):
-                    frame = await channel.exchange(FETCH, version, request)
-                self.sign_of_life.heard_s = self._loop.time()
+                    frame = await channel.send_in_version(FETCH, version, request)
+                self.sign_of_life.received_s = self._loop.time()
                 self._home.took(len(frame))
                 await self._heard(channel, read_response(frame))
             self._wanted.clear()
@@ -143,52 +143,52 @@ class SourceFetcher:
 
     # --- hearing
 
-    async def _heard(self, channel: Channel, response: Response) -> None:
+    async def _heard(self, channel: Channel, response: FetchResponse) -> None:
         if response.error is not ErrorCode.none and response.error not in LOST:
             raise KafkaError(response.error, f"it answers {response.error.name}")
         for copy, got in self.session.heard(response):
-            if copy.is_led:
+            if copy.is_leader:
                 await self._take(channel, copy, got)
             else:
                 self.session.forget(copy)
 
-    async def _take(self, channel: Channel, copy: Copy, got: Got) -> None:
+    async def _take(self, channel: Channel, copy: MirrorPartition, got: FetchResponsePartition) -> None:
         try:
-            outcome = copying.take(copy, got, self._loop.time())
-            if outcome is Outcome.out_of_range:
+            outcome = mirror_partition.process_partition_data(copy, got, self._loop.time())
+            if outcome is FetchOutcome.out_of_range:
                 outcome = await self._find_range(channel, copy)
         except KafkaError as reason:
             logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
-            outcome = Outcome.failed
+            outcome = FetchOutcome.retriable_error
         match outcome:
-            case Outcome.same | Outcome.moved:
-                copy.pause_s = 0.0
-                if outcome is Outcome.moved:
+            case FetchOutcome.unchanged | FetchOutcome.advanced:
+                copy.retry_pause_s = 0.0
+                if outcome is FetchOutcome.advanced:
                     self.session.ask_on(copy)
-            case Outcome.failed:
+            case FetchOutcome.retriable_error:
                 self._rest_longer(copy)
                 self.session.ask_on(copy)
-            case Outcome.elsewhere:
+            case FetchOutcome.not_leader:
                 self._rest_longer(copy)  # or what one broker says, and another does not, would be asked again and again
                 self.session.forget(copy)
                 self._home.elsewhere(copy, f"broker {self.broker} says {got.error.name}")
-            case Outcome.learned:
+            case FetchOutcome.new_epochs:
                 self.session.forget(copy)
                 self._home.learned(copy)
             case _:
                 self.session.forget(copy)
                 self._home.parted(copy)
 
-    def _rest_longer(self, copy: Copy) -> None:
-        copy.pause_s = min(copy.pause_s * 2 or FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        copy.not_before_s = self._loop.time() + copy.pause_s
+    def _rest_longer(self, copy: MirrorPartition) -> None:
+        copy.retry_pause_s = min(copy.retry_pause_s * 2 or FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        copy.retry_at_s = self._loop.time() + copy.retry_pause_s
 
-    async def _find_range(self, channel: Channel, copy: Copy) -> Outcome:
+    async def _find_range(self, channel: Channel, copy: MirrorPartition) -> FetchOutcome:
         """Our offset is not in the source's log: asks where that starts and ends."""
         asked = copy.position
         async with asyncio.timeout(ANSWER_WITHIN_S):
             start = await source_offset(channel, copy, EARLIEST)
             end = await source_offset(channel, copy, LATEST)
-        if not copy.is_led or copy.position != asked:
-            return Outcome.moved
-        return copy.manner.find_range(copy, start, end)
+        if not copy.is_leader or copy.position != asked:
+            return FetchOutcome.advanced
+        return copy.offset_policy.find_range(copy, start, end)

@@ -12,7 +12,7 @@ from uuid import UUID
 from ottla_broker.replication import following
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import Got, Request, Response, Wanted
+from ottla_broker.wire.replica_fetch import FetchResponse, FetchResponsePartition, Request, Wanted
 
 NO_SESSION: Final = (0, 0)
 LOST: Final = frozenset({ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch})
@@ -161,7 +161,7 @@ class FollowerSession:
                 topics.setdefault(known.partition.topic_id, []).append(following.wanted(known.partition, most_bytes))
         return topics
 
-    def heard(self, response: Response) -> list[tuple[Followed, Got]]:
+    def heard(self, response: FetchResponse) -> list[tuple[Followed, FetchResponsePartition]]:
         """What of the next answer is to be taken."""
         number = self._in_flight.popleft()
         if response.error in LOST:
@@ -183,7 +183,7 @@ class FollowerSession:
                 self._begin_again_after(response)
         return taken
 
-    def _begin_again_after(self, response: Response) -> None:
+    def _begin_again_after(self, response: FetchResponse) -> None:
         """The leader remembers no session: everything is asked for every time."""
         for got in response.partitions:
             known = self.followed.get((got.topic, got.partition))

@@ -22,8 +22,8 @@ from ottla_broker.replication.leader_offsets import EARLIEST, LATEST, leader_off
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.reading import Malformed
-from ottla_broker.wire.replica_fetch import Got, Request, read_response, write_request
+from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.replica_fetch import FetchResponsePartition, Request, read_response, write_request
 
 logger = logging.getLogger(__name__)
 
@@ -210,9 +210,9 @@ class Fetcher:
         if request is None:
             return
         self._asked_s = now_s
-        correlation_id = self._channel.next_correlation()
+        correlation_id = self._channel.next_correlation_id()
         try:
-            self._channel.post(
+            self._channel.send_with_callback(
                 correlation_id, [write_request(correlation_id, self._client_id, request)], self._answered
             )
         except OSError as reason:
@@ -241,7 +241,7 @@ class Fetcher:
         self._patience_s = FIRST_PATIENCE_S
         try:
             response = read_response(answer)
-        except Malformed as reason:
+        except MalformedMessage as reason:
             self._end(str(reason))
             return
         if response.error is not ErrorCode.none and response.error not in LOST:
@@ -253,7 +253,7 @@ class Fetcher:
             self._spawn(self._sync(unsynced))
         self._send()
 
-    def _take(self, known: Followed, got: Got) -> bool:
+    def _take(self, known: Followed, got: FetchResponsePartition) -> bool:
         """Whether its log must be synced before it is asked for again."""
         partition = known.partition
         try:
@@ -305,7 +305,8 @@ class Fetcher:
     async def _sync(self, unsynced: list[Followed]) -> None:
         """One fsync of each log, all at once; then the leader may count on them."""
         results = await asyncio.gather(
-            *(known.partition.log.synced(known.partition.log.end) for known in unsynced), return_exceptions=True
+            *(known.partition.log.wait_until_synced(known.partition.log.end) for known in unsynced),
+            return_exceptions=True,
         )
         self._syncs -= 1
         for known, result in zip(unsynced, results, strict=True):
@@ -328,8 +329,8 @@ class Fetcher:
             end = await leader_offset(channel, self._home.me, partition, LATEST)
             if not self.session.follows(known) or epoch != partition.leader_epoch:
                 return
-            following.start_where_leader_is(partition.log, start, end)
-            partition.cut_back()
+            following.move_into_leader_range(partition.log, start, end)
+            partition.on_log_truncated()
         except (OSError, KafkaError) as reason:
             logger.warning("%r: its leader's offsets cannot be had: %s", partition, reason)
             return

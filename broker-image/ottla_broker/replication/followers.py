@@ -26,8 +26,8 @@ class Follower:
     offset, log start) of the last fetch of a life that is not registered yet, as far as is known here."""
 
     broker: int
-    end: int = UNKNOWN
-    start: int = UNKNOWN
+    log_end: int = UNKNOWN
+    log_start: int = UNKNOWN
     broker_epoch: int = UNKNOWN
     fetched_s: float = -inf
     caught_up_s: float = -inf  # when it had last reached our log's end
@@ -42,12 +42,12 @@ class Follower:
             self.caught_up_s = now_s
         elif offset >= self.leader_end:
             self.caught_up_s = max(self.caught_up_s, self.fetched_s)
-        self.end, self.start, self.broker_epoch = offset, start, broker_epoch
+        self.log_end, self.log_start, self.broker_epoch = offset, start, broker_epoch
         self.leader_end, self.fetched_s = leader_end, now_s
 
     def is_behind(self, leader_end: int) -> bool:
         """Looks whether it is; from a time when it is not, being late is counted anew."""
-        if self.end >= leader_end:
+        if self.log_end >= leader_end:
             self.marked_s = inf
             return False
         return True
@@ -56,12 +56,12 @@ class Follower:
         """Looks at it now and then; true when it has been behind for too long."""
         if not self.is_behind(leader_end):
             return False
-        if self.marked_s == inf or self.end >= self.mark:
+        if self.marked_s == inf or self.log_end >= self.mark:
             self.mark, self.marked_s = leader_end, now_s
         return now_s - self.marked_s >= lag_max_s
 
     def could_join(self, high_watermark: int, epoch_start: int) -> bool:
-        return self.end >= high_watermark and self.end >= epoch_start
+        return self.log_end >= high_watermark and self.log_end >= epoch_start
 
     @property
     def holds_until_s(self) -> float:
@@ -85,7 +85,7 @@ class Followers:
     def get(self, broker: int) -> Follower | None:
         return self._all.get(broker)
 
-    def heard(
+    def record_fetch(
         self,
         broker: int,
         broker_epoch: int,
@@ -122,7 +122,7 @@ class Followers:
         self._all = {}
         self.counted = self.outside = ()
 
-    def be(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:
+    def set_replicas(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:
         """Who they are from now on. What is known of those that stay is kept."""
         counts = set(maximal)
         self._all = {broker: self._all.get(broker) or Follower(broker) for broker in replicas}
@@ -132,13 +132,13 @@ class Followers:
     def least_end(self, own: int) -> int:
         """The smallest log end over the maximal ISR, of which our own is `own`."""
         for follower in self.counted:
-            if follower.end < own:
-                own = follower.end
+            if follower.log_end < own:
+                own = follower.log_end
         return own
 
     def least_start(self, own: int, lives: Callable[[int], bool]) -> int:
         """The smallest log start of those that live, and of our own log, `own`: the low watermark. UNKNOWN while one was not heard in this epoch."""
-        return min([own, *(one.start for one in self._all.values() if lives(one.broker))])
+        return min([own, *(one.log_start for one in self._all.values() if lives(one.broker))])
 
     def held(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
         """The high watermark as far as those let it rise who are about to join, and until when the first of them holds it: for those who have not come
@@ -146,9 +146,9 @@ class Followers:
         until_s = inf
         for follower in self.outside:
             if (
-                follower.end < watermark
+                follower.log_end < watermark
                 and now_s < follower.holds_until_s
                 and may_join(follower.broker, follower.broker_epoch)
             ):
-                watermark, until_s = follower.end, min(until_s, follower.holds_until_s)
+                watermark, until_s = follower.log_end, min(until_s, follower.holds_until_s)
         return watermark, until_s

@@ -12,7 +12,7 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import HEADER, HEADER_SIZE
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import Got, Wanted
+from ottla_broker.wire.replica_fetch import FetchResponsePartition, Wanted
 
 logger = logging.getLogger(__name__)
 
@@ -30,26 +30,26 @@ class Outcome(Enum):
 def wanted(partition: Partition, max_bytes: int) -> Wanted:
     """What to ask the leader for next."""
     log = partition.log
-    return Wanted(partition.partition, partition.leader_epoch, log.end, last_epoch(log), log.start, max_bytes)
+    return Wanted(partition.partition, partition.leader_epoch, log.end, last_record_epoch(log), log.start, max_bytes)
 
 
-def last_epoch(log: PartitionLog) -> int:
+def last_record_epoch(log: PartitionLog) -> int:
     """Of the last record; −1 for an empty log, which parts from no other."""
-    return log.epochs.of_offset(log.end - 1) if log.end > log.start else NO_EPOCH
+    return log.epochs.epoch_for_offset(log.end - 1) if log.end > log.start else NO_EPOCH
 
 
-def take(partition: Partition, got: Got) -> Outcome:
+def take(partition: Partition, got: FetchResponsePartition) -> Outcome:
     """KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (of what was sent), KAFKA_STORAGE_ERROR."""
     if got.error is not ErrorCode.none:
         return Outcome.out_of_range if got.error is ErrorCode.offset_out_of_range else Outcome.failed
     before, start = partition.log.end, partition.log.start
     if got.diverging is not None:
-        truncate(partition.log, *got.diverging)
-        partition.cut_back()
+        truncate_diverging(partition.log, *got.diverging)
+        partition.on_log_truncated()
         return Outcome.moved if partition.log.end != before else Outcome.failed
     if len(got.records) >= HEADER_SIZE:
         _append(partition, got)
-    partition.follow_to(got.high_watermark, got.log_start)
+    partition.update_from_leader(got.high_watermark, got.log_start)
     if partition.log.end != before:
         return Outcome.moved
     if partition.log.start != start:
@@ -57,20 +57,20 @@ def take(partition: Partition, got: Got) -> Outcome:
     return Outcome.failed if got.records else Outcome.same  # what the leader has told it does not tell again unasked
 
 
-def _append(partition: Partition, got: Got) -> None:
+def _append(partition: Partition, got: FetchResponsePartition) -> None:
     log = partition.log
     fields = HEADER.unpack_from(got.records)
     if fields[0] < log.end <= fields[0] + fields[6] and log.end == log.start:
         # The leader's log starts inside of a batch, and so would ours; it holds the batch whole all the same.
         log.truncate_fully_and_start_at(fields[0])
     appended = log.append_as_follower(got.records, leader_epoch=partition.leader_epoch)
-    partition.traffic.replication_in += appended.bytes
+    partition.traffic.replication_in += appended.byte_count
 
 
-def truncate(log: PartitionLog, epoch: int, end: int) -> None:
+def truncate_diverging(log: PartitionLog, epoch: int, end: int) -> None:
     """Cuts our log where it parts from the leader's, whose largest epoch that is no newer than our last one is `epoch` and ends at `end`.
     If that is an epoch that we do not have, this is not the last word: the next fetch goes on from there."""
-    _, ours = log.epochs.end_of(epoch, log.end)
+    _, ours = log.epochs.end_offset_for(epoch, log.end)
     to = min(end, ours if ours >= 0 else log.end, log.end)
     below = f", below the high watermark {log.high_watermark}" if to < log.high_watermark else ""
     logger.log(
@@ -85,7 +85,7 @@ def truncate(log: PartitionLog, epoch: int, end: int) -> None:
     log.truncate_to(max(to, 0))
 
 
-def start_where_leader_is(log: PartitionLog, leader_start: int, leader_end: int) -> None:
+def move_into_leader_range(log: PartitionLog, leader_start: int, leader_end: int) -> None:
     """After OFFSET_OUT_OF_RANGE: either the leader's log begins behind our end, because we were away for long, or it ends before it."""
     if log.end < leader_start:
         logger.info("%s-%d begins anew at its leader's start %d", log.topic, log.partition, leader_start)

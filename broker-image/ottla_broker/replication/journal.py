@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
-from ottla_broker.wire.batch import Buffer, batches
+from ottla_broker.wire.batch import Buffer, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 READ_BYTES = 1 << 20
@@ -18,23 +18,23 @@ class PartitionJournal:
         self.partition = partition.partition
 
     def _check(self) -> None:
-        if not self._partition.leads or self._partition.leader_epoch != self._epoch:
+        if not self._partition.is_leader or self._partition.leader_epoch != self._epoch:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{self._partition} is led elsewhere, or anew")
 
-    async def settled(self) -> None:
+    async def wait_until_recovered(self) -> None:
         """Returns when the log holds, below its high watermark, all that was acknowledged in earlier epochs. NOT_LEADER_OR_FOLLOWER."""
 
         def settled() -> bool:
             self._check()
-            return self._partition.settled
+            return self._partition.has_reached_epoch_start
 
-        await self._partition.watchers.until(settled)
+        await self._partition.read_waiters.wait_until(settled)
 
     async def append(self, batch: bytes) -> int:
         """The base offset, once the whole ISR has it. KafkaError when it could not be kept."""
         self._check()
-        appended = self._partition.append(batch, acks=ALL_REPLICAS, from_client=False)
-        waiting = self._partition.acknowledged(appended, ALL_REPLICAS)
+        appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
+        waiting = self._partition.commit_future(appended, ALL_REPLICAS)
         if waiting is not None:
             await waiting
         return appended.first_offset
@@ -52,5 +52,5 @@ class PartitionJournal:
             if not data:
                 return
             yield data
-            for _, header in batches(data):
+            for _, header in iter_batches(data):
                 offset = header.next_offset

@@ -11,13 +11,13 @@ LOOKS: Final = 4  # per replica.lag.time.max.ms
 PARTITIONS_PER_TURN: Final = 500
 
 
-async def watch_lag(partitions: Partitions, config: Config) -> None:
+async def shrink_isrs_periodically(partitions: Partitions, config: Config) -> None:
     """Until cancelled."""
     while True:
         lag_max_s = config(REPLICA_LAG_TIME_MAX_MS) / 1000
         await asyncio.sleep(lag_max_s / LOOKS)
         for number, partition in enumerate(list(partitions)):
-            partition.consider_shrinking(lag_max_s)
-            partition.tell_start()
+            partition.maybe_shrink_isr(lag_max_s)
+            partition.notify_log_start_change()
             if number % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)

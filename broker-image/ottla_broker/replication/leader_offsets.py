@@ -17,7 +17,7 @@ LATEST: Final = -1
 
 async def leader_offset(channel: Channel, me: int, partition: Partition, which: int) -> int:
     """`which`: EARLIEST or LATEST. KafkaError as the leader says; ConnectionError."""
-    response: ListOffsetsResponse = await channel.ask(
+    response: ListOffsetsResponse = await channel.send(
         ListOffsetsRequest(
             replica_id=BrokerId(me),
             isolation_level=i8(0),

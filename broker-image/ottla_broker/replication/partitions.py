@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from uuid import UUID
 
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -11,7 +11,7 @@ ANY_EPOCH = -1
 
 
 class Partitions:
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._hosted: dict[tuple[str, int], Partition] = {}
 
@@ -33,9 +33,9 @@ class Partitions:
     def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
         """The partition if this broker leads it in `epoch`. KafkaError as `replica`; NOT_LEADER_OR_FOLLOWER also when another one leads."""
         found = self.replica(topic, partition, epoch, topic_id)
-        if not found.leads:
+        if not found.is_leader:
             raise KafkaError(
-                ErrorCode.not_leader_or_follower, f"{topic}-{partition} is led by broker {found.state.leader}"
+                ErrorCode.not_leader_or_follower, f"{topic}-{partition} is led by broker {found.registration.leader}"
             )
         return found
 
@@ -55,14 +55,20 @@ class Partitions:
             raise KafkaError(
                 ErrorCode.inconsistent_topic_id, f"topic {topic!r} is another topic now: its id has changed"
             )
-        if epoch != ANY_EPOCH and epoch != found.state.leader_epoch:
-            code = ErrorCode.fenced_leader_epoch if epoch < found.state.leader_epoch else ErrorCode.unknown_leader_epoch
-            raise KafkaError(code, f"{topic}-{partition}: leader epoch {epoch}, here it is {found.state.leader_epoch}")
+        if epoch != ANY_EPOCH and epoch != found.registration.leader_epoch:
+            code = (
+                ErrorCode.fenced_leader_epoch
+                if epoch < found.registration.leader_epoch
+                else ErrorCode.unknown_leader_epoch
+            )
+            raise KafkaError(
+                code, f"{topic}-{partition}: leader epoch {epoch}, here it is {found.registration.leader_epoch}"
+            )
         if found.log.failed is not None:
             raise found.log.failed
         return found
 
-    def name_of(self, topic_id: UUID) -> str:
+    def topic_name(self, topic_id: UUID) -> str:
         """UNKNOWN_TOPIC_ID when no topic has that id."""
         name = self._image.topic_names.get(topic_id)
         if name is None:

@@ -33,7 +33,7 @@ class Syncing:
     async def _until_clean(self) -> None:
         try:
             while self._wanted():
-                await self._log.synced(self._log.end)
+                await self._log.wait_until_synced(self._log.end)
                 self._synced()
         except KafkaError as reason:
             self._failed(reason)

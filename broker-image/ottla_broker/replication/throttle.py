@@ -6,7 +6,7 @@ Only replicas outside of the ISR are held back: those that are in it must not fa
 from collections.abc import Callable
 from typing import Final
 
-from ottla_broker.config.kinds import MAX_INT64
+from ottla_broker.config.value_types import MAX_INT64
 
 BURST_S: Final = 1.0
 ALL: Final = "*"
@@ -26,11 +26,11 @@ class Throttle:
         self._owed = 0.0  # bytes that were taken and not waited for yet; below 0: what may be taken in one go
         self._at_s = 0.0
 
-    def took(self, size: int) -> None:
+    def record_bytes(self, size: int) -> None:
         if self._settled_rate() < MAX_INT64:
             self._owed += size
 
-    def wait_s(self) -> float:
+    def throttle_time_s(self) -> float:
         """How long nothing more may be taken; 0 when something may."""
         rate = self._settled_rate()
         return max(self._owed, 0.0) / rate if rate < MAX_INT64 else 0.0

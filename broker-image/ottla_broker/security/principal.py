@@ -33,7 +33,7 @@ _SHORT: Final = {
 }
 
 
-def of_certificate(peer: Mapping[str, Any] | None) -> Principal:
+def principal_from_certificate(peer: Mapping[str, Any] | None) -> Principal:
     """Of a client's certificate, as `SSLSocket.getpeercert` gives it: its subject in the form of RFC 2253, the last part first, which is what Kafka does
     with `ssl.principal.mapping.rules=DEFAULT`. None: the client has shown none."""
     if not peer or not peer.get("subject"):

@@ -24,19 +24,19 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _COVERED: Final = struct.Struct(">hiqqqhii")  # the part of the header that the CRC covers
 _UNCOVERED: Final = struct.Struct(">qiibI")
 HEADER_SIZE: Final = HEADER.size  # 61
-LENGTH_END: Final = 12  # bytes before what `batch length` counts
-CRC_AT: Final = 17
-CRC_START: Final = 21  # first byte that the CRC covers: the attributes
+LOG_OVERHEAD: Final = 12  # bytes before what `batch length` counts
+CRC_OFFSET: Final = 17
+ATTRIBUTES_OFFSET: Final = 21  # first byte that the CRC covers: the attributes
 _STAMP: Final = struct.Struct(">qii")
 _FRONT: Final = struct.Struct(">qi")
 
 COMPRESSION_MASK: Final = 0x07
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
+LOG_APPEND_TIME_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
 
-NO_PRODUCER: Final = -1
+NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
 
 
@@ -74,7 +74,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        return self.length + LENGTH_END
+        return self.length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
@@ -90,19 +90,19 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL)
+        return bool(self.attributes & CONTROL_FLAG)
 
     @property
     def has_log_append_time(self) -> bool:
-        return bool(self.attributes & LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME_FLAG)
 
     @property
     def has_delete_horizon(self) -> bool:
-        return bool(self.attributes & DELETE_HORIZON)
+        return bool(self.attributes & DELETE_HORIZON_FLAG)
 
     @property
     def last_sequence(self) -> int:
@@ -112,16 +112,16 @@ class BatchHeader:
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
 
 
-def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
+def parse_batch_header(data: Buffer, at: int = 0) -> BatchHeader:
     """The header at `at`. Raises struct.error when fewer than 61 bytes are left."""
     return BatchHeader(*HEADER.unpack_from(data, at))
 
 
-def check_crc(data: Buffer, header: BatchHeader, at: int = 0) -> bool:
-    return bool(crc32c(memoryview(data)[at + CRC_START : at + header.size]) == header.crc)
+def has_valid_crc(data: Buffer, header: BatchHeader, at: int = 0) -> bool:
+    return bool(crc32c(memoryview(data)[at + ATTRIBUTES_OFFSET : at + header.size]) == header.crc)
 
 
-def stamp(data: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
+def stamp_offset_and_epoch(data: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
     """Writes base offset and partition leader epoch in place; the CRC does not cover them."""
     length = _FRONT.unpack_from(data, at)[1]
     _STAMP.pack_into(data, at, base_offset, length, leader_epoch)
@@ -141,12 +141,12 @@ def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
         header.count,
     )
     crc = crc32c(records, crc32c(covered))
-    length = HEADER_SIZE - LENGTH_END + len(records)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(records)
     front = _UNCOVERED.pack(header.base_offset, length, header.leader_epoch, header.magic, crc)
     return b"".join((front, covered, records))
 
 
-def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of every whole batch in `data`. A cut-off or nonsensical batch ends it with
     CORRUPT_MESSAGE."""
     at, end = 0, len(data)
@@ -155,8 +155,8 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             raise KafkaError(
                 ErrorCode.corrupt_message, f"{end - at} bytes left at {at}; a batch header takes {HEADER_SIZE}"
             )
-        header = parse_header(data, at)
-        if header.length < HEADER_SIZE - LENGTH_END or at + header.size > end:
+        header = parse_batch_header(data, at)
+        if header.length < HEADER_SIZE - LOG_OVERHEAD or at + header.size > end:
             raise KafkaError(
                 ErrorCode.corrupt_message, f"batch length {header.length} at {at} does not fit {end - at} bytes"
             )

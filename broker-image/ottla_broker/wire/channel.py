@@ -7,15 +7,15 @@ from typing import Any, Final, cast
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
+from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, response_class, write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.sasl import log_in
-from ottla_broker.wire.secured import Secured
 
 LARGEST_ANSWER = 1 << 30
-OPEN: Final = Secured()
+UNSECURED: Final = ClientSecurity()
 _scratch = memoryview(bytearray(SCRATCH_BYTES))  # shared by the channels of the one thread that has a loop
 
 
@@ -42,19 +42,19 @@ class Channel(asyncio.BufferedProtocol):
         self._break(ConnectionResetError(str(reason) if reason else "the broker closed the connection"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.buffer()
+        return self._frames.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
         try:
-            for frame in self._frames.received(count):
+            for frame in self._frames.buffer_updated(count):
                 self._answered(frame)
-        except Malformed as reason:
+        except MalformedMessage as reason:
             self._break(ConnectionError(str(reason)))
 
     def _answered(self, frame: bytearray) -> None:
         correlation_id = int.from_bytes(frame[:4], signed=True)
         if not self._waiting or self._waiting[0][0] != correlation_id:
-            raise Malformed(f"an answer to request {correlation_id}, which is not the next one waited for")
+            raise MalformedMessage(f"an answer to request {correlation_id}, which is not the next one waited for")
         self._waiting.popleft()[1](frame)
 
     def _break(self, reason: Exception) -> None:
@@ -66,15 +66,15 @@ class Channel(asyncio.BufferedProtocol):
     # --- requests
 
     @property
-    def usable(self) -> bool:
+    def is_open(self) -> bool:
         return self._broken is None
 
     @property
-    def abandoned(self) -> bool:
+    def has_abandoned_request(self) -> bool:
         """Whether somebody gave up an answer that has not come. All later answers stand behind it."""
         return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._waiting)
 
-    def version_for(self, request: Any) -> int:
+    def latest_usable_version(self, request: Any) -> int:
         """The version to send a request in: its own, or the highest below that the broker speaks. UNSUPPORTED_VERSION."""
         key, wanted = int(request.__api_key__), int(request.__version__)
         low, high = self.versions.get(key, (0, -1))
@@ -85,26 +85,28 @@ class Channel(asyncio.BufferedProtocol):
             raise KafkaError(ErrorCode.unsupported_version, f"{name} {wanted} is wanted; the broker speaks it {spoken}")
         return version
 
-    async def ask(self, request: Any) -> Any:
+    async def send(self, request: Any) -> Any:
         """Sends a request, a kio class of any version, and gives its answer in that same version. ConnectionError, UNSUPPORTED_VERSION."""
-        version = self.version_for(request)
+        version = self.latest_usable_version(request)
         key = int(request.__api_key__)
-        frame = await self.exchange(key, version, request)
+        frame = await self.send_in_version(key, version, request)
         return read_response(bytes(frame), key, version, response_class(key, int(request.__version__)))
 
-    async def exchange(self, key: int, version: int, request: Any) -> bytearray:
+    async def send_in_version(self, key: int, version: int, request: Any) -> bytearray:
         """Sends a request in exactly this version; the raw answer without its size."""
-        correlation_id = self.next_correlation()
-        return await self.send(correlation_id, [write_request(key, version, correlation_id, self._client_id, request)])
+        correlation_id = self.next_correlation_id()
+        return await self.send_frame(
+            correlation_id, [write_request(key, version, correlation_id, self._client_id, request)]
+        )
 
-    async def pass_on(self, frame: bytes) -> bytearray:
+    async def forward(self, frame: bytes) -> bytearray:
         """Sends somebody else's request (a frame without its size) under a correlation id of ours; the raw answer without its size."""
-        correlation_id = self.next_correlation()
-        return await self.send(
+        correlation_id = self.next_correlation_id()
+        return await self.send_frame(
             correlation_id, [len(frame).to_bytes(4), frame[:4], correlation_id.to_bytes(4), frame[8:]]
         )
 
-    async def send(self, correlation_id: int, buffers: list[Any]) -> bytearray:
+    async def send_frame(self, correlation_id: int, buffers: list[Any]) -> bytearray:
         waiter: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
 
         def answered(answer: bytearray | Exception) -> None:
@@ -115,15 +117,15 @@ class Channel(asyncio.BufferedProtocol):
             else:
                 waiter.set_result(answer)
 
-        self.post(correlation_id, buffers, answered, waiter)
+        self.send_with_callback(correlation_id, buffers, answered, waiter)
         return await waiter
 
-    def next_correlation(self) -> int:
+    def next_correlation_id(self) -> int:
         correlation_id = self._next_correlation
         self._next_correlation = (correlation_id + 1) & 0x7FFF_FFFF
         return correlation_id
 
-    def post(
+    def send_with_callback(
         self,
         correlation_id: int,
         buffers: list[Any],
@@ -137,12 +139,12 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting.append((correlation_id, answered, waiter))
         self._transport.writelines(buffers)
 
-    async def learn_versions(self, software: str = "ottla") -> None:
+    async def load_api_versions(self, software: str = "ottla") -> None:
         """Asks what the broker speaks; one older than our question says so in version 0."""
         hello = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
-        frame = bytes(await self.exchange(API_VERSIONS, 3, hello))
+        frame = bytes(await self.send_in_version(API_VERSIONS, 3, hello))
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
-            frame = bytes(await self.exchange(API_VERSIONS, 0, request_class(API_VERSIONS, 0)()))
+            frame = bytes(await self.send_in_version(API_VERSIONS, 0, request_class(API_VERSIONS, 0)()))
             answer = read_response(frame, API_VERSIONS, 0)
         else:
             answer = read_response(frame, API_VERSIONS, 3)
@@ -155,18 +157,18 @@ class Channel(asyncio.BufferedProtocol):
 
 
 async def open_channel(
-    host: str, port: int, client_id: str, *, software: str = "ottla", secured: Secured = OPEN
+    host: str, port: int, client_id: str, *, software: str = "ottla", security: ClientSecurity = UNSECURED
 ) -> Channel:
     """Connects, learns what the broker speaks, and logs in where that is wished. `software`: what this side calls itself (KIP-511). OSError,
     ConnectionError; KafkaError of a login that fails."""
-    context = secured.context()
+    context = security.ssl_context()
     _, channel = await asyncio.get_running_loop().create_connection(
         lambda: Channel(client_id), host, port, ssl=context, server_hostname=host if context else None
     )
     try:
-        await channel.learn_versions(software)
-        if secured.logs_in:
-            await log_in(channel, secured)
+        await channel.load_api_versions(software)
+        if security.uses_sasl:
+            await log_in(channel, security)
     except BaseException:
         channel.close()
         raise

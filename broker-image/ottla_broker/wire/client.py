@@ -34,18 +34,18 @@ from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
-from ottla_broker.wire.batch import HEADER_SIZE, parse_header
-from ottla_broker.wire.channel import OPEN, Channel, open_channel
+from ottla_broker.wire.batch import HEADER_SIZE, parse_batch_header
+from ottla_broker.wire.channel import UNSECURED, Channel, open_channel
+from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.secured import Secured
 
 T = TypeVar("T")
 
 PAUSE_S = 0.1
 CONNECT_WITHIN_S = 5.0  # a stopped process still accepts connections, and says nothing: then another broker is asked
-GROUP = 0
-LATEST, EARLIEST = -1, -2
-RETRY = frozenset(
+GROUP_KEY_TYPE = 0
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
+RETRIABLE_ERRORS = frozenset(
     {
         ErrorCode.leader_not_available,
         ErrorCode.not_leader_or_follower,
@@ -73,12 +73,12 @@ QUESTIONS = frozenset(
 """Requests that change nothing, and that every broker, or whoever is the controller, answers alike."""
 
 
-class NoBroker(ConnectionError):
+class NoBrokersAvailable(ConnectionError):
     """No broker answers at the addresses given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedRecords:
     """Whole record batches as they lie in the log (the first may start before the offset asked for), and where the readable part
     ends."""
 
@@ -96,12 +96,12 @@ class Client:
         *,
         client_id: str = "ottla",
         timeout_s: float = 30.0,
-        secured: Secured = OPEN,
+        security: ClientSecurity = UNSECURED,
     ) -> None:
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._timeout_s = timeout_s
-        self._secured = secured
+        self._secured = security
         self._addresses: dict[int, tuple[str, int]] = {}
         self._channels: dict[tuple[str, int], asyncio.Task[Channel]] = {}
         self._leaders: dict[tuple[str, int], int] = {}
@@ -113,7 +113,7 @@ class Client:
         cls, bootstrap: str, *, client_id: str = "ottla", timeout_s: float = 30.0
     ) -> "AsyncIterator[Client]":
         """`bootstrap`: host:port pairs separated by commas. `timeout_s`: for every single call. NoBroker when none answers."""
-        client = cls(parse_bootstrap(bootstrap), client_id=client_id, timeout_s=timeout_s)
+        client = cls(parse_bootstrap_servers(bootstrap), client_id=client_id, timeout_s=timeout_s)
         try:
             await client.metadata(())
             yield client
@@ -131,21 +131,21 @@ class Client:
 
     # --- any request
 
-    async def ask(self, request: Any, *, broker: int | None = None) -> Any:
+    async def send(self, request: Any, *, broker: int | None = None) -> Any:
         """The answer to a request, a kio class of any version, in that version. From the broker with this id, or from any.
 
         NoBroker, ConnectionError, TimeoutError; KafkaError UNSUPPORTED_VERSION. Codes inside of answers are the caller's to look at.
         """
         return await self._within(self._ask(request, broker))
 
-    async def ask_controller(self, request: Any) -> Any:
+    async def send_to_controller(self, request: Any) -> Any:
         return await self._within(self._unbroken(request, lambda: self._ask_controller(request)))
 
-    async def ask_coordinator(self, group: str, request: Any) -> Any:
+    async def send_to_coordinator(self, group: str, request: Any) -> Any:
         """Asks the broker that coordinates a consumer group."""
         return await self._within(self._ask_coordinator(group, request))
 
-    async def ask_leader(self, topic: str, partition: int, request: Any) -> Any:
+    async def send_to_leader(self, topic: str, partition: int, request: Any) -> Any:
         """Asks the broker that leads a partition. UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
         return await self._within(self._ask_leader(topic, partition, request))
 
@@ -155,7 +155,7 @@ class Client:
                 return await work
         except TimeoutError:
             for channel in self._open():
-                if channel.abandoned:
+                if channel.has_abandoned_request:
                     channel.close()
             raise
 
@@ -166,17 +166,17 @@ class Client:
             await self._metadata(())
         if broker not in self._addresses:
             raise KafkaError(ErrorCode.broker_not_available, f"the cluster has no broker {broker}")
-        return await (await self._channel(self._addresses[broker])).ask(request)
+        return await (await self._channel(self._addresses[broker])).send(request)
 
     async def _ask_any(self, request: Any) -> Any:
-        return await (await self._any()).ask(request)
+        return await (await self._any()).send(request)
 
     async def _unbroken(self, request: Any, attempt: Callable[[], Awaitable[T]]) -> T:
         """Again when the connection broke under way, if the request is a question; `_within` ends it when the time is over."""
         while True:
             try:
                 return await attempt()
-            except NoBroker:
+            except NoBrokersAvailable:
                 raise
             except ConnectionError:
                 if request.__api_key__ not in QUESTIONS:
@@ -191,15 +191,15 @@ class Client:
             except OSError:
                 pass  # it has just fallen: any broker passes on what is for the next one
             else:
-                return await channel.ask(request)
+                return await channel.send(request)
         return await self._ask(request, None)
 
     async def _ask_coordinator(self, group: str, request: Any) -> Any:
         return await self._ask(request, await self._repeated(lambda: self._coordinator(group)))
 
     async def _coordinator(self, group: str) -> int:
-        found = await self._ask(FindCoordinatorRequest(key=group, key_type=i8(GROUP)), None)
-        check(found.error_code, found.error_message or f"no coordinator for group {group!r}")
+        found = await self._ask(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)), None)
+        raise_for_error(found.error_code, found.error_message or f"no coordinator for group {group!r}")
         self._addresses[found.node_id] = (found.host, found.port)
         return int(found.node_id)
 
@@ -219,7 +219,7 @@ class Client:
             try:
                 return await attempt()
             except KafkaError as reason:
-                if reason.code not in RETRY or reason.code is ErrorCode.unknown_topic_or_partition:
+                if reason.code not in RETRIABLE_ERRORS or reason.code is ErrorCode.unknown_topic_or_partition:
                     raise
             await asyncio.sleep(PAUSE_S)
 
@@ -241,7 +241,7 @@ class Client:
         self._controller = int(answer.controller_id)
         for topic in answer.topics:
             if topics is not None:
-                check(topic.error_code, f"topic {topic.name!r}: {topic.error_code.name}")
+                raise_for_error(topic.error_code, f"topic {topic.name!r}: {topic.error_code.name}")
             for partition in topic.partitions:
                 self._leaders[topic.name or "", int(partition.partition_index)] = int(partition.leader_id)
         return answer
@@ -255,13 +255,13 @@ class Client:
             try:
                 return await self._channel(address)
             except OSError as error:
-                failures.append(f"{address[0]}:{address[1]}: {in_words(error)}")
-        raise NoBroker(f"no broker answers: {'; '.join(failures)}")
+                failures.append(f"{address[0]}:{address[1]}: {describe_os_error(error)}")
+        raise NoBrokersAvailable(f"no broker answers: {'; '.join(failures)}")
 
     async def _channel(self, address: tuple[str, int]) -> Channel:
         opening = self._channels.get(address)
         if opening is None or (
-            opening.done() and (opening.cancelled() or opening.exception() or not opening.result().usable)
+            opening.done() and (opening.cancelled() or opening.exception() or not opening.result().is_open)
         ):
             opening = asyncio.create_task(self._connected(address))
             self._channels[address] = opening
@@ -270,7 +270,7 @@ class Client:
     async def _connected(self, address: tuple[str, int]) -> Channel:
         try:
             async with asyncio.timeout(min(CONNECT_WITHIN_S, self._timeout_s)):
-                return await open_channel(*address, self._client_id, secured=self._secured)
+                return await open_channel(*address, self._client_id, security=self._secured)
         except TimeoutError as error:
             raise ConnectionError("no answer") from error
 
@@ -279,7 +279,7 @@ class Client:
         return [
             opening.result()
             for opening in self._channels.values()
-            if opening.done() and not opening.cancelled() and not opening.exception() and opening.result().usable
+            if opening.done() and not opening.cancelled() and not opening.exception() and opening.result().is_open
         ]
 
     # --- records
@@ -291,7 +291,7 @@ class Client:
         request = ProduceRequest(
             transactional_id=None,
             acks=i16(acks),
-            timeout=milliseconds(timeout_s),
+            timeout=to_timedelta_field(timeout_s),
             topic_data=(
                 TopicProduceData(
                     name=TopicName(topic),
@@ -312,26 +312,28 @@ class Client:
         *,
         max_bytes: int = 1 << 20,
         max_wait_s: float = 0.5,
-        committed: bool = False,
-    ) -> Fetched:
+        read_committed: bool = False,
+    ) -> FetchedRecords:
         """Record batches from `offset` on; waits up to `max_wait_s` for the first. `committed`: leaves out what transactions have not
         committed yet. KafkaError."""
         wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
         request = FetchRequest(
-            max_wait=milliseconds(max_wait_s),
+            max_wait=to_timedelta_field(max_wait_s),
             min_bytes=i32(1),
             max_bytes=i32(max_bytes),
-            isolation_level=i8(committed),
+            isolation_level=i8(read_committed),
             topics=(FetchTopic(topic=TopicName(topic), partitions=(wanted,)),),
             forgotten_topics_data=(),
         )
         answer = await self._to_leader(topic, partition, request)
-        check(answer.error_code, "the fetch was refused")
+        raise_for_error(answer.error_code, "the fetch was refused")
         (found,) = answer.responses[0].partitions
         self._check_led(topic, partition, found.error_code, None)
-        return Fetched(whole(found.records or b""), int(found.high_watermark), int(found.log_start_offset))
+        return FetchedRecords(
+            drop_partial_batch(found.records or b""), int(found.high_watermark), int(found.log_start_offset)
+        )
 
-    async def offset(self, topic: str, partition: int, timestamp: int = LATEST) -> int:
+    async def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> int:
         """The first offset at or after a time (ms), or EARLIEST, or LATEST; −1 when nothing is that late. KafkaError."""
         wanted = ListOffsetsPartition(partition_index=i32(partition), timestamp=i64(timestamp))
         request = ListOffsetsRequest(
@@ -348,30 +350,30 @@ class Client:
         return await self._within(self._ask_leader(topic, partition, request))
 
     def _check_led(self, topic: str, partition: int, code: ErrorCode, message: str | None) -> None:
-        if code in RETRY:
+        if code in RETRIABLE_ERRORS:
             self._leaders.pop((topic, partition), None)  # looked for anew by the next call
-        check(code, message or f"{topic}-{partition}: {code.name}")
+        raise_for_error(code, message or f"{topic}-{partition}: {code.name}")
 
 
-def check(code: ErrorCode, message: str) -> None:
+def raise_for_error(code: ErrorCode, message: str) -> None:
     """KafkaError unless the code is none."""
     if code is not ErrorCode.none:
         raise KafkaError(code, message)
 
 
-def whole(records: bytes) -> bytes:
+def drop_partial_batch(records: bytes) -> bytes:
     """Without the batch at the end that a size limit has cut off: Kafka sends such, we do not."""
     at = 0
-    while len(records) - at >= HEADER_SIZE and at + (size := parse_header(records, at).size) <= len(records):
+    while len(records) - at >= HEADER_SIZE and at + (size := parse_batch_header(records, at).size) <= len(records):
         at += size
     return records[:at]
 
 
-def milliseconds(seconds: float) -> i32Timedelta:
+def to_timedelta_field(seconds: float) -> i32Timedelta:
     return i32Timedelta.parse(datetime.timedelta(milliseconds=round(seconds * 1000)))
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
     """`host:port,host:port`, IPv6 hosts in brackets. ValueError names the pair that is none."""
     found = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
@@ -384,7 +386,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     return found
 
 
-def in_words(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """What the system says of an error: asyncio's own text names the call and the address as Python writes it."""
     if isinstance(error, ssl.SSLError):  # whose numbers are the library's own
         return str(getattr(error, "verify_message", "") or error.reason or error).lower()

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 
-from ottla_broker.wire.conversion import convert
-from ottla_broker.wire.reading import Cursor, Malformed, reader, skip_tags
-from ottla_broker.wire.writing import writer
+from ottla_broker.wire.conversion import convert_message
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_reader, skip_tagged_fields
+from ottla_broker.wire.message_writer import message_writer
 
 API_VERSIONS: Final = 18
 
@@ -32,7 +32,7 @@ class RequestHeader:
     version: int
     correlation_id: int
     client_id: str | None
-    body: int
+    body_offset: int
 
 
 @cache
@@ -46,30 +46,30 @@ def response_class(api_key: int, version: int) -> type:
     return load_response_schema(api_key, version)
 
 
-def read_front(frame: bytes | bytearray | memoryview) -> RequestHeader:
+def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
     """The header up to the client id; `body` is where the tags start, if the version has any. Raises Malformed."""
     try:
         api_key, version, correlation_id, size = _FRONT.unpack_from(frame)
         if size < 0:
             return RequestHeader(api_key, version, correlation_id, None, _FRONT.size)
         if _FRONT.size + size > len(frame):
-            raise Malformed("the client id is longer than the request")
+            raise MalformedMessage("the client id is longer than the request")
         client_id = str(frame[_FRONT.size : _FRONT.size + size], "utf-8")
     except (struct.error, UnicodeDecodeError) as error:
-        raise Malformed(f"no request header: {error}") from error
+        raise MalformedMessage(f"no request header: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, _FRONT.size + size)
 
 
 def read_request(frame: bytes, header: RequestHeader, anchor: type) -> Any:
     """The body of a request, converted to the `anchor` class. Raises Malformed."""
     sent = request_class(header.api_key, header.version)
-    cursor = Cursor(frame, header.body)
+    cursor = Cursor(frame, header.body_offset)
     try:
         if sent.__flexible__:  # type: ignore[attr-defined]
-            skip_tags(cursor)
-        return convert(reader(sent)(cursor), anchor)
+            skip_tagged_fields(cursor)
+        return convert_message(message_reader(sent)(cursor), anchor)
     except struct.error as error:
-        raise Malformed(f"{sent.__name__} ends early: {error}") from error
+        raise MalformedMessage(f"{sent.__name__} ends early: {error}") from error
 
 
 def write_response(api_key: int, version: int, correlation_id: int, response: Any) -> bytearray:
@@ -78,7 +78,7 @@ def write_response(api_key: int, version: int, correlation_id: int, response: An
     out = bytearray(8)
     if wanted.__flexible__ and api_key != API_VERSIONS:  # type: ignore[attr-defined]
         out.append(0)
-    writer(wanted)(out, convert(response, wanted))
+    message_writer(wanted)(out, convert_message(response, wanted))
     _SIZE_AND_CORRELATION.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 
@@ -92,7 +92,7 @@ def write_request(api_key: int, version: int, correlation_id: int, client_id: st
     out += name
     if wanted.__flexible__:  # type: ignore[attr-defined]
         out.append(0)
-    writer(wanted)(out, convert(request, wanted))
+    message_writer(wanted)(out, convert_message(request, wanted))
     struct.pack_into(">i", out, 0, len(out) - 4)
     return out
 
@@ -103,8 +103,8 @@ def read_response(frame: bytes, api_key: int, version: int, anchor: type | None 
     cursor = Cursor(frame, 4)
     try:
         if sent.__flexible__ and api_key != API_VERSIONS:  # type: ignore[attr-defined]
-            skip_tags(cursor)
-        found = reader(sent)(cursor)
+            skip_tagged_fields(cursor)
+        found = message_reader(sent)(cursor)
     except struct.error as error:
-        raise Malformed(f"{sent.__name__} ends early: {error}") from error
-    return found if anchor is None else convert(found, anchor)
+        raise MalformedMessage(f"{sent.__name__} ends early: {error}") from error
+    return found if anchor is None else convert_message(found, anchor)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ottla_broker.wire.shapes import FieldShape, shape_of
+from ottla_broker.wire.message_schema import FieldSchema, schema_of
 
 Convert = Callable[[Any], Any]
 
@@ -18,7 +18,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def convert(message: Any, target: type) -> Any:
+def convert_message(message: Any, target: type) -> Any:
     """`message` as a `target`, another version of the same kio message."""
     source = message.__class__
     return message if source is target else converter(source, target)(message)
@@ -29,10 +29,10 @@ def converter(source: type, target: type) -> Convert:
     """A function from `source` to `target`, two versions of one kio message; made once per pair."""
     if source is target:
         return _same
-    known = {field.name: field for field in shape_of(source).every}
+    known = {field.name: field for field in schema_of(source).all_fields}
     steps = []
     defaults = {}
-    for field in shape_of(target).every:
+    for field in schema_of(target).all_fields:
         if field.name in known and _alike(known[field.name], field):
             steps.append((field.name, _field_converter(known[field.name], field)))
         else:
@@ -44,11 +44,11 @@ def converter(source: type, target: type) -> Convert:
     return convert
 
 
-def _alike(source: FieldShape, target: FieldShape) -> bool:
+def _alike(source: FieldSchema, target: FieldSchema) -> bool:
     return source.kind == target.kind and source.array == target.array
 
 
-def _field_converter(source: FieldShape, target: FieldShape) -> Convert:
+def _field_converter(source: FieldSchema, target: FieldSchema) -> Convert:
     convert: Convert = _same
     if source.entity is not None and target.entity is not None:
         convert = converter(source.entity, target.entity)

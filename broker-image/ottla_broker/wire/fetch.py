@@ -19,10 +19,10 @@ from uuid import UUID
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.leaders import Address, put_addresses, put_leader
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
+from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
 from ottla_broker.wire.produce import put_topic
-from ottla_broker.wire.reading import Cursor, Malformed, skip_tags
-from ottla_broker.wire.writing import put_varint
 
 FLEXIBLE: Final = 12
 BY_ID: Final = 13
@@ -46,7 +46,7 @@ Topic = str | UUID
 
 
 @dataclass(slots=True)
-class FetchPartition:
+class FetchRequestPartition:
     """What is wanted of one partition: records from `offset`. Epochs are −1 when the client does not say."""
 
     topic: Topic
@@ -71,14 +71,14 @@ class FetchRequest:
     isolation: int
     session_id: int
     session_epoch: int
-    partitions: list[FetchPartition]
+    partitions: list[FetchRequestPartition]
     forgotten: list[tuple[Topic, int]]
     rack: str | None = None
     replica_epoch: int = NO_EPOCH
 
 
 @dataclass(slots=True)
-class Fetched:
+class FetchResponsePartition:
     """The answer for one partition. `aborted`: (producer id, first offset), for read_committed; None otherwise.
     `leader`: (id, epoch) of who leads, for a client that came to the wrong broker. `diverging`: (epoch, end offset) of the
     leader's log where that of the asker parts from it. `snapshot`: (end offset, epoch) of what to fetch instead."""
@@ -105,7 +105,7 @@ _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V12 = struct.Struct(">iiqiqi")
 
 
-def _take_partition(cursor: Cursor, topic: Topic, version: int) -> FetchPartition:
+def _take_partition(cursor: Cursor, topic: Topic, version: int) -> FetchRequestPartition:
     data, at = cursor.data, cursor.at
     epoch = last_epoch = NO_EPOCH
     start = -1
@@ -113,26 +113,26 @@ def _take_partition(cursor: Cursor, topic: Topic, version: int) -> FetchPartitio
         index, epoch, offset, last_epoch, start, max_bytes = _PARTITION_V12.unpack_from(data, at)
         cursor.at = at + _PARTITION_V12.size
         directory = _take_directory(cursor, version)
-        return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, directory, at + 8)
+        return FetchRequestPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, directory, at + 8)
     if version >= 9:
         index, epoch, offset, start, max_bytes = _PARTITION_V9.unpack_from(data, at)
         cursor.at = at + _PARTITION_V9.size
-        return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, None, at + 8)
+        return FetchRequestPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, None, at + 8)
     if version >= 5:
         index, offset, start, max_bytes = _PARTITION_V5.unpack_from(data, at)
         cursor.at = at + _PARTITION_V5.size
     else:
         index, offset, max_bytes = _PARTITION_V4.unpack_from(data, at)
         cursor.at = at + _PARTITION_V4.size
-    return FetchPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, None, at + 4)
+    return FetchRequestPartition(topic, index, offset, max_bytes, epoch, last_epoch, start, None, at + 4)
 
 
 def _take_directory(cursor: Cursor, version: int) -> UUID | None:
     """The tags of a partition; from version 17 they may hold the id of the directory with the asker's log."""
     found = None
-    for _ in range(cursor.take_varint()):
-        tag, size = cursor.take_varint(), cursor.take_varint()
-        value = cursor.take_bytes(size)
+    for _ in range(cursor.read_varint()):
+        tag, size = cursor.read_varint(), cursor.read_varint()
+        value = cursor.read_bytes(size)
         if tag == 0 and version >= WITH_DIRECTORY and size == 16:
             found = UUID(bytes=bytes(value))
     return found
@@ -140,26 +140,26 @@ def _take_directory(cursor: Cursor, version: int) -> UUID | None:
 
 def _take_topic(cursor: Cursor, version: int) -> Topic:
     if version >= BY_ID:
-        return UUID(bytes=bytes(cursor.take_bytes(16)))
-    name = cursor.take_text(version >= FLEXIBLE)
+        return UUID(bytes=bytes(cursor.read_bytes(16)))
+    name = cursor.read_string(version >= FLEXIBLE)
     if name is None:
-        raise Malformed("a topic without a name")
+        raise MalformedMessage("a topic without a name")
     return name
 
 
-def read_fetch(frame: bytearray, header: RequestHeader) -> FetchRequest:
+def read_fetch_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
     """Reads a request of any version. Raises Malformed."""
     try:
-        return _read_fetch(Cursor(frame, header.body), header.version)
+        return _read_fetch(Cursor(frame, header.body_offset), header.version)
     except struct.error as error:
-        raise Malformed(f"a fetch request ends early: {error}") from error
+        raise MalformedMessage(f"a fetch request ends early: {error}") from error
 
 
 def _read_fetch(cursor: Cursor, version: int) -> FetchRequest:
     flexible = version >= FLEXIBLE
     if flexible:
-        skip_tags(cursor)
-    replica = cursor.take_fixed(_I32) if version < BY_STATE else CONSUMER
+        skip_tagged_fields(cursor)
+    replica = cursor.read_fixed(_I32) if version < BY_STATE else CONSUMER
     max_wait_ms, min_bytes, max_bytes, isolation = _FRONT.unpack_from(cursor.data, cursor.at)
     cursor.at += _FRONT.size
     session_id, session_epoch = 0, -1
@@ -167,14 +167,14 @@ def _read_fetch(cursor: Cursor, version: int) -> FetchRequest:
         session_id, session_epoch = _SESSION.unpack_from(cursor.data, cursor.at)
         cursor.at += _SESSION.size
     partitions = []
-    for _ in range(cursor.take_count(flexible)):
+    for _ in range(cursor.read_array_length(flexible)):
         topic = _take_topic(cursor, version)
-        for _ in range(cursor.take_count(flexible)):
+        for _ in range(cursor.read_array_length(flexible)):
             partitions.append(_take_partition(cursor, topic, version))
         if flexible:
-            skip_tags(cursor)
+            skip_tagged_fields(cursor)
     forgotten = _take_forgotten(cursor, version) if version >= 7 else []
-    rack = (cursor.take_text(flexible) or None) if version >= 11 else None
+    rack = (cursor.read_string(flexible) or None) if version >= 11 else None
     replica_epoch = NO_EPOCH
     if flexible:
         replica, replica_epoch = _take_replica(cursor, replica, version)
@@ -196,22 +196,22 @@ def _read_fetch(cursor: Cursor, version: int) -> FetchRequest:
 def _take_forgotten(cursor: Cursor, version: int) -> list[tuple[Topic, int]]:
     flexible = version >= FLEXIBLE
     forgotten = []
-    for _ in range(cursor.take_count(flexible)):
+    for _ in range(cursor.read_array_length(flexible)):
         topic = _take_topic(cursor, version)
-        for _ in range(cursor.take_count(flexible)):
-            forgotten.append((topic, cursor.take_fixed(_I32)))
+        for _ in range(cursor.read_array_length(flexible)):
+            forgotten.append((topic, cursor.read_fixed(_I32)))
         if flexible:
-            skip_tags(cursor)
+            skip_tagged_fields(cursor)
     return forgotten
 
 
 def _take_replica(cursor: Cursor, replica: int, version: int) -> tuple[int, int]:
     """The last section of tags; from version 15 it may name the replica that asks, and its epoch."""
     epoch = NO_EPOCH
-    for _ in range(cursor.take_varint()):
-        tag, size = cursor.take_varint(), cursor.take_varint()
+    for _ in range(cursor.read_varint()):
+        tag, size = cursor.read_varint(), cursor.read_varint()
         section = cursor.at
-        cursor.take_bytes(size)
+        cursor.read_bytes(size)
         if tag == 1 and version >= BY_STATE:
             replica, epoch = _REPLICA.unpack_from(cursor.data, section)
     return replica, epoch
@@ -255,14 +255,14 @@ class _Pieces:
         return self.buffers
 
 
-def write_fetch(
+def write_fetch_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[Topic, Sequence[Fetched]]],
+    topics: Sequence[tuple[Topic, Sequence[FetchResponsePartition]]],
     *,
     error: ErrorCode = ErrorCode.none,
     session_id: int = 0,
-    addresses: Sequence[Address] = (),
+    addresses: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
     """A whole response as the buffers to write in order, with its size in front. Records are not copied unless they
     are few. `addresses`: of the leaders that the answer names."""
@@ -282,11 +282,11 @@ def write_fetch(
         if flexible:
             pieces.last.append(0)
     if flexible:
-        put_addresses(pieces.last, addresses if version >= WITH_ADDRESSES else ())
+        write_node_endpoints(pieces.last, addresses if version >= WITH_ADDRESSES else ())
     return pieces.finish(correlation_id)
 
 
-def _put_partition(pieces: _Pieces, fetched: Fetched, version: int, flexible: bool) -> None:
+def _put_partition(pieces: _Pieces, fetched: FetchResponsePartition, version: int, flexible: bool) -> None:
     out = pieces.last
     if version >= 5:
         out += _FETCHED_V5.pack(
@@ -315,12 +315,12 @@ def _put_aborted(out: bytearray, aborted: Sequence[tuple[int, int]] | None, flex
             out.append(0)
 
 
-def _put_tags(out: bytearray, fetched: Fetched) -> None:
+def _put_tags(out: bytearray, fetched: FetchResponsePartition) -> None:
     out.append((fetched.diverging is not None) + (fetched.leader is not None) + (fetched.snapshot is not None))
     if fetched.diverging is not None:
         _put_tag(out, 0, _DIVERGING, fetched.diverging)
     if fetched.leader is not None:
-        put_leader(out, 1, fetched.leader)
+        write_current_leader(out, 1, fetched.leader)
     if fetched.snapshot is not None:
         _put_tag(out, 2, _SNAPSHOT, fetched.snapshot)
 
@@ -333,6 +333,6 @@ def _put_tag(out: bytearray, tag: int, layout: struct.Struct, value: tuple[int, 
 
 def _put_count(out: bytearray, count: int, flexible: bool) -> None:
     if flexible:
-        put_varint(out, count + 1)
+        write_varint(out, count + 1)
     else:
         out += _I32.pack(count)

@@ -9,10 +9,10 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.message_reader import MalformedMessage
 
 SCRATCH_BYTES: Final = 128 * 1024
-SMALL: Final = SCRATCH_BYTES - 4  # frames of at most this many bytes are not claimed for
+SMALL_FRAME_BYTES: Final = SCRATCH_BYTES - 4  # frames of at most this many bytes are not claimed for
 _OWN_BUFFER_FROM: Final = (
     16 * 1024
 )  # bytes already there; from here on copying them about again costs more than a buffer
@@ -36,7 +36,7 @@ class FrameReader:
         self._rest = b""
         self.stalled = False
 
-    def buffer(self) -> memoryview:
+    def get_buffer(self) -> memoryview:
         """Where the next bytes of the stream go."""
         if self._frame is not None:
             return memoryview(self._frame)[self._have :]
@@ -45,7 +45,7 @@ class FrameReader:
             return self._scratch[len(self._rest) :]
         return self._scratch
 
-    def received(self, count: int) -> list[bytearray]:
+    def buffer_updated(self, count: int) -> list[bytearray]:
         """Whole frames (without their sizes), after `count` bytes were put into `buffer`. Malformed when a size is
         negative or above the limit. When memory was refused, `stalled` is set: read no more, and call `resume` when
         there may be some."""
@@ -67,9 +67,9 @@ class FrameReader:
             self._split(memoryview(rest))
 
     @property
-    def claimed(self) -> int:
+    def claimed_bytes(self) -> int:
         """Bytes claimed for the frame that is not whole yet."""
-        return len(self._frame) if self._frame is not None and len(self._frame) > SMALL else 0
+        return len(self._frame) if self._frame is not None and len(self._frame) > SMALL_FRAME_BYTES else 0
 
     def _split(self, data: memoryview) -> list[bytearray]:
         frames: list[bytearray] = []
@@ -78,8 +78,8 @@ class FrameReader:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= self._max_bytes:
                 if size >> 16 == _TLS:
-                    raise Malformed("it speaks TLS, and this listener does not")
-                raise Malformed(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
+                    raise MalformedMessage("it speaks TLS, and this listener does not")
+                raise MalformedMessage(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
             stop = at + 4 + size
             if stop <= end:
                 frames.append(bytearray(data[at + 4 : stop]))
@@ -93,7 +93,7 @@ class FrameReader:
 
     def _start(self, size: int, have: memoryview) -> bool:
         """Gives a frame that is not whole a buffer of its own, if it should have one and may."""
-        if size <= SMALL:
+        if size <= SMALL_FRAME_BYTES:
             if len(have) < _OWN_BUFFER_FROM:
                 return False
         elif not self._claim(size):

@@ -9,8 +9,8 @@ from typing import Final
 
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
-from ottla_broker.wire.reading import Cursor, Malformed, skip_tags
-from ottla_broker.wire.writing import put_varint
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
+from ottla_broker.wire.message_writer import write_varint
 
 VERSION: Final = 17
 MOST_PARTITIONS: Final = 2_000_000  # of one request; it comes from a broker of ours
@@ -47,38 +47,38 @@ class FollowerRequest:
 def read_request(frame: bytearray, header: RequestHeader) -> FollowerRequest:
     """Raises Malformed."""
     try:
-        return _read(frame, Cursor(frame, header.body))
+        return _read(frame, Cursor(frame, header.body_offset))
     except (struct.error, IndexError) as error:
-        raise Malformed(f"a follower's fetch ends early: {error}") from error
+        raise MalformedMessage(f"a follower's fetch ends early: {error}") from error
 
 
 def _read(frame: bytearray, cursor: Cursor) -> FollowerRequest:
     cursor.elements = MOST_PARTITIONS
-    skip_tags(cursor)
+    skip_tagged_fields(cursor)
     max_wait_ms, min_bytes, max_bytes, _, session_id, session_epoch = _FRONT.unpack_from(frame, cursor.at)
     cursor.at += _FRONT.size
     changed: list[tuple[bytes, Wanted]] = []
-    for _ in range(cursor.take_count(flexible=True)):
-        topic = bytes(cursor.take_bytes(16))
-        for _ in range(cursor.take_count(flexible=True)):
+    for _ in range(cursor.read_array_length(flexible=True)):
+        topic = bytes(cursor.read_bytes(16))
+        for _ in range(cursor.read_array_length(flexible=True)):
             changed.append((topic, _WANTED.unpack_from(frame, cursor.at)))
             cursor.at += _WANTED.size
             if frame[cursor.at]:
-                skip_tags(cursor)
+                skip_tagged_fields(cursor)
             else:
                 cursor.at += 1
-        skip_tags(cursor)
+        skip_tagged_fields(cursor)
     forgotten: list[tuple[bytes, int]] = []
-    for _ in range(cursor.take_count(flexible=True)):
-        topic = bytes(cursor.take_bytes(16))
-        forgotten += [(topic, cursor.take_fixed(_I32)) for _ in range(cursor.take_count(flexible=True))]
-        skip_tags(cursor)
-    cursor.take_text(flexible=True)  # a follower has no rack to choose by
+    for _ in range(cursor.read_array_length(flexible=True)):
+        topic = bytes(cursor.read_bytes(16))
+        forgotten += [(topic, cursor.read_fixed(_I32)) for _ in range(cursor.read_array_length(flexible=True))]
+        skip_tagged_fields(cursor)
+    cursor.read_string(flexible=True)  # a follower has no rack to choose by
     replica, replica_epoch = -1, -1
-    for _ in range(cursor.take_varint()):
-        tag, size = cursor.take_varint(), cursor.take_varint()
+    for _ in range(cursor.read_varint()):
+        tag, size = cursor.read_varint(), cursor.read_varint()
         section = cursor.at
-        cursor.take_bytes(size)
+        cursor.read_bytes(size)
         if tag == 1:
             replica, replica_epoch = _REPLICA.unpack_from(frame, section)
     return FollowerRequest(
@@ -118,7 +118,7 @@ class Answer:
         out = self._last
         out += _HELD.pack(partition, error, high_watermark, -1, log_start, 0, -1)
         size = len(records)
-        put_varint(out, size + 1)
+        write_varint(out, size + 1)
         if size < _JOIN_BELOW:
             out += records
         else:
@@ -145,11 +145,11 @@ class Answer:
         self._end_topic()
         self._topic = None
         last = bytearray(_HEAD.size)
-        put_varint(last, len(self._topics) + 1)
+        write_varint(last, len(self._topics) + 1)
         pieces: list[Buffer] = [last]
         for topic, partitions, buffers in self._topics:
             last += topic
-            put_varint(last, partitions + 1)
+            write_varint(last, partitions + 1)
             first, *others = buffers
             last += first
             if others:

@@ -5,17 +5,26 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire import pem
-from ottla_broker.wire.server_certificate import BadCertificate, Shown, load, look_at
+from ottla_broker.wire.server_certificate import (
+    InvalidCertificate,
+    ServerCertificate,
+    inspect_certificate,
+    load_certificate,
+)
 
-NONE: Final = "none"
-REQUESTED: Final = "requested"
-REQUIRED: Final = "required"
-VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_ASKED: Final = {NONE: ssl.CERT_NONE, REQUESTED: ssl.CERT_OPTIONAL, REQUIRED: ssl.CERT_REQUIRED}
+CLIENT_AUTH_NONE: Final = "none"
+CLIENT_AUTH_REQUESTED: Final = "requested"
+CLIENT_AUTH_REQUIRED: Final = "required"
+TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_ASKED: Final = {
+    CLIENT_AUTH_NONE: ssl.CERT_NONE,
+    CLIENT_AUTH_REQUESTED: ssl.CERT_OPTIONAL,
+    CLIENT_AUTH_REQUIRED: ssl.CERT_REQUIRED,
+}
 _JAVAS_STORE: Final = (b"\xfe\xed\xfe\xed", b"\x30\x82", b"\x30\x83")  # JKS, PKCS12
 
 
-class TlsError(Exception):
+class TlsConfigError(Exception):
     """Why a listener cannot have TLS as it is set, in one line that names the setting."""
 
 
@@ -29,27 +38,27 @@ class ListenerTls:
     key_password: str = field(default="", repr=False)
     truststore_location: str = ""
     truststore_certificates: str = ""
-    client_auth: str = NONE
-    enabled_protocols: tuple[str, ...] = tuple(VERSIONS)
+    client_auth: str = CLIENT_AUTH_NONE
+    enabled_protocols: tuple[str, ...] = tuple(TLS_VERSIONS)
 
-    def opened(self) -> tuple[ssl.SSLContext, Shown]:
+    def load(self) -> tuple[ssl.SSLContext, ServerCertificate]:
         """How connections are secured, and what clients will see, of one reading of the files. TlsError."""
         chain, key, where = self._keystore()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            load(context, chain, key, self.key_password)
-            shown = look_at(chain, key, self.key_password)
-        except BadCertificate as reason:
-            raise TlsError(f"{where} {reason}") from None
+            load_certificate(context, chain, key, self.key_password)
+            shown = inspect_certificate(chain, key, self.key_password)
+        except InvalidCertificate as reason:
+            raise TlsConfigError(f"{where} {reason}") from None
         context.options |= ssl.OP_NO_RENEGOTIATION
-        versions = [VERSIONS[name] for name in self.enabled_protocols or VERSIONS]
+        versions = [TLS_VERSIONS[name] for name in self.enabled_protocols or TLS_VERSIONS]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
-        if self.client_auth != NONE:
+        if self.client_auth != CLIENT_AUTH_NONE:
             self._trust(context)
         return context, shown
 
     @property
-    def keystore(self) -> str:
+    def keystore_setting(self) -> str:
         """Where the certificate comes from, by the setting that says so."""
         if self.keystore_location:
             return f"ssl.keystore.location={self.keystore_location}"
@@ -60,17 +69,17 @@ class ListenerTls:
         inline = bool(self.keystore_certificate_chain or self.keystore_key)
         if self.keystore_location:
             if inline:
-                raise TlsError(
+                raise TlsConfigError(
                     "ssl.keystore.location and ssl.keystore.certificate.chain are both given; allowed: one of them"
                 )
             text = _text_of("ssl.keystore.location", self.keystore_location)
-            return text, text, self.keystore
+            return text, text, self.keystore_setting
         if not inline:
-            raise TlsError(
+            raise TlsConfigError(
                 "there is neither ssl.keystore.location nor ssl.keystore.certificate.chain with ssl.keystore.key: a server needs a certificate"
             )
         if not (self.keystore_certificate_chain and self.keystore_key):
-            raise TlsError("ssl.keystore.certificate.chain and ssl.keystore.key go together")
+            raise TlsConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together")
         where = "ssl.keystore.certificate.chain with ssl.keystore.key"
         return self.keystore_certificate_chain, self.keystore_key, where
 
@@ -81,16 +90,16 @@ class ListenerTls:
         else:
             where, text = "ssl.truststore.certificates", self.truststore_certificates
         if not text:
-            raise TlsError(
+            raise TlsConfigError(
                 f"ssl.client.auth={self.client_auth} needs ssl.truststore.location or ssl.truststore.certificates: who may sign certificates of clients"
             )
-        trusted = pem.certificates(text)
+        trusted = pem.find_certificates(text)
         if not trusted:
-            raise TlsError(f"{where} has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
+            raise TlsConfigError(f"{where} has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
         try:
             context.load_verify_locations(cadata="\n".join(trusted))
         except ssl.SSLError as reason:
-            raise TlsError(f"{where} cannot be read: {reason.reason or reason}") from None
+            raise TlsConfigError(f"{where} cannot be read: {reason.reason or reason}") from None
         context.verify_flags |= (
             ssl.VERIFY_X509_PARTIAL_CHAIN
         )  # as in Java, each of them is an anchor, also one that another authority signed
@@ -102,7 +111,7 @@ def _text_of(setting: str, path: str) -> str:
         with open(path, "rb") as file:  # noqa: PTH123 (pathlib would be a tenth of a broker's start)
             content = file.read()
     except OSError as reason:
-        raise TlsError(f"{setting}={path}: {(reason.strerror or str(reason)).lower()}") from None
+        raise TlsConfigError(f"{setting}={path}: {(reason.strerror or str(reason)).lower()}") from None
     if content.startswith(_JAVAS_STORE):
-        raise TlsError(f"{setting}={path} is a keystore of Java's (JKS or PKCS12); allowed: PEM")
+        raise TlsConfigError(f"{setting}={path} is a keystore of Java's (JKS or PKCS12); allowed: PEM")
     return content.decode(errors="replace")

@@ -11,7 +11,7 @@ _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIF
 _KEY: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
-def certificates(text: str) -> list[str]:
+def find_certificates(text: str) -> list[str]:
     """Each certificate, in the order of the text."""
     return _CERTIFICATE.findall(text)
 
@@ -25,7 +25,7 @@ def has_encrypted_key(text: str) -> bool:
 
 
 @contextmanager
-def as_file(text: str) -> Iterator[str]:
+def open_as_file(text: str) -> Iterator[str]:
     """The path of a file that has this text, while it is needed: the ssl module reads certificates and keys from files alone. Where the system can, the
     file is in memory: a key does not belong on a disk, and a container may have none that can be written."""
     if hasattr(os, "memfd_create"):

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.leaders import Address, put_addresses, put_leader
-from ottla_broker.wire.reading import Cursor, Malformed, skip_tags
-from ottla_broker.wire.writing import put_varint
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
+from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
 
 FLEXIBLE: Final = 9
 WITH_LEADERS: Final = 10
@@ -43,7 +43,7 @@ class ProduceRequest:
 
 
 @dataclass(slots=True)
-class Produced:
+class ProduceResponsePartition:
     """The answer for one partition. Offsets are −1 on errors; times in ms, −1 unless the log stamps them."""
 
     partition: int
@@ -55,49 +55,49 @@ class Produced:
     leader: tuple[int, int] | None = None  # id and epoch of who leads instead
 
 
-def read_produce(frame: bytearray, header: RequestHeader) -> ProduceRequest:
+def read_produce_request(frame: bytearray, header: RequestHeader) -> ProduceRequest:
     """Reads a request of any version. Raises Malformed."""
     version = header.version
     flexible = version >= FLEXIBLE
-    cursor = Cursor(frame, header.body)
+    cursor = Cursor(frame, header.body_offset)
     view = memoryview(frame)
     try:
         if flexible:
-            skip_tags(cursor)
-        transactional_id = cursor.take_text(flexible) if version >= 3 else None
+            skip_tagged_fields(cursor)
+        transactional_id = cursor.read_string(flexible) if version >= 3 else None
         acks, timeout_ms = _ACKS.unpack_from(frame, cursor.at)
         cursor.at += _ACKS.size
         topics = []
         at = -1
-        for _ in range(cursor.take_count(flexible)):
+        for _ in range(cursor.read_array_length(flexible)):
             topic: str | UUID | None
-            topic = UUID(bytes=bytes(cursor.take_bytes(16))) if version >= BY_ID else cursor.take_text(flexible)
+            topic = UUID(bytes=bytes(cursor.read_bytes(16))) if version >= BY_ID else cursor.read_string(flexible)
             if topic is None:
-                raise Malformed("a topic without a name")
+                raise MalformedMessage("a topic without a name")
             partitions = []
-            for _ in range(cursor.take_count(flexible)):
-                index = cursor.take_fixed(_I32)
+            for _ in range(cursor.read_array_length(flexible)):
+                index = cursor.read_fixed(_I32)
                 at = cursor.at
-                size = cursor.take_varint() - 1 if flexible else cursor.take_fixed(_I32)
+                size = cursor.read_varint() - 1 if flexible else cursor.read_fixed(_I32)
                 if size > cursor.end - cursor.at:
-                    raise Malformed(f"{size} bytes of records, {cursor.end - cursor.at} are left")
+                    raise MalformedMessage(f"{size} bytes of records, {cursor.end - cursor.at} are left")
                 partitions.append((index, view[cursor.at : cursor.at + size] if size >= 0 else None))
                 cursor.at += max(size, 0)
                 if flexible:
-                    skip_tags(cursor)
+                    skip_tagged_fields(cursor)
             if flexible:
-                skip_tags(cursor)
+                skip_tagged_fields(cursor)
             topics.append((topic, partitions))
     except struct.error as error:
-        raise Malformed(f"a produce request ends early: {error}") from error
+        raise MalformedMessage(f"a produce request ends early: {error}") from error
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, at)
 
 
-def write_produce(
+def write_produce_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[str | UUID, Sequence[Produced]]],
-    addresses: Sequence[Address] = (),
+    topics: Sequence[tuple[str | UUID, Sequence[ProduceResponsePartition]]],
+    addresses: Sequence[NodeEndpoint] = (),
 ) -> bytearray:
     """A whole response, with its size in front."""
     out = bytearray(8)
@@ -115,7 +115,7 @@ def write_produce(
     if version >= 1:
         out += b"\0\0\0\0"  # throttle time
     if flexible:
-        put_addresses(out, addresses if version >= WITH_LEADERS else ())
+        write_node_endpoints(out, addresses if version >= WITH_LEADERS else ())
     _HEAD.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 
@@ -127,7 +127,7 @@ _FIXED = {
 }
 
 
-def _put_partition(out: bytearray, produced: Produced, version: int, flexible: bool) -> None:
+def _put_partition(out: bytearray, produced: ProduceResponsePartition, version: int, flexible: bool) -> None:
     if version >= 5:
         out += _FIXED[5].pack(
             produced.partition, produced.error, produced.base_offset, produced.log_append_time_ms, produced.log_start
@@ -144,12 +144,12 @@ def _put_partition(out: bytearray, produced: Produced, version: int, flexible: b
             out.append(0)
         else:
             out.append(1)
-            put_leader(out, 0, produced.leader)
+            write_current_leader(out, 0, produced.leader)
 
 
 def _put_count(out: bytearray, count: int, flexible: bool) -> None:
     if flexible:
-        put_varint(out, count + 1)
+        write_varint(out, count + 1)
     else:
         out += _I32.pack(count)
 
@@ -164,7 +164,7 @@ def put_topic(out: bytearray, topic: str | UUID, flexible: bool) -> None:
 def put_text(out: bytearray, text: str | None, flexible: bool) -> None:
     encoded = None if text is None else text.encode()
     if flexible:
-        put_varint(out, 0 if encoded is None else len(encoded) + 1)
+        write_varint(out, 0 if encoded is None else len(encoded) + 1)
     else:
         out += _I16.pack(-1 if encoded is None else len(encoded))
     out += encoded or b""

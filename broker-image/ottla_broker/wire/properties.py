@@ -20,7 +20,7 @@ class Property(NamedTuple):
     line: int
 
 
-class BadEscape(ValueError):
+class InvalidEscape(ValueError):
     """A \\u without four hexadecimal digits."""
 
     def __init__(self, line: int, text: str) -> None:
@@ -30,7 +30,7 @@ class BadEscape(ValueError):
         self.line = line
 
 
-def parse(text: str) -> list[Property]:
+def parse_properties(text: str) -> list[Property]:
     """All keys in the order of the file, repeated ones too. Raises BadEscape."""
     return [_property(line, number) for number, line in _logical_lines(text)]
 
@@ -82,7 +82,7 @@ def _unescape(text: str, number: int) -> str:
         if escaped == "u":
             digits = text[at + 2 : at + 6]
             if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-                raise BadEscape(number, text[at : at + 6])
+                raise InvalidEscape(number, text[at : at + 6])
             found.append(chr(int(digits, 16)))
             at += 6
         else:

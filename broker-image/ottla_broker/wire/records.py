@@ -15,17 +15,17 @@ from typing import Final
 
 from ottla_broker.wire.batch import (
     COMPRESSION_MASK,
-    CONTROL,
+    CONTROL_FLAG,
     HEADER_SIZE,
-    LOG_APPEND_TIME,
-    NO_PRODUCER,
+    LOG_APPEND_TIME_FLAG,
+    NO_PRODUCER_ID,
     NO_SEQUENCE,
-    TRANSACTIONAL,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
     Compression,
-    batches,
-    check_crc,
+    has_valid_crc,
+    iter_batches,
     pack_batch,
 )
 from ottla_broker.wire.compression import compress, decompress
@@ -38,7 +38,7 @@ DECOMPRESSED_LIMIT: Final = 128 << 20
 Headers = tuple[tuple[str, bytes | None], ...]
 # (start, end, timestamp delta, offset delta, key, value, position of the headers or 0 when there are none); positions
 # in the payload.
-Span = tuple[int, int, int, int, bytes | None, bytes | None, int]
+RecordSpan = tuple[int, int, int, int, bytes | None, bytes | None, int]
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ def encode_batch(
     leader_epoch: int = -1,
     compression: Compression = Compression.none,
     level: int | None = None,
-    producer_id: int = NO_PRODUCER,
+    producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
@@ -77,12 +77,12 @@ def encode_batch(
         timestamp = record.timestamp_ms
         if timestamp > latest:
             latest = timestamp
-        append_record(payload, record, timestamp - base_timestamp, delta)
+        write_record(payload, record, timestamp - base_timestamp, delta)
     attributes = (
         compression
-        | (TRANSACTIONAL if transactional else 0)
-        | (CONTROL if control else 0)
-        | (0 if log_append_time_ms is None else LOG_APPEND_TIME)
+        | (TRANSACTIONAL_FLAG if transactional else 0)
+        | (CONTROL_FLAG if control else 0)
+        | (0 if log_append_time_ms is None else LOG_APPEND_TIME_FLAG)
     )
     header = BatchHeader(
         base_offset=base_offset,
@@ -102,18 +102,18 @@ def encode_batch(
     return pack_batch(header, compress(compression, payload, level))
 
 
-def append_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+def write_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
     """Writes one record at the end of a payload (records before compression)."""
     body = bytearray(1)  # attributes: none are defined
-    body += varint(timestamp_delta)
-    body += varint(offset_delta)
+    body += encode_varint(timestamp_delta)
+    body += encode_varint(offset_delta)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
-    body += varint(len(record.headers))
+    body += encode_varint(len(record.headers))
     for name, value in record.headers:
         _append_bytes(body, name.encode("utf-8", "surrogateescape"))
         _append_bytes(body, value)
-    out += varint(len(body))
+    out += encode_varint(len(body))
     out += body
 
 
@@ -121,11 +121,11 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # zigzag of −1
     else:
-        out += varint(len(data))
+        out += encode_varint(len(data))
         out += data
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Zigzag varint; for the varlong fields too, which differ only in how large they may be."""
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest < 0x80:
@@ -143,7 +143,7 @@ def varint(value: int) -> bytes:
 _ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
 
 
-def payload_of(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> bytes:
+def decompress_records(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> bytes:
     """The batch's records without compression. KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (see `decompress`),
     UNSUPPORTED_COMPRESSION_TYPE."""
     if not header.attributes & COMPRESSION_MASK and header.size <= limit:
@@ -161,13 +161,13 @@ def payload_of(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = D
 def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int = DECOMPRESSED_LIMIT) -> list[Record]:
     """The batch's records with absolute offsets and timestamps. The CRC is the caller's to check. KafkaError: see
     `payload_of`."""
-    payload = payload_of(data, header, at, limit=limit)
+    payload = decompress_records(data, header, at, limit=limit)
     base_offset = header.base_offset
     if header.has_log_append_time:
         stamped = header.max_timestamp
         return [
             Record(stamped, key, value, headers_of(payload, headers_at, end) if headers_at else (), base_offset + delta)
-            for _, end, _, delta, key, value, headers_at in spans(payload, header.count)
+            for _, end, _, delta, key, value, headers_at in iter_record_spans(payload, header.count)
         ]
     base_timestamp = header.base_timestamp
     return [
@@ -178,21 +178,21 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
             headers_of(payload, headers_at, end) if headers_at else (),
             base_offset + delta,
         )
-        for _, end, later, delta, key, value, headers_at in spans(payload, header.count)
+        for _, end, later, delta, key, value, headers_at in iter_record_spans(payload, header.count)
     ]
 
 
-def decode_all(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
+def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
     """Every record of every batch, control records too. A wrong CRC is CORRUPT_MESSAGE, and so is a batch that does not
     end."""
-    for at, header in batches(data):
-        if not check_crc(data, header, at):
+    for at, header in iter_batches(data):
+        if not has_valid_crc(data, header, at):
             raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
         for record in decode_batch(data, header, at):
             yield header, record
 
 
-def spans(payload: bytes, count: int) -> Iterator[Span]:
+def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
     """Where each of `count` records lies in an uncompressed payload, and what compaction and decoding need of it.
 
     KafkaError CORRUPT_MESSAGE when the payload does not hold exactly `count` well-formed records (headers are checked
@@ -286,7 +286,7 @@ def spans(payload: bytes, count: int) -> Iterator[Span]:
         raise _nonsense(f"{size - at} bytes follow the last of {count} records")
 
 
-def retimed(payload: bytes, span: Span, timestamp_delta: int) -> bytes:
+def encode_with_timestamp_delta(payload: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
     """The record at `span` with another timestamp delta, the rest of its bytes unchanged."""
     at, end = span[0], span[1]
     while payload[at] >= 0x80:  # its length
@@ -294,8 +294,8 @@ def retimed(payload: bytes, span: Span, timestamp_delta: int) -> bytes:
     at += 2
     while payload[at] >= 0x80:  # its timestamp delta
         at += 1
-    body = b"\0" + varint(timestamp_delta) + payload[at + 1 : end]
-    return varint(len(body)) + body
+    body = b"\0" + encode_varint(timestamp_delta) + payload[at + 1 : end]
+    return encode_varint(len(body)) + body
 
 
 def headers_of(payload: bytes, at: int, end: int) -> Headers:

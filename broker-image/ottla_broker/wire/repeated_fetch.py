@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from ottla_broker.wire.codec import RequestHeader
-from ottla_broker.wire.fetch import BY_STATE, FLEXIBLE, FetchPartition, FetchRequest, read_fetch
+from ottla_broker.wire.fetch import BY_STATE, FLEXIBLE, FetchRequest, FetchRequestPartition, read_fetch_request
 
 _SESSIONS_FROM: Final = 7
 _CORRELATION: Final = slice(4, 8)
@@ -45,7 +45,7 @@ class RepeatedFetch:
             session_id,
             session_epoch,
             [
-                FetchPartition(
+                FetchRequestPartition(
                     was.topic,
                     was.partition,
                     offset,
@@ -62,11 +62,11 @@ class RepeatedFetch:
         )
 
     def _read_anew(self, frame: bytearray, header: RequestHeader) -> FetchRequest:
-        request = read_fetch(frame, header)
+        request = read_fetch_request(frame, header)
         self._request = None
         if len(request.partitions) == 1 and header.version >= _SESSIONS_FROM:
             epoch_at = _epoch_at(header)
-            if frame[header.body] == 0 or header.version < FLEXIBLE:  # no tags in front
+            if frame[header.body_offset] == 0 or header.version < FLEXIBLE:  # no tags in front
                 self._frame, self._request = frame, request
                 self._epoch_at, self._offset_at = epoch_at, request.partitions[0].at
         return request
@@ -75,4 +75,4 @@ class RepeatedFetch:
 def _epoch_at(header: RequestHeader) -> int:
     """Where the session's epoch stands, behind (replica,) wait, bytes, isolation and the session's id."""
     flexible, by_state = header.version >= FLEXIBLE, header.version >= BY_STATE
-    return header.body + flexible + (0 if by_state else 4) + 13 + 4
+    return header.body_offset + flexible + (0 if by_state else 4) + 13 + 4

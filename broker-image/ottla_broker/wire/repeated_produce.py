@@ -5,8 +5,8 @@ from typing import Final
 from uuid import UUID
 
 from ottla_broker.wire.codec import RequestHeader
-from ottla_broker.wire.produce import FLEXIBLE, ProduceRequest, read_produce
-from ottla_broker.wire.reading import Cursor
+from ottla_broker.wire.message_reader import Cursor
+from ottla_broker.wire.produce import FLEXIBLE, ProduceRequest, read_produce_request
 
 _CORRELATION_AT: Final = 4
 _BEHIND_CORRELATION: Final = 8
@@ -38,7 +38,7 @@ class RepeatedProduce:
         return ProduceRequest(known.transactional_id, known.acks, known.timeout_ms, [(topic, [(index, records)])])
 
     def _read_anew(self, frame: bytearray, header: RequestHeader) -> ProduceRequest:
-        request = read_produce(frame, header)
+        request = read_produce_request(frame, header)
         self._known = None
         if len(request.topics) == 1 and len(request.topics[0][1]) == 1:
             ((topic, ((index, _),)),) = request.topics
@@ -58,6 +58,6 @@ def _all_that_is_left(frame: bytearray, at: int, version: int) -> memoryview | N
         return memoryview(frame)[at + _I32.size :]
     cursor = Cursor(frame, at)
     end -= len(_NO_TAGS)
-    if end <= at or cursor.take_varint() - 1 != end - cursor.at or not frame.endswith(_NO_TAGS):
+    if end <= at or cursor.read_varint() - 1 != end - cursor.at or not frame.endswith(_NO_TAGS):
         return None
     return memoryview(frame)[cursor.at : end]

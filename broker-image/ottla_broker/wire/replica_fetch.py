@@ -9,8 +9,8 @@ from typing import Final
 from uuid import UUID
 
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.reading import Cursor, Malformed, skip_tags
-from ottla_broker.wire.writing import put_varint
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
+from ottla_broker.wire.message_writer import write_varint
 
 FETCH: Final = 1
 VERSION: Final = 17
@@ -61,7 +61,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Got:
+class FetchResponsePartition:
     """The answer for one partition; as `fetch.Fetched`. `records` is a view into the frame. `aborted`: to readers of what is committed, the aborted
     transactions that have records in it, each as (producer id, first offset)."""
 
@@ -78,10 +78,10 @@ class Got:
 
 
 @dataclass(slots=True)
-class Response:
+class FetchResponse:
     error: ErrorCode
     session_id: int
-    partitions: list[Got]
+    partitions: list[FetchResponsePartition]
 
 
 def write_request(correlation_id: int, client_id: str, request: Request) -> bytearray:
@@ -93,10 +93,10 @@ def write_request(correlation_id: int, client_id: str, request: Request) -> byte
     out += _FRONT.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, 0)
     out += _SESSION.pack(request.session_id, request.session_epoch)
     topics = list(request.topics)
-    put_varint(out, len(topics) + 1)
+    write_varint(out, len(topics) + 1)
     for topic, partitions in topics:
         out += topic.bytes
-        put_varint(out, len(partitions) + 1)
+        write_varint(out, len(partitions) + 1)
         for one in partitions:
             out += _WANTED.pack(
                 one.partition, one.leader_epoch, one.offset, one.last_epoch, one.log_start, one.max_bytes
@@ -107,10 +107,10 @@ def write_request(correlation_id: int, client_id: str, request: Request) -> byte
                 out += b"\x01\x00\x10"
                 out += one.directory.bytes
         out.append(0)
-    put_varint(out, len(request.forgotten) + 1)
+    write_varint(out, len(request.forgotten) + 1)
     for topic, indexes in request.forgotten:
         out += topic.bytes
-        put_varint(out, len(indexes) + 1)
+        write_varint(out, len(indexes) + 1)
         for index in indexes:
             out += _I32.pack(index)
         out.append(0)
@@ -122,47 +122,47 @@ def write_request(correlation_id: int, client_id: str, request: Request) -> byte
     return out
 
 
-def read_response(frame: bytearray) -> Response:
+def read_response(frame: bytearray) -> FetchResponse:
     """An answer as it came, without its size. Raises Malformed."""
     try:
         return _read(frame)
     except struct.error as error:
-        raise Malformed(f"a fetch response ends early: {error}") from error
+        raise MalformedMessage(f"a fetch response ends early: {error}") from error
 
 
-def _read(frame: bytearray) -> Response:
+def _read(frame: bytearray) -> FetchResponse:
     cursor = Cursor(frame, 4)
     cursor.elements = MOST_ELEMENTS
-    skip_tags(cursor)
+    skip_tagged_fields(cursor)
     view = memoryview(frame)
     _, error, session_id = _TOP.unpack_from(frame, cursor.at)
     cursor.at += _TOP.size
-    partitions: list[Got] = []
-    for _ in range(cursor.take_count(flexible=True)):
-        topic = UUID(bytes=bytes(cursor.take_bytes(16)))
-        for _ in range(cursor.take_count(flexible=True)):
+    partitions: list[FetchResponsePartition] = []
+    for _ in range(cursor.read_array_length(flexible=True)):
+        topic = UUID(bytes=bytes(cursor.read_bytes(16)))
+        for _ in range(cursor.read_array_length(flexible=True)):
             partitions.append(_take_partition(cursor, view, topic))
-        skip_tags(cursor)
-    return Response(_code(error), session_id, partitions)
+        skip_tagged_fields(cursor)
+    return FetchResponse(_code(error), session_id, partitions)
 
 
-def _take_partition(cursor: Cursor, view: memoryview, topic: UUID) -> Got:
+def _take_partition(cursor: Cursor, view: memoryview, topic: UUID) -> FetchResponsePartition:
     index, error, high_watermark, _, log_start = _HELD.unpack_from(cursor.data, cursor.at)
     cursor.at += _HELD.size
     aborted: Sequence[tuple[int, int]] = ()
-    if count := cursor.take_count(flexible=True):  # never for followers
+    if count := cursor.read_array_length(flexible=True):  # never for followers
         aborted = [_take_aborted(cursor) for _ in range(count)]
     cursor.at += _I32.size  # nor is another replica to ask
-    size = cursor.take_varint() - 1
+    size = cursor.read_varint() - 1
     if size > cursor.end - cursor.at:
-        raise Malformed(f"{size} bytes of records, {cursor.end - cursor.at} are left")
+        raise MalformedMessage(f"{size} bytes of records, {cursor.end - cursor.at} are left")
     records = view[cursor.at : cursor.at + max(size, 0)]
-    got = Got(topic, index, _code(error), high_watermark, log_start, records, aborted=aborted)
+    got = FetchResponsePartition(topic, index, _code(error), high_watermark, log_start, records, aborted=aborted)
     cursor.at += max(size, 0)
-    for _ in range(cursor.take_varint()):
-        tag, length = cursor.take_varint(), cursor.take_varint()
+    for _ in range(cursor.read_varint()):
+        tag, length = cursor.read_varint(), cursor.read_varint()
         section = cursor.at
-        cursor.take_bytes(length)
+        cursor.read_bytes(length)
         if tag == 0:
             got.diverging = _DIVERGING.unpack_from(cursor.data, section)
         elif tag == 1:
@@ -175,7 +175,7 @@ def _take_partition(cursor: Cursor, view: memoryview, topic: UUID) -> Got:
 def _take_aborted(cursor: Cursor) -> tuple[int, int]:
     producer_id, first_offset = _ABORTED.unpack_from(cursor.data, cursor.at)
     cursor.at += _ABORTED.size
-    skip_tags(cursor)
+    skip_tagged_fields(cursor)
     return producer_id, first_offset
 
 

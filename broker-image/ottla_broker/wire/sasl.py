@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
+from ottla_broker.wire.client_security import PLAIN, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.scram import Refused, ScramClient
-from ottla_broker.wire.secured import PLAIN, Secured
 
 if TYPE_CHECKING:
     from ottla_broker.wire.channel import Channel
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 NONCE_BYTES = 24
 
 
-async def log_in(channel: "Channel", secured: Secured) -> None:
+async def log_in(channel: "Channel", secured: ClientSecurity) -> None:
     """KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from servers that hang up instead."""
-    answer = await channel.ask(SaslHandshakeRequest(mechanism=secured.mechanism))
+    answer = await channel.send(SaslHandshakeRequest(mechanism=secured.mechanism))
     if answer.error_code is not ErrorCode.none:
         served = ", ".join(answer.mechanisms) or "none"
         raise KafkaError(
@@ -42,7 +42,7 @@ async def log_in(channel: "Channel", secured: Secured) -> None:
 
 
 async def _say(channel: "Channel", message: bytes) -> bytes:
-    answer = await channel.ask(SaslAuthenticateRequest(auth_bytes=message))
+    answer = await channel.send(SaslAuthenticateRequest(auth_bytes=message))
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, answer.error_message or answer.error_code.name)
     return bytes(answer.auth_bytes)

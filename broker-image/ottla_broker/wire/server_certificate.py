@@ -9,61 +9,61 @@ from ottla_broker.wire import pem
 _NO_CHECK_TIME: Final = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not name
 
 
-class BadCertificate(Exception):
+class InvalidCertificate(Exception):
     """Why they cannot be shown, in words that continue "it …"; nothing of a key is in them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ServerCertificate:
     """A certificate that a client would see. Times in seconds since 1970."""
 
     names: tuple[str, ...]
     not_before: float
     not_after: float
 
-    def untimely(self, now: float) -> str:
+    def validity_problem(self, now: float) -> str:
         """Why clients will refuse it at this time; empty when they will not."""
         if now >= self.not_after:
             return f"it expired on {_day(self.not_after)}"
         return f"it is not valid before {_day(self.not_before)}" if now < self.not_before else ""
 
 
-def load(context: ssl.SSLContext, chain: str, key: str, password: str = "") -> None:
+def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: str = "") -> None:
     """`chain`, `key`: PEM, the server's own certificate first. BadCertificate."""
-    if not pem.certificates(chain):
-        raise BadCertificate("has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
+    if not pem.find_certificates(chain):
+        raise InvalidCertificate("has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
     if not pem.has_key(key):
-        raise BadCertificate("has no private key in PEM (-----BEGIN PRIVATE KEY-----)")
+        raise InvalidCertificate("has no private key in PEM (-----BEGIN PRIVATE KEY-----)")
 
     def password_of() -> str:
         if not password:
-            raise BadCertificate("has an encrypted key, and no password is given for it")
+            raise InvalidCertificate("has an encrypted key, and no password is given for it")
         return password
 
     try:
-        with pem.as_file("\n".join(pem.certificates(chain))) as certificates, pem.as_file(key) as keys:
+        with pem.open_as_file("\n".join(pem.find_certificates(chain))) as certificates, pem.open_as_file(key) as keys:
             context.load_cert_chain(certificates, keys, password_of)
     except ssl.SSLError as reason:
         if reason.reason is None and pem.has_encrypted_key(key):
-            raise BadCertificate("has an encrypted key, and the password given does not open it") from None
-        raise BadCertificate(_said(reason)) from None
+            raise InvalidCertificate("has an encrypted key, and the password given does not open it") from None
+        raise InvalidCertificate(_said(reason)) from None
 
 
-def look_at(chain: str, key: str, password: str = "") -> Shown:
+def inspect_certificate(chain: str, key: str, password: str = "") -> ServerCertificate:
     """What a client would see, by a handshake in memory: whatever keeps a handshake from succeeding is told here. BadCertificate."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(server, chain, key, password)
+    load_certificate(server, chain, key, password)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
     try:
-        client.load_verify_locations(cadata=pem.certificates(chain)[0])
+        client.load_verify_locations(cadata=pem.find_certificates(chain)[0])
         found = _met(server, client)
     except ssl.SSLCertVerificationError as reason:
-        raise BadCertificate(f"is no certificate for a server: {reason.verify_message}") from None
+        raise InvalidCertificate(f"is no certificate for a server: {reason.verify_message}") from None
     except ssl.SSLError as reason:
-        raise BadCertificate(_said(reason)) from None
-    return Shown(
+        raise InvalidCertificate(_said(reason)) from None
+    return ServerCertificate(
         tuple(name for _, name in found.get("subjectAltName", ())),
         ssl.cert_time_to_seconds(found["notBefore"]),
         ssl.cert_time_to_seconds(found["notAfter"]),

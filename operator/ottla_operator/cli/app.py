@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ottla_operator.cli.exits import Failure, tell
+from ottla_operator.cli.exit_codes import CommandError, tell
 from ottla_operator.cli.main import COMMANDS
 
 HELP = """Event streaming with Kafka's protocol: brokers, topics and pipelines from YAML.
@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> None:
     app = build(arguments[0] if arguments else "")
     try:
         app(args=list(arguments), prog_name="ottla")
-    except Failure as failure:
+    except CommandError as failure:
         tell(failure)
         sys.exit(failure.code)
     except BrokenPipeError:  # `| head` has seen enough

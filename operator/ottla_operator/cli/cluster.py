@@ -4,13 +4,13 @@ from typing import Any
 
 import typer
 
-from ottla_operator.brokers import cluster, reassignments, topics
 from ottla_operator.cli import drain, metadata
 from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.describe import describe_cluster
-from ottla_operator.cli.exits import Exit, run
+from ottla_operator.cli.exit_codes import ExitCode, run_command
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, show
+from ottla_operator.kafka import cluster, reassignments, topics
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,13 +30,13 @@ def health(
 ) -> None:
     async def work() -> tuple[int, list[dict[str, Any]]]:
         async with link_to(bootstrap, command_config) as link:
-            every = await topics.all_topics(link)
-            found = cluster.ailments(every, await reassignments.ongoing(link))
+            every = await topics.list_topics(link)
+            found = cluster.find_partition_problems(every, await reassignments.list_reassignments(link))
             return sum(len(it.partitions) for it in every), [
                 {
                     "topic": it.topic,
                     "partition": it.partition,
-                    "what": it.what,
+                    "what": it.kind,
                     "leader": it.leader,
                     "isr": list(it.isr),
                     "replicas": list(it.replicas),
@@ -44,7 +44,7 @@ def health(
                 for it in found
             ]
 
-    partitions, found = run(work())
+    partitions, found = run_command(work())
     if output is not Format.table:
         emit({"healthy": not found, "partitions": partitions, "ailments": found}, output)
     elif found:
@@ -52,4 +52,4 @@ def health(
     else:
         print(f"all {partitions} partitions have a leader and all their replicas in sync")
     if found:
-        raise typer.Exit(Exit.failed)
+        raise typer.Exit(ExitCode.failed)

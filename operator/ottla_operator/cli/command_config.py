@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from ottla_broker.wire import pem, properties
-from ottla_broker.wire.channel import OPEN
-from ottla_broker.wire.properties import BadEscape, Property
-from ottla_broker.wire.secured import MECHANISMS, PROTOCOLS, Secured
-from ottla_operator.brokers.link import Link, connected
-from ottla_operator.cli.exits import Exit, Failure
+from ottla_broker.wire.channel import UNSECURED
+from ottla_broker.wire.client_security import MECHANISMS, PROTOCOLS, ClientSecurity
+from ottla_broker.wire.properties import InvalidEscape, Property
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.kafka.client import KafkaClient, connect
 
 OURS: Final = ("security.", "ssl.", "sasl.", "enable.ssl.")
 IN_FILES: Final = {
@@ -42,41 +42,41 @@ KNOWN: Final = (*ONE_OF, *IN_FILES, *TEXTS, KEYSTORE, JAAS, "sasl.username", "sa
 _LOGIN: Final = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 
 
-def link_to(bootstrap: str, command_config: Path | None) -> AbstractAsyncContextManager[Link]:
+def link_to(bootstrap: str, command_config: Path | None) -> AbstractAsyncContextManager[KafkaClient]:
     """Failure, and what `connected` raises."""
-    return connected(bootstrap, secured=secured(command_config))
+    return connect(bootstrap, secured=secured(command_config))
 
 
-def secured(file: Path | None) -> Secured:
+def secured(file: Path | None) -> ClientSecurity:
     """What the file says; without one, nothing is encrypted. Failure names file, line, setting and what is allowed."""
     if file is None:
-        return OPEN
+        return UNSECURED
     found: dict[str, str] = {}
     for it in _read(file):
         found |= _understood(file, it)
-    made = Secured(
-        protocol=found.get("security.protocol", OPEN.protocol),
-        authorities=found.get("ssl.truststore.certificates", ""),
-        certificate=found.get("ssl.keystore.certificate.chain", ""),
+    made = ClientSecurity(
+        protocol=found.get("security.protocol", UNSECURED.protocol),
+        trusted_certificates=found.get("ssl.truststore.certificates", ""),
+        certificate_chain=found.get("ssl.keystore.certificate.chain", ""),
         key=found.get("ssl.keystore.key", ""),
-        checks_name=found.get("ssl.endpoint.identification.algorithm", "https") not in ANY_HOST,
+        verifies_hostname=found.get("ssl.endpoint.identification.algorithm", "https") not in ANY_HOST,
         mechanism=found.get("sasl.mechanism", ""),
         username=found.get("sasl.username", ""),
         password=found.get("sasl.password", ""),
     )
-    if problems := made.problems():
-        raise Failure(Exit.usage, "\n".join(f"{file}: {it}" for it in problems))
+    if problems := made.find_problems():
+        raise CommandError(ExitCode.usage, "\n".join(f"{file}: {it}" for it in problems))
     return made
 
 
 def _read(file: Path) -> Iterator[Property]:
     try:
-        for it in properties.parse(file.read_text()):
+        for it in properties.parse_properties(file.read_text()):
             if it.key.startswith(OURS):
                 yield it._replace(key=OTHER_NAMES.get(it.key, it.key))
-    except (OSError, UnicodeDecodeError, BadEscape) as reason:
+    except (OSError, UnicodeDecodeError, InvalidEscape) as reason:
         why = reason.strerror if isinstance(reason, OSError) else reason
-        raise Failure(Exit.usage, f"{file}: {why}") from reason
+        raise CommandError(ExitCode.usage, f"{file}: {why}") from reason
 
 
 def _understood(file: Path, it: Property) -> dict[str, str]:
@@ -89,9 +89,9 @@ def _understood(file: Path, it: Property) -> dict[str, str]:
         return {IN_FILES[it.key]: _text(file, it)}
     if it.key == KEYSTORE:
         text = _text(file, it)
-        if not (pem.has_key(text) and pem.certificates(text)):
+        if not (pem.has_key(text) and pem.find_certificates(text)):
             _refuse(file, it, f"names {it.value}, which has not both a certificate and its key in PEM")
-        chain = pem.certificates(text)
+        chain = pem.find_certificates(text)
         key = reduce(lambda left, each: left.replace(each, ""), chain, text)
         return {"ssl.keystore.certificate.chain": "\n".join(chain), "ssl.keystore.key": key}
     if it.key == JAAS:
@@ -116,4 +116,4 @@ def _unquoted(text: str) -> str:
 
 
 def _refuse(file: Path, it: Property, why: str) -> NoReturn:
-    raise Failure(Exit.usage, f"{file}:{it.line}: {it.key} {why}")
+    raise CommandError(ExitCode.usage, f"{file}:{it.line}: {it.key} {why}")

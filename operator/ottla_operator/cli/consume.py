@@ -11,15 +11,15 @@ import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
-from ottla_operator.brokers import groups, offsets, topics
-from ottla_operator.brokers.consuming import Consumer
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.offsets import Place
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import run
+from ottla_operator.cli.exit_codes import run_command
+from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig
-from ottla_operator.cli.positions import Position, position
-from ottla_operator.cli.records import as_json, text_of
+from ottla_operator.cli.record_format import record_to_json, text_of
+from ottla_operator.kafka import groups, offsets, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.consumer import Consumer
+from ottla_operator.kafka.offsets import TopicPartition
 
 COMMIT_EVERY_S = 5.0
 
@@ -68,11 +68,11 @@ def consume(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    wanted = position(start) if start else None
+    wanted = parse_offset_spec(start) if start else None
 
-    def text(place: Place, record: Record) -> str:
+    def text(place: TopicPartition, record: Record) -> str:
         if output is Form.json:
-            return as_json(*place, record)
+            return record_to_json(*place, record)
         said = [",".join(f"{key}={text_of(value)}" for key, value in record.headers)] if headers else []
         said += [text_of(record.key) or ""] if keys else []
         return "\t".join([*said, text_of(record.value) if record.value is not None else "(null)"])  # type: ignore[list-item]  # not None here
@@ -92,16 +92,16 @@ def consume(
                 pass
             finally:
                 if group:
-                    await groups.commit(link, group, printed_to(consumer, upto))
+                    await groups.alter_group_offsets(link, group, printed_to(consumer, upto))
 
-    run(work())
+    run_command(work())
 
 
 async def _print(
     consumer: Consumer,
-    ends: dict[Place, int] | None,
+    ends: dict[TopicPartition, int] | None,
     count: int | None,
-    text: Callable[[Place, Record], str],
+    text: Callable[[TopicPartition, Record], str],
     group: str | None,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -124,27 +124,29 @@ async def _print(
         if printed == count or (ends is not None and _at_end(consumer, ends)):
             return
         if group and loop.time() - committed_at > COMMIT_EVERY_S:
-            await groups.commit(consumer.link, group, printed_to(consumer, ends))
+            await groups.alter_group_offsets(consumer.link, group, printed_to(consumer, ends))
             committed_at = loop.time()
 
 
-def printed_to(consumer: Consumer, ends: dict[Place, int] | None) -> dict[Place, int]:
+def printed_to(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> dict[TopicPartition, int]:
     """Up to where everything was printed; beyond the end, records were read and left out."""
     return {place: at if ends is None else min(at, ends[place]) for place, at in consumer.positions.items()}
 
 
-def _at_end(consumer: Consumer, ends: dict[Place, int]) -> bool:
+def _at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
     return all(consumer.positions[place] >= end for place, end in ends.items())
 
 
-async def _bounds(link: Link, names: list[str], partitions: set[int]) -> tuple[dict[Place, int], dict[Place, int]]:
-    found = await topics.describe(link, names)
+async def _bounds(
+    link: KafkaClient, names: list[str], partitions: set[int]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    found = await topics.describe_topics(link, names)
     if missing := set(names) - set(found):
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"there is no topic {', '.join(map(repr, sorted(missing)))}"
         )
-    starts = await offsets.offsets(link, found.values(), offsets.EARLIEST)
-    ends = await offsets.offsets(link, found.values(), offsets.LATEST)
+    starts = await offsets.list_offsets(link, found.values(), offsets.EARLIEST)
+    ends = await offsets.list_offsets(link, found.values(), offsets.LATEST)
     places = {it for it in ends if it in starts and (not partitions or it[1] in partitions)}
     if not places:
         raise KafkaError(
@@ -154,13 +156,17 @@ async def _bounds(link: Link, names: list[str], partitions: set[int]) -> tuple[d
 
 
 async def _start(
-    link: Link, wanted: Position | None, group: str | None, starts: dict[Place, int], ends: dict[Place, int]
-) -> dict[Place, int]:
+    link: KafkaClient,
+    wanted: OffsetSpec | None,
+    group: str | None,
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> dict[TopicPartition, int]:
     if wanted is None:
-        committed = await groups.committed(link, group) if group else {}
+        committed = await groups.list_group_offsets(link, group) if group else {}
         return {it: max(starts[it], committed.get(it, starts[it])) for it in starts}
-    times: dict[Place, int] = {}
+    times: dict[TopicPartition, int] = {}
     if wanted.time_ms is not None:
-        found = await topics.describe(link, {topic for topic, _ in starts})
-        times = await offsets.offsets(link, found.values(), wanted.time_ms)
+        found = await topics.describe_topics(link, {topic for topic, _ in starts})
+        times = await offsets.list_offsets(link, found.values(), wanted.time_ms)
     return {it: wanted.offset(starts[it], ends[it], ends[it], times.get(it)) for it in starts}

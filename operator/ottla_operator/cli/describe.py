@@ -5,19 +5,19 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, log_dirs, offsets, quorum, reassignments, replicas, topics
-from ottla_operator.brokers.link import Link
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import run
+from ottla_operator.cli.exit_codes import run_command
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, facts, show
-from ottla_operator.figures import size_text
+from ottla_operator.formatting import format_size
+from ottla_operator.kafka import cluster, log_dirs, offsets, quorum, reassignments, replicas, topics
+from ottla_operator.kafka.client import KafkaClient
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
 
-async def one_topic(link: Link, name: str) -> topics.Topic:
-    if not (found := await topics.describe(link, [name])):
+async def one_topic(link: KafkaClient, name: str) -> topics.TopicDescription:
+    if not (found := await topics.describe_topics(link, [name])):
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
     return found[name]
 
@@ -33,7 +33,7 @@ def describe_topic(
         async with link_to(bootstrap, command_config) as link:
             return await _topic(link, name, all_settings)
 
-    found = run(work())
+    found = run_command(work())
     if output is not Format.table:
         emit(found, output)
         return
@@ -56,22 +56,22 @@ def describe_topic(
         show(found["settings"], {"name": "SETTING", "value": "VALUE", "source": "FROM"}, output)
 
 
-async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
+async def _topic(link: KafkaClient, name: str, all_settings: bool) -> dict[str, Any]:
     topic = await one_topic(link, name)
-    ends = await offsets.known_offsets(link, [topic], offsets.LATEST)
-    starts = await offsets.known_offsets(link, [topic], offsets.EARLIEST)
-    settings = (await topics.settings(link, [name]))[name]
-    elr = await replicas.eligible(link, name)
-    moving = await reassignments.ongoing(link)
-    brokers = [it.id for it in (await cluster.describe(link)).brokers]
-    sizes = await log_dirs.replica_sizes(link, brokers, [(name, it.index) for it in topic.partitions])
-    nobody = replicas.Eligible((), ())
-    ailing = {it.partition: it.what for it in cluster.ailments([topic], moving)}
+    ends = await offsets.list_reachable_offsets(link, [topic], offsets.LATEST)
+    starts = await offsets.list_reachable_offsets(link, [topic], offsets.EARLIEST)
+    settings = (await topics.describe_topic_configs(link, [name]))[name]
+    elr = await replicas.describe_eligible_leaders(link, name)
+    moving = await reassignments.list_reassignments(link)
+    brokers = [it.id for it in (await cluster.describe_cluster(link)).brokers]
+    sizes = await log_dirs.describe_replica_sizes(link, brokers, [(name, it.index) for it in topic.partitions])
+    nobody = replicas.EligibleLeaders((), ())
+    ailing = {it.partition: it.kind for it in cluster.find_partition_problems([topic], moving)}
     return {
         "name": topic.name,
         "id": str(topic.id) if topic.id else None,
-        "internal": topic.internal,
-        "replicas": topic.replicas,
+        "internal": topic.is_internal,
+        "replicas": topic.replication_factor,
         "partitions": [
             {
                 "partition": it.index,
@@ -81,7 +81,7 @@ async def _topic(link: Link, name: str, all_settings: bool) -> dict[str, Any]:
                 "isr": list(it.isr),
                 "elr": list(elr.get(it.index, nobody).eligible),
                 "lastKnownElr": list(elr.get(it.index, nobody).last_known),
-                "offline": list(it.offline),
+                "offline": list(it.offline_replicas),
                 "adding": list(move.adding) if (move := moving.get((name, it.index))) else [],
                 "removing": list(move.removing) if move else [],
                 "underReplicated": ailing.get(it.index) == cluster.UNDER_REPLICATED,
@@ -107,7 +107,7 @@ def describe_cluster(
         async with link_to(bootstrap, command_config) as link:
             return await _cluster(link)
 
-    found = run(work())
+    found = run_command(work())
     if output is not Format.table:
         emit(found, output)
         return
@@ -124,17 +124,17 @@ def describe_cluster(
     facts({heading: found[key] for key, heading in headings.items()})
     print()
     columns = {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "state": "STATE", "leads": "LEADS"}
-    rows = [{**it, "size": size_text(it["bytes"]) or "unknown"} for it in found["brokers"]]
+    rows = [{**it, "size": format_size(it["bytes"]) or "unknown"} for it in found["brokers"]]
     show(rows, {**columns, "replicas": "REPLICAS", "size": "DISK"}, output)
 
 
-async def _cluster(link: Link) -> dict[str, Any]:
-    found = await cluster.describe_all(link)
-    lead = await quorum.describe(link)
-    every = await topics.all_topics(link)
-    sizes = await log_dirs.replica_sizes(link, [it.id for it in found.brokers if not it.fenced])
-    moving = await reassignments.ongoing(link)
-    ailing = cluster.ailments(every, moving)
+async def _cluster(link: KafkaClient) -> dict[str, Any]:
+    found = await cluster.describe_cluster_with_fenced_brokers(link)
+    lead = await quorum.describe_quorum(link)
+    every = await topics.list_topics(link)
+    sizes = await log_dirs.describe_replica_sizes(link, [it.id for it in found.brokers if not it.is_fenced])
+    moving = await reassignments.list_reassignments(link)
+    ailing = cluster.find_partition_problems(every, moving)
     partitions = [it for topic in every for it in topic.partitions]
     return {
         "id": found.id,
@@ -142,8 +142,8 @@ async def _cluster(link: Link) -> dict[str, Any]:
         "controllerEpoch": lead.epoch if lead else None,
         "topics": len(every),
         "partitions": len(partitions),
-        "underReplicated": sum(it.what == cluster.UNDER_REPLICATED for it in ailing),
-        "offline": sum(it.what == cluster.OFFLINE for it in ailing),
+        "underReplicated": sum(it.kind == cluster.UNDER_REPLICATED for it in ailing),
+        "offline": sum(it.kind == cluster.OFFLINE for it in ailing),
         "moving": len(moving),
         "brokers": [
             {
@@ -151,8 +151,8 @@ async def _cluster(link: Link) -> dict[str, Any]:
                 "host": it.host,
                 "port": it.port,
                 "rack": it.rack,
-                "state": "fenced" if it.fenced else "up",
-                "fenced": it.fenced,
+                "state": "fenced" if it.is_fenced else "up",
+                "fenced": it.is_fenced,
                 "leads": sum(p.leader == it.id for p in partitions),
                 "replicas": sum(it.id in p.replicas for p in partitions),
                 "bytes": sum(sizes[it.id].values()) if it.id in sizes else None,

@@ -4,16 +4,16 @@ from typing import Annotated
 
 import typer
 
-from ottla_operator.brokers import cluster
-from ottla_operator.brokers import placing as seen
-from ottla_operator.brokers.link import Link
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.cli.moving import DryRun, Throttle, Watch, carry_out, in_words, rate, show_plan
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
-from ottla_operator.figures import counted
-from ottla_operator.plan.reassign import Impossible
-from ottla_operator.plan.reassign import drain as drained
+from ottla_operator.formatting import format_count
+from ottla_operator.kafka import cluster
+from ottla_operator.kafka import reassignment_inputs as seen
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.reassign import ImpossibleAssignment
+from ottla_operator.plan.reassign import drain_brokers as drained
 
 Id = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="The broker's id.")]
 
@@ -37,11 +37,11 @@ def drain(
     async def work() -> None:
         async with link_to(bootstrap, command_config) as link:
             await _known(link, broker)
-            placing = await seen.observe(link)
+            placing = await seen.read_reassignment_inputs(link)
             try:
                 moves = drained(placing.partitions, placing.brokers, {broker})
-            except Impossible as error:
-                raise Failure(Exit.failed, f"broker {broker} cannot be drained: {error}") from error
+            except ImpossibleAssignment as error:
+                raise CommandError(ExitCode.failed, f"broker {broker} cannot be drained: {error}") from error
             if dry_run or output is not Format.table:
                 show_plan(moves, limit, output)
             else:
@@ -49,7 +49,7 @@ def drain(
             if moves and not dry_run:
                 await carry_out(link, placing, moves, limit, watch)
 
-    run(work())
+    run_command(work())
 
 
 def unregister(
@@ -58,26 +58,26 @@ def unregister(
     async def work() -> None:
         async with link_to(bootstrap, command_config) as link:
             await _known(link, broker)
-            placing = await seen.observe(link)
+            placing = await seen.read_reassignment_inputs(link)
             held = sum(broker in it.replicas for it in placing.partitions)
             if held:
-                raise Failure(
-                    Exit.failed,
-                    f"broker {broker} holds {counted(held, 'replica')}; move them off first: ottla cluster drain {broker} --watch",
+                raise CommandError(
+                    ExitCode.failed,
+                    f"broker {broker} holds {format_count(held, 'replica')}; move them off first: ottla cluster drain {broker} --watch",
                 )
-            if broker in placing.ids:
-                raise Failure(Exit.failed, f"broker {broker} is running; stop it first")
+            if broker in placing.broker_ids:
+                raise CommandError(ExitCode.failed, f"broker {broker} is running; stop it first")
             if not dry_run:
-                await cluster.unregister(link, broker)
+                await cluster.unregister_broker(link, broker)
             print(f"broker {broker} {'would be' if dry_run else 'is'} forgotten")
 
-    run(work())
+    run_command(work())
 
 
-async def _known(link: Link, broker: int) -> None:
-    ids = [it.id for it in (await cluster.describe_all(link)).brokers]
+async def _known(link: KafkaClient, broker: int) -> None:
+    ids = [it.id for it in (await cluster.describe_cluster_with_fenced_brokers(link)).brokers]
     if broker not in ids:
-        raise Failure(
-            Exit.not_found,
+        raise CommandError(
+            ExitCode.not_found,
             f"there is no broker {broker}; there {'is' if len(ids) == 1 else 'are'} {', '.join(map(str, ids))}",
         )

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import elections, topics
-from ottla_operator.brokers.elections import Election
-from ottla_operator.brokers.link import Link
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.cli.moving import DryRun
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format
 from ottla_operator.cli.output import show
-from ottla_operator.figures import counted
+from ottla_operator.formatting import format_count
+from ottla_operator.kafka import elections, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.elections import ElectionType
 
 HELP = """Let partitions be led by their preferred replica, the first one, where it is in sync.
 
@@ -39,12 +39,12 @@ def elect(
     if bool(names) == every:
         raise typer.BadParameter("name topics, or give --all")
     wanted = [_named(it) for it in names or []]
-    election = Election.unclean if unclean else Election.preferred
+    election = ElectionType.unclean if unclean else ElectionType.preferred
 
-    async def work() -> list[elections.Outcome]:
+    async def work() -> list[elections.ElectionResult]:
         async with link_to(bootstrap, command_config) as link:
             found = await _chosen(link, wanted)
-            needed = set(elections.candidates(found, election))
+            needed = set(elections.find_partitions_to_elect(found, election))
             if wanted:
                 needed = {
                     it for it in needed if any(it[0] == name and index in (None, it[1]) for name, index in wanted)
@@ -68,31 +68,31 @@ def elect(
                 return []
             if unclean and not yes:
                 typer.confirm(
-                    f"Records that only the other replicas of {counted(len(needed), 'partition')} have are lost. Go on?",
+                    f"Records that only the other replicas of {format_count(len(needed), 'partition')} have are lost. Go on?",
                     abort=True,
                 )
-            return await elections.elect(link, election, needed)
+            return await elections.elect_leaders(link, election, needed)
 
-    outcomes = run(work())
+    outcomes = run_command(work())
     for it in outcomes:
-        if it.refused:
-            print(f"{it.topic}-{it.partition}: {it.refused}")
+        if it.error:
+            print(f"{it.topic}-{it.partition}: {it.error}")
     if outcomes:
-        print(f"{counted(sum(not it.refused for it in outcomes), 'leader')} elected")
-    if any(it.refused for it in outcomes):
-        raise typer.Exit(Exit.failed)
+        print(f"{format_count(sum(not it.error for it in outcomes), 'leader')} elected")
+    if any(it.error for it in outcomes):
+        raise typer.Exit(ExitCode.failed)
 
 
-async def _chosen(link: Link, wanted: list[tuple[str, int | None]]) -> list[topics.Topic]:
+async def _chosen(link: KafkaClient, wanted: list[tuple[str, int | None]]) -> list[topics.TopicDescription]:
     if not wanted:
-        return await topics.all_topics(link)
-    found = await topics.describe(link, dict.fromkeys(name for name, _ in wanted))
+        return await topics.list_topics(link)
+    found = await topics.describe_topics(link, dict.fromkeys(name for name, _ in wanted))
     for name, index in wanted:
         if name not in found:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
         if index is not None and index >= len(found[name].partitions):
-            raise Failure(
-                Exit.not_found,
+            raise CommandError(
+                ExitCode.not_found,
                 f"topic {name!r} has no partition {index}; it has 0 to {len(found[name].partitions) - 1}",
             )
     return list(found.values())
@@ -107,14 +107,14 @@ def _named(text: str) -> tuple[str, int | None]:
     return name, int(number)
 
 
-def _show(partitions: list[tuple[topics.Topic, topics.Partition]], election: Election) -> None:
+def _show(partitions: list[tuple[topics.TopicDescription, topics.PartitionInfo]], election: ElectionType) -> None:
     rows: list[dict[str, Any]] = [
         {
             "topic": topic.name,
             "partition": it.index,
             "leader": it.leader if it.leader >= 0 else "none",
             "next": it.replicas[0]
-            if election is Election.preferred
+            if election is ElectionType.preferred
             else f"one of {', '.join(map(str, _alive(it))) or 'none'}",
             "isr": it.isr,
         }
@@ -127,5 +127,5 @@ def _show(partitions: list[tuple[topics.Topic, topics.Partition]], election: Ele
     )
 
 
-def _alive(it: topics.Partition) -> list[int]:
-    return [broker for broker in it.replicas if broker not in it.offline]
+def _alive(it: topics.PartitionInfo) -> list[int]:
+    return [broker for broker in it.replicas if broker not in it.offline_replicas]

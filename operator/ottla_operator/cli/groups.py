@@ -5,14 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, groups, offsets, topics
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.offsets import Place
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import run
+from ottla_operator.cli.exit_codes import run_command
+from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, facts, show
-from ottla_operator.cli.positions import Position, position
+from ottla_operator.kafka import cluster, groups, offsets, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.offsets import TopicPartition
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 
@@ -31,10 +31,10 @@ def list_(
 ) -> None:
     async def work() -> list[dict[str, Any]]:
         async with link_to(bootstrap, command_config) as link:
-            found = await groups.all_groups(link, [it.id for it in (await cluster.describe(link)).brokers])
+            found = await groups.list_groups(link, [it.id for it in (await cluster.describe_cluster(link)).brokers])
             return [{"group": it.id, "state": it.state, "protocol": it.protocol} for it in found]
 
-    show(run(work()), {"group": "GROUP", "state": "STATE", "protocol": "PROTOCOL"}, output)
+    show(run_command(work()), {"group": "GROUP", "state": "STATE", "protocol": "PROTOCOL"}, output)
 
 
 def describe(
@@ -68,7 +68,7 @@ def describe(
                 ],
             }
 
-    found = run(work())
+    found = run_command(work())
     if output is not Format.table:
         emit(found, output)
         return
@@ -93,10 +93,10 @@ def delete(
     async def work() -> None:
         async with link_to(bootstrap, command_config) as link:
             for name in names:
-                await groups.delete(link, name)
+                await groups.delete_group(link, name)
                 print(f"group {name} deleted")
 
-    run(work())
+    run_command(work())
 
 
 def reset_offsets(
@@ -120,36 +120,36 @@ def reset_offsets(
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    wanted = position(to)
+    wanted = parse_offset_spec(to)
 
     async def work() -> list[dict[str, Any]]:
         async with link_to(bootstrap, command_config) as link:
-            before = await groups.committed(link, name)
+            before = await groups.list_group_offsets(link, name)
             after = await _places(link, wanted, before, set(topic or {it[0] for it in before}), name)
             if not dry_run:
-                await groups.commit(link, name, after)
+                await groups.alter_group_offsets(link, name, after)
             return [
                 {"topic": it[0], "partition": it[1], "from": before.get(it), "to": after[it]} for it in sorted(after)
             ]
 
-    show(run(work()), {"topic": "TOPIC", "partition": "PARTITION", "from": "FROM", "to": "TO"}, output)
+    show(run_command(work()), {"topic": "TOPIC", "partition": "PARTITION", "from": "FROM", "to": "TO"}, output)
 
 
 async def _places(
-    link: Link, wanted: Position, before: dict[Place, int], names: set[str], group: str
-) -> dict[Place, int]:
+    link: KafkaClient, wanted: OffsetSpec, before: dict[TopicPartition, int], names: set[str], group: str
+) -> dict[TopicPartition, int]:
     if not names:
         raise KafkaError(
             ErrorCode.group_id_not_found, f"group {group!r} has no offsets; name the topics to put it to with --topic"
         )
-    found = await topics.describe(link, names)
+    found = await topics.describe_topics(link, names)
     if missing := names - set(found):
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"there is no topic {', '.join(map(repr, sorted(missing)))}"
         )
-    starts = await offsets.offsets(link, found.values(), offsets.EARLIEST)
-    ends = await offsets.offsets(link, found.values(), offsets.LATEST)
-    times = await offsets.offsets(link, found.values(), wanted.time_ms) if wanted.time_ms is not None else {}
+    starts = await offsets.list_offsets(link, found.values(), offsets.EARLIEST)
+    ends = await offsets.list_offsets(link, found.values(), offsets.LATEST)
+    times = await offsets.list_offsets(link, found.values(), wanted.time_ms) if wanted.time_ms is not None else {}
     return {
         place: wanted.offset(starts[place], ends[place], before.get(place), times.get(place))
         for place in ends
@@ -157,13 +157,13 @@ async def _places(
     }
 
 
-async def _one(link: Link, name: str) -> tuple[groups.Group, dict[Place, int]]:
-    group, committed = await groups.describe(link, name), await groups.committed(link, name)
+async def _one(link: KafkaClient, name: str) -> tuple[groups.GroupDescription, dict[TopicPartition, int]]:
+    group, committed = await groups.describe_group(link, name), await groups.list_group_offsets(link, name)
     if group.state == "Dead" and not committed:
         raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {name!r}")
     return group, committed
 
 
-async def _ends(link: Link, committed: dict[Place, int]) -> dict[Place, int]:
-    found = await topics.describe(link, {topic for topic, _ in committed})
-    return await offsets.offsets(link, found.values(), offsets.LATEST)
+async def _ends(link: KafkaClient, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    found = await topics.describe_topics(link, {topic for topic, _ in committed})
+    return await offsets.list_offsets(link, found.values(), offsets.LATEST)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ottla_operator.brokers import offsets, topics
-from ottla_operator.brokers.consuming import Consumer
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.offsets import Place
-from ottla_operator.brokers.partitioner import partition_of
-from ottla_operator.brokers.producing import Producer
-from ottla_operator.cli.exits import Exit, Failure
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.kafka import offsets, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.consumer import Consumer
+from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.partitioner import partition_for_key
+from ottla_operator.kafka.producer import Producer
 
 SAMPLE = 50  # records at the end of a partition
 
@@ -37,13 +37,13 @@ class Notes:
             found = {}
         self._found = found if isinstance(found, dict) else {}
 
-    def partitions(self, topic: topics.Topic) -> int | None:
+    def partitions(self, topic: topics.TopicDescription) -> int | None:
         match self._found.get(topic.name):
             case {"id": id_, "partitions": int(count)} if id_ == str(topic.id) and 1 <= count <= len(topic.partitions):
                 return count
         return None
 
-    def note(self, topic: topics.Topic, count: int) -> None:
+    def note(self, topic: topics.TopicDescription, count: int) -> None:
         self._found[topic.name] = {"id": str(topic.id), "partitions": count}
         if self.path is not None:
             scratch = self.path.with_name(self.path.name + ".tmp")
@@ -56,13 +56,13 @@ class LeftOut:
     """`everything`: a topic with any record is done; otherwise as many of each partition are left out as it has. `over`: how many partitions keys are
     spread over, where somebody knows. `records`: left out so far."""
 
-    link: Link
+    link: KafkaClient
     producer: Producer
     everything: bool
     notes: Notes
     over: int | None = None
     records: int = 0
-    _ends: dict[str, dict[Place, int]] = field(default_factory=dict)
+    _ends: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     _there: dict[str, bool] = field(default_factory=dict)
 
     async def prepare(self, name: str) -> None:
@@ -70,8 +70,8 @@ class LeftOut:
         if name in self._ends:
             return
         await self.producer.partitions(name)  # makes it, where the cluster makes topics by asking
-        topic = (await topics.describe(self.link, [name]))[name]
-        ends = await offsets.offsets(self.link, [topic], offsets.LATEST)
+        topic = (await topics.describe_topics(self.link, [name]))[name]
+        ends = await offsets.list_offsets(self.link, [topic], offsets.LATEST)
         if not self.everything:
             count = self.over or self.notes.partitions(topic)
             if count is None:
@@ -79,13 +79,15 @@ class LeftOut:
                 if any(ends.values()):
                     await self._check_keys(topic, ends)
             if count > len(topic.partitions):
-                raise Failure(Exit.usage, f"--over {count}: topic {name!r} has {len(topic.partitions)} partitions")
+                raise CommandError(
+                    ExitCode.usage, f"--over {count}: topic {name!r} has {len(topic.partitions)} partitions"
+                )
             self.producer.spread_over(name, count)
             self.notes.note(topic, count)
         self._ends[name] = ends
         self._there[name] = any(ends.values())
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: TopicPartition) -> bool:
         """Whether the next record of this place is to be left out."""
         ends = self._ends[place[0]]
         if self.everything:
@@ -95,20 +97,20 @@ class LeftOut:
         self.records += there
         return there
 
-    async def _check_keys(self, topic: topics.Topic, ends: dict[Place, int]) -> None:
+    async def _check_keys(self, topic: topics.TopicDescription, ends: dict[TopicPartition, int]) -> None:
         """Looks at records at both ends of each partition: keys that belong elsewhere were written when there were fewer partitions."""
-        starts = await offsets.offsets(self.link, [topic], offsets.EARLIEST)
+        starts = await offsets.list_offsets(self.link, [topic], offsets.EARLIEST)
         filled = {place: starts[place] for place in ends if starts.get(place, ends[place]) < ends[place]}
         for positions in (filled, {place: max(start, ends[place] - SAMPLE) for place, start in filled.items()}):
             async for place, key in self._keys(positions):
-                if partition_of(key, len(topic.partitions)) != place[1]:
-                    raise Failure(
-                        Exit.failed,
+                if partition_for_key(key, len(topic.partitions)) != place[1]:
+                    raise CommandError(
+                        ExitCode.failed,
                         f"topic {topic.name!r} cannot be resumed: {place[0]}-{place[1]} holds keys that belong elsewhere now that there are "
                         f"{len(topic.partitions)} partitions; say with --over how many there were when the earlier run began",
                     )
 
-    async def _keys(self, positions: dict[Place, int]) -> AsyncIterator[tuple[Place, bytes]]:
+    async def _keys(self, positions: dict[TopicPartition, int]) -> AsyncIterator[tuple[TopicPartition, bytes]]:
         """Keys of one answer for each partition."""
         waiting = set(positions)
         async for place, records in Consumer(self.link, dict(positions)).records():

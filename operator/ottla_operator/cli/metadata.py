@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla_operator.brokers import metadata_log, topics
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.metadata_log import Entry, Log
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import run
+from ottla_operator.cli.exit_codes import run_command
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, facts, show
+from ottla_operator.kafka import metadata_log, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.metadata_log import Entry, Log
 
 HELP = """Who keeps the metadata log, and the newest of its records.
 
@@ -50,10 +50,10 @@ def metadata(
             async for entry in _chosen(link, log, first, snapshot):
                 if kind in (None, entry.what.get("type")):
                     found.append(entry)
-            names = {str(it.id): it.name for it in await topics.all_topics(link)} if output is Format.table else {}
+            names = {str(it.id): it.name for it in await topics.list_topics(link)} if output is Format.table else {}
             return log, list(found), names
 
-    log, found, names = run(work())
+    log, found, names = run_command(work())
     if output is not Format.table:
         emit({**_state(log), "records": [_row(it) for it in found]}, output)
         return
@@ -63,7 +63,7 @@ def metadata(
     show(rows, {"offset": "OFFSET", "epoch": "EPOCH", "time": "TIME", "type": "TYPE", "what": "WHAT"}, output)
 
 
-async def _chosen(link: Link, log: Log, first: int | None, snapshot: bool) -> AsyncIterator[Entry]:
+async def _chosen(link: KafkaClient, log: Log, first: int | None, snapshot: bool) -> AsyncIterator[Entry]:
     begin = max(log.start, first or 0)
     if snapshot and log.snapshot is not None:
         for entry in await metadata_log.snapshot_entries(link, log, log.snapshot):
@@ -78,9 +78,9 @@ def _state(log: Log) -> dict[str, Any]:
         "leader": log.quorum.leader,
         "epoch": log.quorum.epoch,
         "start": log.start,
-        "highWatermark": log.quorum.end,
+        "highWatermark": log.quorum.high_watermark,
         "snapshot": {"end": log.snapshot.end, "epoch": log.snapshot.epoch} if log.snapshot else None,
-        "brokers": [{"id": it.broker, "member": it.member, "end": it.end} for it in log.quorum.keepers],
+        "brokers": [{"id": it.broker, "member": it.is_voter, "end": it.log_end_offset} for it in log.quorum.replicas],
     }
 
 
@@ -90,17 +90,21 @@ def _tell(log: Log) -> None:
             "leader": log.quorum.leader,
             "epoch": log.quorum.epoch,
             "first offset": log.start,
-            "high watermark": log.quorum.end,
+            "high watermark": log.quorum.high_watermark,
             "snapshot": f"up to offset {log.snapshot.end}" if log.snapshot else None,
-            "members": [it.broker for it in log.quorum.keepers if it.member],
-            "observers": [it.broker for it in log.quorum.keepers if not it.member],
+            "members": [it.broker for it in log.quorum.replicas if it.is_voter],
+            "observers": [it.broker for it in log.quorum.replicas if not it.is_voter],
             "behind": _behind(log),
         }
     )
 
 
 def _behind(log: Log) -> str | None:
-    behind = [(it.broker, log.quorum.end - it.end) for it in log.quorum.keepers if 0 <= it.end < log.quorum.end]
+    behind = [
+        (it.broker, log.quorum.high_watermark - it.log_end_offset)
+        for it in log.quorum.replicas
+        if 0 <= it.log_end_offset < log.quorum.high_watermark
+    ]
     return ", ".join(f"{broker} by {count} records" for broker, count in behind) or None
 
 

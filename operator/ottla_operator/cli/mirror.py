@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla_operator.brokers import mirrors
-from ottla_operator.brokers.link import Link
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import emit, show
+from ottla_operator.kafka import mirrors
+from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan import mirror as plan
 
 COLUMNS = {
@@ -43,10 +43,10 @@ def status(
 ) -> None:
     async def work() -> list[dict[str, Any]]:
         async with link_to(bootstrap, command_config) as link:
-            wanted = await mirrors.names(link) if name is None else [await _existing(link, name)]
+            wanted = await mirrors.list_mirrors(link) if name is None else [await _existing(link, name)]
             return [row for it in wanted for row in await _rows(link, it)]
 
-    show(run(work()), COLUMNS, output)
+    show(run_command(work()), COLUMNS, output)
 
 
 def failover(
@@ -59,15 +59,15 @@ def failover(
 ) -> None:
     """Where a Mirror resource describes it, edit its role instead: one that says otherwise is Stalled until it says the same."""
 
-    async def look() -> list[plan.PartitionSeen]:
+    async def look() -> list[plan.ObservedMirrorPartition]:
         async with link_to(bootstrap, command_config) as link:
-            return await mirrors.copies(link, await _existing(link, name))
+            return await mirrors.describe_mirrored_partitions(link, await _existing(link, name))
 
     async def do() -> None:
         async with link_to(bootstrap, command_config) as link:
-            await mirrors.configure(link, name, {plan.ROLE: plan.FAILED_OVER})
+            await mirrors.alter_mirror(link, name, {plan.ROLE: plan.FAILED_OVER})
 
-    seen = run(look())
+    seen = run_command(look())
     missing = sum(max(it.lag, 0) for it in seen)
     unknown = sum(it.lag == plan.UNKNOWN for it in seen)
     if dry_run or not yes:
@@ -85,33 +85,33 @@ def failover(
         return
     if not yes:
         typer.confirm(f"{said}. Copying ends, and the copies are opened for writing. Go on?", abort=True)
-    run(do())
+    run_command(do())
     if output is Format.table:
         print(f"mirror {name} fails over; `ottla mirror status {name}` tells from which offsets on the copies are open")
     else:
         emit({"mirror": name, "role": plan.FAILED_OVER, "missing": missing, "unknown": unknown}, output)
 
 
-async def _existing(link: Link, name: str) -> str:
-    if name not in (found := await mirrors.names(link)):
+async def _existing(link: KafkaClient, name: str) -> str:
+    if name not in (found := await mirrors.list_mirrors(link)):
         there = f"; there is {', '.join(found)}" if found else ""
-        raise Failure(Exit.not_found, f"there is no mirror {name!r}{there}")
+        raise CommandError(ExitCode.not_found, f"there is no mirror {name!r}{there}")
     return name
 
 
-async def _rows(link: Link, mirror: str) -> list[dict[str, Any]]:
+async def _rows(link: KafkaClient, mirror: str) -> list[dict[str, Any]]:
     """Partitions that are copied, topics that are not, and what is wrong with the whole."""
-    itself = await mirrors.itself(link, mirror)
-    rows = [_row(mirror, seen) for seen in await mirrors.copies(link, mirror)]
-    rows += [_said(mirror, topic, plan.REFUSED, why) for topic, why in sorted(itself.refused.items())]
-    return rows + ([_said(mirror, None, plan.UNREACHABLE, itself.trouble)] if itself.trouble else [])
+    itself = await mirrors.describe_mirror(link, mirror)
+    rows = [_row(mirror, seen) for seen in await mirrors.describe_mirrored_partitions(link, mirror)]
+    rows += [_said(mirror, topic, plan.REFUSED, why) for topic, why in sorted(itself.refused_topics.items())]
+    return rows + ([_said(mirror, None, plan.UNREACHABLE, itself.source_error)] if itself.source_error else [])
 
 
 def _said(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
     return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "why": why}
 
 
-def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:
+def _row(mirror: str, seen: plan.ObservedMirrorPartition) -> dict[str, Any]:
     def known(value: float) -> float | None:
         return None if value == plan.UNKNOWN else value
 
@@ -126,7 +126,7 @@ def _row(mirror: str, seen: plan.PartitionSeen) -> dict[str, Any]:
         "lagSeconds": known(seen.lag_seconds),
         "lagBytes": known(seen.lag_bytes),
         "silentSeconds": known(seen.silent_seconds),
-        "diverging": seen.diverging,
+        "diverging": seen.diverging_records,
         "sourceEpoch": known(seen.source_epoch),
-        "why": seen.why,
+        "why": seen.reason,
     }

@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla_operator.brokers import cluster, elections, reassignments, throttle
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.offsets import Place
-from ottla_operator.brokers.placing import Placing
-from ottla_operator.brokers.progress import Progress, progress
-from ottla_operator.cli.exits import Exit, Failure
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.moving_bar import bar
 from ottla_operator.cli.options import Format
 from ottla_operator.cli.output import emit, show
-from ottla_operator.figures import counted, size_text, time_text
+from ottla_operator.formatting import format_count, format_duration, format_size
+from ottla_operator.kafka import cluster, elections, reassignments, throttle
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.progress import ReassignmentProgress, measure_progress
+from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs
 from ottla_operator.plan import reassignment_file
-from ottla_operator.plan.moves import Move, cost
+from ottla_operator.plan.moves import Move, estimate_cost
 
 POLL_S = 1.0
 
@@ -33,10 +33,10 @@ def rate(text: str | None) -> int | None:
     """Bytes per second. typer.BadParameter names what is allowed."""
     if text is None:
         return None
-    from ottla_operator.resources.common import quantity  # it brings the models of all resources
+    from ottla_operator.resources.common import parse_quantity  # it brings the models of all resources
 
     try:
-        found = quantity(text)
+        found = parse_quantity(text)
     except ValueError:
         found = 0
     if found < 1:
@@ -46,7 +46,7 @@ def rate(text: str | None) -> int | None:
 
 def show_plan(moves: Sequence[Move], limit: int | None, output: Format) -> None:
     """The moves and what they cost. JSON and YAML also hold the plan and the way back in the form of Kafka's own tool."""
-    found = cost(moves)
+    found = estimate_cost(moves)
     if output is not Format.table:
         emit(
             {
@@ -54,9 +54,9 @@ def show_plan(moves: Sequence[Move], limit: int | None, output: Format) -> None:
                 "copies": found.replicas,
                 "bytes": found.bytes,
                 "throttle": limit,
-                "seconds": found.seconds(limit) if limit else None,
-                "plan": reassignment_file.after(moves),
-                "rollback": reassignment_file.before(moves),
+                "seconds": found.duration_s(limit) if limit else None,
+                "plan": reassignment_file.forward_plan(moves),
+                "rollback": reassignment_file.rollback_plan(moves),
             },
             output,
         )
@@ -70,32 +70,34 @@ def show_plan(moves: Sequence[Move], limit: int | None, output: Format) -> None:
 
 def in_words(moves: Sequence[Move], limit: int | None) -> str:
     """What a plan costs, in a line."""
-    found = cost(moves)
+    found = estimate_cost(moves)
     if not moves:
         return "nothing to move: all is as it should be"
-    said = f"{counted(found.partitions, 'partition')} to change, {counted(found.replicas, 'replica')} to copy, {size_text(found.bytes)}"
+    said = f"{format_count(found.partitions, 'partition')} to change, {format_count(found.replicas, 'replica')} to copy, {format_size(found.bytes)}"
     if limit is None or not found.bytes:
         return said
-    return f"{said}: {time_text(found.seconds(limit))} at {size_text(limit)}/s for each broker"
+    return f"{said}: {format_duration(found.duration_s(limit))} at {format_size(limit)}/s for each broker"
 
 
-async def carry_out(link: Link, placing: Placing, moves: Sequence[Move], limit: int | None, watch: bool) -> None:
+async def carry_out(
+    link: KafkaClient, placing: ReassignmentInputs, moves: Sequence[Move], limit: int | None, watch: bool
+) -> None:
     """Starts the moves, and with `watch` sees them to their end. Failure when one cannot be made."""
     for it in moves:
-        if (it.topic, it.partition) in placing.ongoing:
-            raise Failure(
-                Exit.failed,
+        if (it.topic, it.partition) in placing.reassignments:
+            raise CommandError(
+                ExitCode.failed,
                 f"{it.topic}-{it.partition} is being moved already; wait for it (ottla topics reassign --watch) or cancel it first (--cancel)",
             )
         if it.adding and it.leader < 0:
-            raise Failure(
-                Exit.failed,
+            raise CommandError(
+                ExitCode.failed,
                 f"{it.topic}-{it.partition} has no leader, so that nothing can be copied; bring one of its brokers back first: "
                 f"{', '.join(map(str, it.before))}",
             )
     if limit is not None:
-        await throttle.put(link, moves, limit, placing.ids)
-    await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
+        await throttle.set_throttle(link, moves, limit, placing.broker_ids)
+    await reassignments.reassign_partitions(link, {(it.topic, it.partition): it.after for it in moves})
     if watch:
         await see_to_the_end(link, {(it.topic, it.partition): it.after for it in moves})
     elif limit is not None:
@@ -104,35 +106,35 @@ async def carry_out(link: Link, placing: Placing, moves: Sequence[Move], limit: 
         print("under way; `ottla topics reassign --watch` shows how far it is")
 
 
-async def see_to_the_end(link: Link, wanted: dict[Place, tuple[int, ...]]) -> None:
+async def see_to_the_end(link: KafkaClient, wanted: dict[TopicPartition, tuple[int, ...]]) -> None:
     """Shows how far these partitions are until they have arrived; then their preferred replicas lead, and the throttle is taken off."""
     with bar() as shown:
         while True:
-            now = await progress(link, wanted)
+            now = await measure_progress(link, wanted)
             shown(now)
-            if not now.moving:
+            if not now.unfinished:
                 break
             await asyncio.sleep(POLL_S)
-    await elections.prefer(link, wanted)
+    await elections.elect_preferred_leaders(link, wanted)
     await unthrottle(link, {topic for topic, _ in wanted})
-    if now.elsewhere:
-        topic, partition = now.elsewhere[0]
-        raise Failure(
-            Exit.failed,
-            f"{counted(len(now.elsewhere), 'partition')} of {len(wanted)} did not arrive, {topic}-{partition} first: somebody has cancelled or changed the move",
+    if now.misplaced:
+        topic, partition = now.misplaced[0]
+        raise CommandError(
+            ExitCode.failed,
+            f"{format_count(len(now.misplaced), 'partition')} of {len(wanted)} did not arrive, {topic}-{partition} first: somebody has cancelled or changed the move",
         )
     print(_arrived(now))
 
 
-async def unthrottle(link: Link, topics: Collection[str]) -> None:
+async def unthrottle(link: KafkaClient, topics: Collection[str]) -> None:
     """Takes the throttle off, unless something else is still moving."""
-    if not await reassignments.ongoing(link):
-        brokers = [it.id for it in (await cluster.describe(link)).brokers]
-        await throttle.take_off(link, brokers, topics)
+    if not await reassignments.list_reassignments(link):
+        brokers = [it.id for it in (await cluster.describe_cluster(link)).brokers]
+        await throttle.remove_throttle(link, brokers, topics)
 
 
-def _arrived(now: Progress) -> str:
-    return f"{counted(now.partitions, 'partition')} {'has' if now.partitions == 1 else 'have'} arrived"
+def _arrived(now: ReassignmentProgress) -> str:
+    return f"{format_count(now.partitions, 'partition')} {'has' if now.partitions == 1 else 'have'} arrived"
 
 
 def _row(it: Move) -> dict[str, Any]:

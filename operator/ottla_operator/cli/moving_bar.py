@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla_operator.brokers.progress import Progress
-from ottla_operator.figures import size_text
+from ottla_operator.formatting import format_size
+from ottla_operator.kafka.progress import ReassignmentProgress
 
-Shown = Callable[[Progress], None]
+Shown = Callable[[ReassignmentProgress], None]
 
 
 @contextmanager
@@ -19,10 +19,10 @@ def bar() -> Iterator[Shown]:
         yield _lines()
 
 
-def line(now: Progress) -> str:
-    said = f"{now.partitions - now.moving} of {now.partitions} partitions have arrived"
+def line(now: ReassignmentProgress) -> str:
+    said = f"{now.partitions - now.unfinished} of {now.partitions} partitions have arrived"
     return (
-        f"{said}; {size_text(now.bytes)} of {size_text(now.total_bytes)} copied of the rest"
+        f"{said}; {format_size(now.copied_bytes)} of {format_size(now.total_bytes)} copied of the rest"
         if now.total_bytes
         else said
     )
@@ -31,9 +31,9 @@ def line(now: Progress) -> str:
 def _lines() -> Shown:
     last = ""
 
-    def shown(now: Progress) -> None:
+    def shown(now: ReassignmentProgress) -> None:
         nonlocal last
-        if now.moving and (said := line(now)) != last:
+        if now.unfinished and (said := line(now)) != last:
             last = said
             print(said, file=sys.stderr, flush=True)
 
@@ -57,13 +57,13 @@ def _bar() -> Iterator[Shown]:
         task = drawn.add_task("", total=None)
         most = done = 0  # partitions that arrive take their bytes out of the figures: what they were stays counted
 
-        def shown(now: Progress) -> None:
+        def shown(now: ReassignmentProgress) -> None:
             nonlocal most, done
             most = max(most, done + now.total_bytes)
-            done = max(done, most - now.total_bytes + now.bytes)
+            done = max(done, most - now.total_bytes + now.copied_bytes)
             drawn.update(
                 task,
-                description=f"{now.partitions - now.moving}/{now.partitions} partitions",
+                description=f"{now.partitions - now.unfinished}/{now.partitions} partitions",
                 total=most or None,
                 completed=done,
             )

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ottla_operator.cli.exits import Exit, Failure
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -70,8 +70,8 @@ def operator(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     from ottla_operator.kube.operator import LoginError, Operator, Options
-    from ottla_operator.plan.objects.pods import Images
-    from ottla_operator.plan.pipeline.pods import Image
+    from ottla_operator.plan.objects.pods import BrokerImages
+    from ottla_operator.plan.pipeline.pods import PipelineImage
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
@@ -79,8 +79,8 @@ def operator(
         namespaces=[part for it in namespace or [] for part in it.split(",") if part],
         home=home or _own_namespace(),
         lease=lease,
-        images=Images(image, version or metadata.version("ottla")),
-        spark=Image(spark_image, pull_policy),
+        images=BrokerImages(image, version or metadata.version("ottla")),
+        spark=PipelineImage(spark_image, pull_policy),
         http=_address(http),
     )
 
@@ -93,7 +93,7 @@ def operator(
     try:
         asyncio.run(work())
     except LoginError as error:
-        raise Failure(Exit.unreachable, str(error)) from error
+        raise CommandError(ExitCode.unreachable, str(error)) from error
 
 
 def _own_namespace() -> str:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ottla_operator.cli.exits import Exit, Failure
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from ottla_operator.local import documents
-from ottla_operator.local.documents import BadInput
+from ottla_operator.local.documents import InvalidFiles
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file with a Pipeline.", exists=True, dir_okay=False)]
 Name = Annotated[str | None, typer.Option("--name", help="Which one, where the file holds several.")]
@@ -54,17 +54,17 @@ def test(
 def _check(file: Path) -> None:
     """The resource against its schema, with the lines of what is wrong. Its cluster need not be in the same file."""
     try:
-        found = documents.read_each(file)
-    except BadInput as bad:
-        raise Failure(Exit.usage, str(bad)) from bad
+        found = documents.read_file(file)
+    except InvalidFiles as bad:
+        raise CommandError(ExitCode.usage, str(bad)) from bad
     if not any(it.kind == "Pipeline" for it in found):
-        raise Failure(Exit.not_found, f"{file}: there is no Pipeline")
+        raise CommandError(ExitCode.not_found, f"{file}: there is no Pipeline")
 
 
 def _hand_over(command: str, file: Path, name: str | None, *options: str) -> None:
     for package, remedy in (("ottla_spark", "it is not installed"), ("pyspark", "pip install 'ottla[spark]'")):
         if find_spec(package) is None:
-            raise Failure(Exit.failed, f"pipelines need {package}: {remedy}")
+            raise CommandError(ExitCode.failed, f"pipelines need {package}: {remedy}")
     sys.stdout.flush()
     named = ("--name", name) if name else ()
     os.execv(sys.executable, [sys.executable, "-m", "ottla_spark", command, "--pipeline", str(file), *named, *options])

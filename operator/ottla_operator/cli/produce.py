@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from ottla_broker.wire.batch import Compression
-from ottla_operator.brokers.producing import Producer
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.cli.left_out import LeftOut, Notes
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, pairs
 from ottla_operator.cli.progress import Meter, meter
-from ottla_operator.cli.records import BadLine, Reader, values, whole_records
+from ottla_operator.cli.record_format import InvalidLine, Reader, json_record_reader, value_reader
+from ottla_operator.kafka.producer import Producer
 
 CHUNK = 1 << 20
 
@@ -102,11 +102,11 @@ def produce(
     if lines is None and topic is None:
         raise typer.BadParameter("name the topic, or give --lines with records that name theirs")
     if lines is not None:
-        read, source = whole_records(topic), lines
+        read, source = json_record_reader(topic), lines
     else:
         assert topic is not None
         fields = tuple(it for it in (key_field or "").split(",") if it)
-        read = values(
+        read = value_reader(
             topic,
             partition=partition,
             key_separator=key_separator,
@@ -128,7 +128,7 @@ def produce(
             with meter(quiet, total, _size(source) if total is None else None) as shown:
                 await _write(producer, source, read, rate, left_out, shown)
 
-    run(work())
+    run_command(work())
 
 
 async def _write(
@@ -143,15 +143,16 @@ async def _write(
                 continue
             try:
                 addressed = read(text, now_ms)
-            except BadLine as bad:
+            except InvalidLine as bad:
                 await producer.flush()
                 name = "standard input" if source == "-" else source
-                raise Failure(
-                    Exit.usage, f"{name}:{number}: {bad}; the {producer.sent_records:,} records before it are written"
+                raise CommandError(
+                    ExitCode.usage,
+                    f"{name}:{number}: {bad}; the {producer.sent_records:,} records before it are written",
                 ) from bad
             if left_out is not None:
                 await left_out.prepare(addressed.topic)
-            place = await producer.place(addressed.topic, addressed.record.key, addressed.partition)
+            place = await producer.choose_partition(addressed.topic, addressed.record.key, addressed.partition)
             if left_out is not None and left_out.has(place):
                 continue
             await producer.add(place, addressed.record)
@@ -173,7 +174,7 @@ async def _chunks(source: str) -> AsyncIterator[list[bytes]]:
         # Unbuffered reading in a thread: a pipe gives what is there, and the loop goes on meanwhile.
         descriptor = sys.stdin.fileno() if source == "-" else os.open(source, os.O_RDONLY)
     except OSError as error:
-        raise Failure(Exit.not_found, f"{source}: {error.strerror}") from error
+        raise CommandError(ExitCode.not_found, f"{source}: {error.strerror}") from error
     rest = b""
     while data := await asyncio.to_thread(_read, descriptor, source):
         found = (rest + data).split(b"\n")
@@ -188,7 +189,7 @@ def _read(descriptor: int, source: str) -> bytes:
     try:
         return os.read(descriptor, CHUNK)
     except OSError as error:  # a folder can be opened, too
-        raise Failure(Exit.failed, f"{source}: {error.strerror}") from error
+        raise CommandError(ExitCode.failed, f"{source}: {error.strerror}") from error
 
 
 def _size(source: str) -> int | None:

@@ -7,13 +7,8 @@ from typing import Annotated
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import placing as seen
-from ottla_operator.brokers import reassignments
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.offsets import Place
-from ottla_operator.brokers.placing import Placing
 from ottla_operator.cli.command_config import link_to
-from ottla_operator.cli.exits import Exit, Failure, run
+from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.cli.moving import (
     DryRun,
     Throttle,
@@ -27,10 +22,15 @@ from ottla_operator.cli.moving import (
 )
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import show
-from ottla_operator.figures import counted
+from ottla_operator.formatting import format_count
+from ottla_operator.kafka import reassignment_inputs as seen
+from ottla_operator.kafka import reassignments
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs
 from ottla_operator.plan import reassignment_file
-from ottla_operator.plan.moves import Move, applied, difference
-from ottla_operator.plan.reassign import Impossible, resize, spread
+from ottla_operator.plan.moves import Move, apply_moves, moves_between
+from ottla_operator.plan.reassign import ImpossibleAssignment, change_replication_factor, spread_replicas
 
 HELP = """Move partitions to other brokers, or give them another number of replicas.
 
@@ -78,7 +78,7 @@ def reassign(
             elif not any(chosen):
                 await _watch(link)
             else:
-                placing = await seen.observe(link)
+                placing = await seen.read_reassignment_inputs(link)
                 moves = _planned(placing, plan) if plan else _decided(placing, named, to, replicas)
                 if dry_run or output is not Format.table:
                     show_plan(moves, limit, output)
@@ -87,20 +87,22 @@ def reassign(
                 if moves and not dry_run:
                     await carry_out(link, placing, moves, limit, watch)
 
-    run(work())
+    run_command(work())
 
 
-def _planned(placing: Placing, file: Path) -> Sequence[Move]:
+def _planned(placing: ReassignmentInputs, file: Path) -> Sequence[Move]:
     try:
-        wanted = reassignment_file.read(file.read_text(encoding="utf-8"), str(file))
+        wanted = reassignment_file.parse_plan(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
-        raise Failure(Exit.not_found, f"{file}: {error.strerror}") from error
-    except (reassignment_file.BadPlan, UnicodeDecodeError) as error:
-        raise Failure(Exit.usage, str(error)) from error
+        raise CommandError(ExitCode.not_found, f"{file}: {error.strerror}") from error
+    except (reassignment_file.InvalidPlan, UnicodeDecodeError) as error:
+        raise CommandError(ExitCode.usage, str(error)) from error
     there = {(it.topic, it.partition): it for it in placing.partitions}
     unknown = sorted(set(wanted) - set(there))
     if unknown:
-        raise Failure(Exit.not_found, "\n".join(f"{file}: there is no partition {topic}-{it}" for topic, it in unknown))
+        raise CommandError(
+            ExitCode.not_found, "\n".join(f"{file}: there is no partition {topic}-{it}" for topic, it in unknown)
+        )
     _known(placing, (broker for replicas in wanted.values() for broker in replicas), str(file))
     before = list(there.values())
     after = [
@@ -108,10 +110,10 @@ def _planned(placing: Placing, file: Path) -> Sequence[Move]:
         for place, it in there.items()
         if place in wanted
     ]
-    return difference(before, applied(before, after))
+    return moves_between(before, apply_moves(before, after))
 
 
-def _decided(placing: Placing, named: Sequence[str], to: str | None, factor: int | None) -> Sequence[Move]:
+def _decided(placing: ReassignmentInputs, named: Sequence[str], to: str | None, factor: int | None) -> Sequence[Move]:
     there = {it.topic for it in placing.partitions}
     for name in named:
         if name not in there:
@@ -126,12 +128,12 @@ def _decided(placing: Placing, named: Sequence[str], to: str | None, factor: int
     after = before
     try:
         if factor is not None:
-            after = applied(after, resize(after, brokers, {it.topic for it in after}, factor))
+            after = apply_moves(after, change_replication_factor(after, brokers, {it.topic for it in after}, factor))
         if factor is None or to is not None:
-            after = applied(after, spread(after, brokers, leaving))
-    except Impossible as error:
-        raise Failure(Exit.failed, str(error)) from error
-    return difference(before, after)
+            after = apply_moves(after, spread_replicas(after, brokers, leaving))
+    except ImpossibleAssignment as error:
+        raise CommandError(ExitCode.failed, str(error)) from error
+    return moves_between(before, after)
 
 
 def _ids(text: str) -> set[int]:
@@ -141,18 +143,22 @@ def _ids(text: str) -> set[int]:
     return {int(it) for it in found}
 
 
-def _known(placing: Placing, ids: Iterable[int], where: str) -> None:
+def _known(placing: ReassignmentInputs, ids: Iterable[int], where: str) -> None:
     """Replicas can only be copied to brokers that are up."""
     for it in ids:
-        if it not in placing.ids:
-            raise Failure(
-                Exit.usage,
-                f"{where}: {it} is no broker that is up; there {'is' if len(placing.ids) == 1 else 'are'} {', '.join(map(str, placing.ids))}",
+        if it not in placing.broker_ids:
+            raise CommandError(
+                ExitCode.usage,
+                f"{where}: {it} is no broker that is up; there {'is' if len(placing.broker_ids) == 1 else 'are'} {', '.join(map(str, placing.broker_ids))}",
             )
 
 
-async def _cancel(link: Link, named: Sequence[str], dry_run: bool) -> None:
-    moving = {place: it for place, it in (await reassignments.ongoing(link)).items() if not named or place[0] in named}
+async def _cancel(link: KafkaClient, named: Sequence[str], dry_run: bool) -> None:
+    moving = {
+        place: it
+        for place, it in (await reassignments.list_reassignments(link)).items()
+        if not named or place[0] in named
+    }
     if not moving:
         print("nothing is moving")
         return
@@ -167,17 +173,17 @@ async def _cancel(link: Link, named: Sequence[str], dry_run: bool) -> None:
             Format.table,
         )
         return
-    await reassignments.cancel(link, moving)
+    await reassignments.cancel_reassignments(link, moving)
     await unthrottle(link, {topic for topic, _ in moving})
-    print(f"{counted(len(moving), 'partition')} cancelled: replicas are where they were")
+    print(f"{format_count(len(moving), 'partition')} cancelled: replicas are where they were")
 
 
-async def _watch(link: Link) -> None:
-    moving: dict[Place, tuple[int, ...]] = {
-        place: it.target for place, it in (await reassignments.ongoing(link)).items()
+async def _watch(link: KafkaClient) -> None:
+    moving: dict[TopicPartition, tuple[int, ...]] = {
+        place: it.target for place, it in (await reassignments.list_reassignments(link)).items()
     }
     if moving:
         await see_to_the_end(link, moving)
     else:
-        await unthrottle(link, {it.topic for it in (await seen.observe(link)).partitions})
+        await unthrottle(link, {it.topic for it in (await seen.read_reassignment_inputs(link)).partitions})
         print("nothing is moving")

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, log_dirs, offsets, topics
 from ottla_operator.cli import elect, reassign
 from ottla_operator.cli.command_config import link_to
 from ottla_operator.cli.describe import Name, describe_topic, one_topic
-from ottla_operator.cli.exits import run
+from ottla_operator.cli.exit_codes import run_command
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, pairs
 from ottla_operator.cli.output import show
+from ottla_operator.kafka import cluster, log_dirs, offsets, topics
 
 Config = Annotated[
     list[str] | None,
@@ -47,17 +47,19 @@ def list_(
     async def work() -> list[dict[str, Any]]:
         async with link_to(bootstrap, command_config) as link:
             found = [
-                it for it in await topics.all_topics(link) if internal or not (it.internal or it.name.startswith("__"))
+                it
+                for it in await topics.list_topics(link)
+                if internal or not (it.is_internal or it.name.startswith("__"))
             ]
-            ends = await offsets.known_offsets(link, found, offsets.LATEST)
-            starts = await offsets.known_offsets(link, found, offsets.EARLIEST)
-            brokers = [it.id for it in (await cluster.describe(link)).brokers]
-            sizes = log_dirs.topic_sizes(await log_dirs.replica_sizes(link, brokers))
+            ends = await offsets.list_reachable_offsets(link, found, offsets.LATEST)
+            starts = await offsets.list_reachable_offsets(link, found, offsets.EARLIEST)
+            brokers = [it.id for it in (await cluster.describe_cluster(link)).brokers]
+            sizes = log_dirs.sum_by_topic(await log_dirs.describe_replica_sizes(link, brokers))
             return [
                 {
                     "name": it.name,
                     "partitions": len(it.partitions),
-                    "replicas": it.replicas,
+                    "replicas": it.replication_factor,
                     "records": sum(
                         ends[place] - starts.get(place, 0)
                         for p in it.partitions
@@ -65,13 +67,13 @@ def list_(
                     ),
                     "bytes": sizes.get(it.name, 0),
                     "id": str(it.id) if it.id else None,
-                    "internal": it.internal,
+                    "internal": it.is_internal,
                 }
                 for it in found
             ]
 
     show(
-        run(work()),
+        run_command(work()),
         {"name": "TOPIC", "partitions": "PARTITIONS", "replicas": "REPLICAS", "records": "RECORDS", "bytes": "BYTES"},
         output,
     )
@@ -100,14 +102,14 @@ def create(
     async def work() -> bool:
         async with link_to(bootstrap, command_config) as link:
             try:
-                await topics.create(link, name, partitions or -1, replicas or -1, settings)
+                await topics.create_topic(link, name, partitions or -1, replicas or -1, settings)
             except KafkaError as error:
                 if if_not_exists and error.code == ErrorCode.topic_already_exists:
                     return False
                 raise
             return True
 
-    print(f"topic {name} made" if run(work()) else f"topic {name} is there already")
+    print(f"topic {name} made" if run_command(work()) else f"topic {name} is there already")
 
 
 def alter(
@@ -132,11 +134,11 @@ def alter(
         async with link_to(bootstrap, command_config) as link:
             await one_topic(link, name)
             if settings or unset:
-                await topics.configure(link, name, settings, unset or [])
+                await topics.alter_topic_config(link, name, settings, unset or [])
             if partitions is not None:
-                await topics.grow(link, name, partitions)
+                await topics.create_partitions(link, name, partitions)
 
-    run(work())
+    run_command(work())
     print(f"topic {name} changed")
 
 
@@ -153,7 +155,7 @@ def delete(
         async with link_to(bootstrap, command_config) as link:
             for name in names:
                 await one_topic(link, name)
-                await topics.delete(link, name)
+                await topics.delete_topic(link, name)
                 print(f"topic {name} deleted")
 
-    run(work())
+    run_command(work())

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ottla_operator.cli.exits import Exit, Failure
-from ottla_operator.local import view
-from ottla_operator.local.board import Board
-from ottla_operator.local.documents import BadInput
-from ottla_operator.local.home import Busy, Home
-from ottla_operator.local.up import Up, default_home
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.local import terminal
+from ottla_operator.local.documents import InvalidFiles
+from ottla_operator.local.home import Home, HomeLocked
+from ottla_operator.local.live_view import LiveView
+from ottla_operator.local.up import UpRunner, default_home
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,21 +32,21 @@ def up(
     ] = True,
 ) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    board = Board(say=partial(view.say, console))
-    work = Up(inputs, Home(home or default_home()), board, load)
+    board = LiveView(say=partial(terminal.print_message, console))
+    work = UpRunner(inputs, Home(home or default_home()), board, load)
     try:
-        work.read()
+        work.read_files()
         work.home.lock()
         clean = asyncio.run(_run(work, console, board))
-    except BadInput as bad:
-        raise Failure(Exit.usage, str(bad)) from bad
-    except Busy as busy:
-        raise Failure(Exit.failed, str(busy)) from busy
+    except InvalidFiles as bad:
+        raise CommandError(ExitCode.usage, str(bad)) from bad
+    except HomeLocked as busy:
+        raise CommandError(ExitCode.failed, str(busy)) from busy
     except (OSError, ExceptionGroup) as error:
         if (said := _refused(error)) is None:
             raise
-        raise Failure(Exit.failed, said) from error
-    for told in view.summary(board):
+        raise CommandError(ExitCode.failed, said) from error
+    for told in terminal.summary_lines(board):
         board.say(told, "info")
     board.say(
         f"everything is stopped; data stay in {work.home.path}"
@@ -55,7 +55,7 @@ def up(
         "good" if clean else "warn",
     )
     if not clean:
-        raise typer.Exit(Exit.failed)
+        raise typer.Exit(ExitCode.failed)
 
 
 def _refused(error: BaseException) -> str | None:
@@ -70,6 +70,6 @@ def _refused(error: BaseException) -> str | None:
             return None
 
 
-async def _run(work: Up, console: Console, board: Board) -> bool:
-    async with view.shown(console, board):
+async def _run(work: UpRunner, console: Console, board: LiveView) -> bool:
+    async with terminal.live_table(console, board):
         return await work.run()

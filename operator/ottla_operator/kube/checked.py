@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla_operator.kube.known import Key
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.validation import validate_resource
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Checked:
         self._found.pop(key, None)
 
     def _look(self, body: Json) -> str:
-        found = problems(
+        found = validate_resource(
             {**{it: body[it] for it in ("apiVersion", "kind", "spec")}, "metadata": {"name": body["metadata"]["name"]}}
         )
         return "; ".join(map(str, found)) or self.unfit(body)

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import groups, offsets, topics
-from ottla_operator.brokers.link import Link, Unreachable, connected
+from ottla_operator.kafka import groups, offsets, topics
+from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.kinds import POD
 from ottla_operator.plan.objects import names
@@ -20,7 +20,7 @@ WITHIN_S = 5.0
 class Brokers:
     """Of the Cluster with this link; or why none can be asked."""
 
-    link: Link | None
+    link: KafkaClient | None
     why: str = ""
 
     async def existing(self, wanted: Iterable[str]) -> set[str] | str:
@@ -28,7 +28,7 @@ class Brokers:
         if self.link is None:
             return self.why
         try:
-            return set(await topics.describe(self.link, wanted))
+            return set(await topics.describe_topics(self.link, wanted))
         except (Unreachable, KafkaError) as error:
             return f"the brokers cannot be asked: {error}"
 
@@ -37,9 +37,9 @@ class Brokers:
         if self.link is None:
             return None
         try:
-            done = await groups.committed(self.link, group)
-            found = await topics.describe(self.link, read)
-            ends = await offsets.offsets(self.link, found.values(), offsets.LATEST)
+            done = await groups.list_group_offsets(self.link, group)
+            found = await topics.describe_topics(self.link, read)
+            ends = await offsets.list_offsets(self.link, found.values(), offsets.LATEST)
         except (Unreachable, KafkaError):
             return None
         if not any(topic in found for topic, _ in done):
@@ -67,7 +67,7 @@ async def brokers_at(at: Sequence[str], within_s: float) -> AsyncIterator[Broker
         found = Brokers(None)
         if at:
             try:
-                found = Brokers(await stack.enter_async_context(connected(",".join(at), within_s)))
+                found = Brokers(await stack.enter_async_context(connect(",".join(at), within_s)))
             except (Unreachable, KafkaError) as error:
                 found = Brokers(None, f"the brokers cannot be asked: {error}")
         yield found

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla_operator.brokers import cluster as asking
-from ottla_operator.brokers import reassignments, topics
-from ottla_operator.brokers.link import Link
+from ottla_operator.kafka import cluster as asking
+from ottla_operator.kafka import reassignments, topics
+from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kube import rolling, scaling
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.checked import Checked
@@ -32,12 +32,12 @@ from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Work
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.addresses import bootstrap
-from ottla_operator.plan.objects.pods import Images, pod_hash
+from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
 from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
 from ottla_operator.plan.objects.whole import Given, Objects, broker_ids, desired, unfit
 from ottla_operator.plan.source_credentials import Unusable
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.common import duration_ms
+from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.model import Json
 
 RESYNC_S: Final = 15.0
@@ -62,7 +62,7 @@ class Clusters:
 
     api: Api
     telling: Telling
-    images: Images
+    images: BrokerImages
     body: Callable[[Key], Json | None]
     topics_may_go_on: Callable[[Key], None] = lambda key: None
     _memories: dict[Key, Memory] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Clusters:
     async def _with_brokers(self, key: Key, body: Json, cluster: Cluster, memory: Memory, look: "_Look") -> float:
         seen, wanted, link = look.seen, look.wanted, look.link
         assert wanted.settings is not None and wanted.brokers is not None
-        described = await asking.describe(link) if link else None
+        described = await asking.describe_cluster(link) if link else None
         up = frozenset(it.id for it in described.brokers) if described else frozenset[int]()
         wished = rolling.Wished(
             {id_: started_with(wanted.settings, id_) for id_ in broker_ids(cluster.spec.replicas)},
@@ -222,8 +222,8 @@ class Clusters:
             await self.telling.event(body, "Scaling", said)
         await self._note_down(cluster, look, scaled)
         await self._upkeep.take_away(cluster, seen, wanted)
-        moving = await reassignments.ongoing(link) if link else None
-        ailing = asking.ailments(await topics.all_topics(link), moving) if link else None
+        moving = await reassignments.list_reassignments(link) if link else None
+        ailing = asking.find_partition_problems(await topics.list_topics(link), moving) if link else None
         facts = Facts(
             wanted=cluster.spec.replicas,
             pods=seen.pods,
@@ -234,7 +234,7 @@ class Clusters:
             refused=_refusals(memory, rolled),
             scaling=scaled.doing,
             cannot_scale=scaled.refused,
-            leaderless=None if ailing is None else sum(it.what == asking.OFFLINE for it in ailing),
+            leaderless=None if ailing is None else sum(it.kind == asking.OFFLINE for it in ailing),
             under_replicated=None if ailing is None else len(ailing),
             moving=len(moving or ()),
             unreached=look.unreached,
@@ -299,7 +299,7 @@ class _Look:
     seen: Seen
     wanted: Objects
     brokers: int
-    link: Link | None
+    link: KafkaClient | None
     unreached: str
     certificates: str
     unusable: str
@@ -343,7 +343,7 @@ def _refusals(memory: Memory, rolled: rolling.Rolled) -> dict[str, str]:
 def _late(cluster: Cluster, seen: Seen, rolled: rolling.Rolled) -> list[int]:
     """Brokers whose pod, as it should be, has not been ready for longer than it may."""
     roll = cluster.spec.roll
-    within = datetime.timedelta(milliseconds=duration_ms((roll and roll.timeout) or BACK_WITHIN))
+    within = datetime.timedelta(milliseconds=parse_duration_ms((roll and roll.timeout) or BACK_WITHIN))
     now = datetime.datetime.now(datetime.UTC)
     return [
         it.broker

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import mirrors
-from ottla_operator.brokers.link import Unreachable
+from ottla_operator.kafka import mirrors
+from ottla_operator.kafka.client import Unreachable
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.checked import Checked
 from ottla_operator.kube.cluster_brokers import brokers_of
@@ -23,7 +23,7 @@ from ottla_operator.kube.telling import Telling
 from ottla_operator.plan import mirror as plan
 from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
-from ottla_operator.plan.mirror import PartitionSeen
+from ottla_operator.plan.mirror import ObservedMirrorPartition
 from ottla_operator.plan.pipeline.whole import bootstrap
 from ottla_operator.plan.source_credentials import Unusable
 from ottla_operator.resources.mirror import Mirror
@@ -84,16 +84,16 @@ class Mirrors:
             if brokers.link is None:
                 return await self._tell(body, Working("ClusterNotReady", brokers.why))
             try:
-                itself = await mirrors.itself(brokers.link, mirror.name)
+                itself = await mirrors.describe_mirror(brokers.link, mirror.name)
                 role = (body.get("status") or {}).get("role")
                 if (unasked := plan.unasked_failover(wanted, itself.settings, role)) is not None:
                     return await self._tell(body, unasked)
                 if changes := plan.changes(wanted, itself.settings):
-                    await mirrors.configure(brokers.link, mirror.name, changes)
+                    await mirrors.alter_mirror(brokers.link, mirror.name, changes)
                     said = source_credentials.shown(changes)
                     await self.telling.event(body, "Configured", f"told the brokers: {said}")
-                    itself = await mirrors.itself(brokers.link, mirror.name)
-                seen = await mirrors.copies(brokers.link, mirror.name)
+                    itself = await mirrors.describe_mirror(brokers.link, mirror.name)
+                seen = await mirrors.describe_mirrored_partitions(brokers.link, mirror.name)
             except Unreachable as error:
                 return await self._tell(body, Working("Unreachable", f"the brokers cannot be asked: {error}"))
             except KafkaError as error:
@@ -123,7 +123,11 @@ class Mirrors:
         return at
 
     async def _tell(
-        self, body: Json, judged: Verdict, seen: Sequence[PartitionSeen] = (), more: dict[str, Json] | None = None
+        self,
+        body: Json,
+        judged: Verdict,
+        seen: Sequence[ObservedMirrorPartition] = (),
+        more: dict[str, Json] | None = None,
     ) -> float:
         """What was known of the copies stays in the status while nobody can be asked."""
         before = body.get("status") or {}

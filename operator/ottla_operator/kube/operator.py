@@ -21,7 +21,7 @@ for _unused in ("kubernetes", "kubernetes_asyncio", "pykube"):
 import kopf  # noqa: E402
 
 from ottla_broker.wire.errors import KafkaError  # noqa: E402
-from ottla_operator.brokers.link import Unreachable  # noqa: E402
+from ottla_operator.kafka.client import Unreachable  # noqa: E402
 from ottla_operator.kube import metrics as figures  # noqa: E402
 from ottla_operator.kube.api import Api, ApiError  # noqa: E402
 from ottla_operator.kube.clusters import Clusters  # noqa: E402
@@ -34,9 +34,9 @@ from ottla_operator.kube.pipelines import Pipelines  # noqa: E402
 from ottla_operator.kube.telling import Telling  # noqa: E402
 from ottla_operator.kube.topics import Topics  # noqa: E402
 from ottla_operator.plan.objects.names import INSTANCE, MANAGER  # noqa: E402
-from ottla_operator.plan.objects.pods import Images  # noqa: E402
+from ottla_operator.plan.objects.pods import BrokerImages  # noqa: E402
 from ottla_operator.plan.pipeline import names as pipeline_names  # noqa: E402
-from ottla_operator.plan.pipeline.pods import Image  # noqa: E402
+from ottla_operator.plan.pipeline.pods import PipelineImage  # noqa: E402
 from ottla_operator.resources.model import Json  # noqa: E402
 
 LoginError = kopf.LoginError
@@ -55,8 +55,8 @@ class Options:
     namespaces: Sequence[str]
     home: str
     lease: str
-    images: Images
-    spark: Image
+    images: BrokerImages
+    spark: PipelineImage
     http: tuple[str, int] | None
 
 

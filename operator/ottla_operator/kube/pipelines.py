@@ -24,7 +24,7 @@ from ottla_operator.plan.objects.differences import differs, marked
 from ottla_operator.plan.objects.names import MANAGER
 from ottla_operator.plan.pipeline import names, seen
 from ottla_operator.plan.pipeline import topics as gate
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.status import status_of
 from ottla_operator.plan.pipeline.verdict import Facts, Run, of_application, of_driver
 from ottla_operator.plan.pipeline.whole import Given, Launcher, Objects, bootstrap, desired, launcher, unfit
@@ -54,7 +54,7 @@ class Pipelines:
 
     api: Api
     telling: Telling
-    image: Image
+    image: PipelineImage
     body: Callable[[Key], Json | None]
     cluster: Callable[[Key], Awaitable[Json | None]]
     topics: Callable[[Key], Iterable[Json]]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import cluster_settings
-from ottla_operator.brokers.in_sync import partition_states
-from ottla_operator.brokers.link import Link
+from ottla_operator.kafka import configs
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.in_sync import list_partition_states
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.children import Seen
 from ottla_operator.kube.kinds import POD
@@ -51,7 +51,7 @@ def started(seen: Seen) -> dict[int, dict[str, str] | None]:
     }
 
 
-async def change_running(link: Link | None, seen: Seen, wished: Wished) -> Rolled:
+async def change_running(link: KafkaClient | None, seen: Seen, wished: Wished) -> Rolled:
     """Sets what running brokers take, and says why each of the others has to be restarted. Without a link, nothing can be set."""
     ours: dict[str, str] = json.loads(seen.notes.get(names.OURS, "{}"))
     rolled = Rolled(ours=dict(ours))
@@ -59,12 +59,12 @@ async def change_running(link: Link | None, seen: Seen, wished: Wished) -> Rolle
     there = {id_: it for id_, it in wished.settings.items() if id_ in before}
     if ours or any(before[id_] != it for id_, it in there.items()):
         ready = next((it.broker for it in seen.pods.values() if it.ready), None)
-        changeable = await cluster_settings.changeable(link, ready) if link and ready is not None else set()
+        changeable = await configs.list_dynamic_broker_configs(link, ready) if link and ready is not None else set()
         plan = settings_plan(before, there, changeable, ours)
         if link is not None:
             await _set(link, plan.put, rolled)
             if plan.drop:
-                await cluster_settings.alter(link, {}, plan.drop)
+                await configs.alter_default_broker_configs(link, {}, plan.drop)
                 rolled.ours = {key: value for key, value in rolled.ours.items() if key not in plan.drop}
         rolled.outdated = {id_: f"settings {', '.join(keys)}" for id_, keys in plan.restart.items()}
     for id_, pod in seen.pods.items():
@@ -77,12 +77,12 @@ async def change_running(link: Link | None, seen: Seen, wished: Wished) -> Rolle
     return rolled
 
 
-async def _set(link: Link, put: Mapping[str, str], rolled: Rolled) -> None:
+async def _set(link: KafkaClient, put: Mapping[str, str], rolled: Rolled) -> None:
     for key, value in put.items():
         try:
-            await cluster_settings.alter(link, {key: value}, ())
+            await configs.alter_default_broker_configs(link, {key: value}, ())
         except KafkaError as error:
-            if error.code not in cluster_settings.REFUSED:
+            if error.code not in configs.INVALID_VALUE_ERRORS:
                 raise
             rolled.refused[key] = str(error)
         else:
@@ -92,7 +92,7 @@ async def _set(link: Link, put: Mapping[str, str], rolled: Rolled) -> None:
 async def restart_next(
     api: Api,
     cluster: Cluster,
-    link: Link | None,
+    link: KafkaClient | None,
     seen: Seen,
     up: frozenset[int],
     controller: int | None,
@@ -123,9 +123,11 @@ async def restart_next(
     return ""
 
 
-async def _by_partitions(link: Link | None, states: list[BrokerState], controller: int | None, most: int) -> Step:
+async def _by_partitions(
+    link: KafkaClient | None, states: list[BrokerState], controller: int | None, most: int
+) -> Step:
     assert link is not None, "without a link, none that is ready is outdated"
-    partitions = await partition_states(link, [it.id for it in states if it.ready])
+    partitions = await list_partition_states(link, [it.id for it in states if it.ready])
     return next_step(states, partitions, controller, most)
 
 

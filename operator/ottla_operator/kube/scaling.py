@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.brokers import cluster as clusters
-from ottla_operator.brokers import elections, placing, quorum, reassignments, throttle
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.placing import Placing
-from ottla_operator.figures import counted
+from ottla_operator.formatting import format_count
+from ottla_operator.kafka import cluster as clusters
+from ottla_operator.kafka import elections, quorum, reassignment_inputs, reassignments, throttle
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs
 from ottla_operator.kube.children import Seen
 from ottla_operator.plan import scale
 from ottla_operator.plan.brokers import OFFSETS_FACTOR
@@ -18,7 +18,7 @@ from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.settings import Settings
 from ottla_operator.plan.objects.whole import broker_ids
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.common import quantity
+from ottla_operator.resources.common import parse_quantity
 
 OWN_TOPICS = {"__consumer_offsets": OFFSETS_FACTOR}
 LONGEST_NOTE: Final = 64 * 1024  # all annotations of an object together have 256 KiB
@@ -49,9 +49,9 @@ def settled(cluster: Cluster, brokers: int, notes: Mapping[str, str]) -> bool:
     return brokers == cluster.spec.replicas and notes.get(names.SPREAD) == every and not notes.get(names.THROTTLED)
 
 
-async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: Settings) -> Scaled:
+async def step(link: KafkaClient, cluster: Cluster, seen: Seen, brokers: int, common: Settings) -> Scaled:
     """Does what can be done now towards the number of brokers that is wished. `brokers`: pods that there shall be so far."""
-    found = await placing.observe(link)
+    found = await reassignment_inputs.read_reassignment_inputs(link)
     done = Scaled(brokers, dict(seen.notes))
     rebalance = cluster.spec.rebalance
     match scale.next_step(
@@ -60,15 +60,15 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
             present=frozenset(broker_ids(brokers)),
             up=found.brokers,
             partitions=found.partitions,
-            moving=len(found.ongoing),
+            moving=len(found.reassignments),
             spread=spread_over(seen.notes),
-            members=await quorum.members(link),
+            members=await quorum.list_voters(link),
             factors={topic: int(common[key]) for topic, key in OWN_TOPICS.items() if common.get(key, "").isdigit()},
             on_scale=rebalance is None or rebalance.on_scale is not False,
         )
     ):
         case scale.MovePartitions(moves, why):
-            done.doing = f"{counted(len(moves), 'partition')} to move, {why}"
+            done.doing = f"{format_count(len(moves), 'partition')} to move, {why}"
             if await _move(link, cluster, found, moves, done):
                 done.said.append(done.doing)
         case scale.LetGo(broker):
@@ -81,7 +81,7 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
             await _end(link, found, done)
             done.notes[names.SPREAD] = ",".join(map(str, sorted(spread)))
             if spread_over(seen.notes) - spread:
-                done.doing = f"what suits {counted(len(spread), 'broker')} holds from here on"
+                done.doing = f"what suits {format_count(len(spread), 'broker')} holds from here on"
         case scale.Refused(why):
             done.refused = f"the brokers stay as they are: {why}"
         case scale.Wait(why):
@@ -91,7 +91,9 @@ async def step(link: Link, cluster: Cluster, seen: Seen, brokers: int, common: S
     return done
 
 
-async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move, ...], done: Scaled) -> bool:
+async def _move(
+    link: KafkaClient, cluster: Cluster, found: ReassignmentInputs, moves: tuple[Move, ...], done: Scaled
+) -> bool:
     """Whether it was begun. A throttle is noted down first, in a look of its own, so that it is taken off whatever happens to us."""
     rebalance = cluster.spec.rebalance
     if rebalance and rebalance.throttle and any(it.adding for it in moves):
@@ -100,8 +102,8 @@ async def _move(link: Link, cluster: Cluster, found: Placing, moves: tuple[Move,
         if ALL not in noted and not topics <= noted:
             done.notes[names.THROTTLED] = note_of_throttled(noted | topics)
             return False
-        await throttle.put(link, moves, int(quantity(rebalance.throttle)), found.ids)
-    await reassignments.reassign(link, {(it.topic, it.partition): it.after for it in moves})
+        await throttle.set_throttle(link, moves, int(parse_quantity(rebalance.throttle)), found.broker_ids)
+    await reassignments.reassign_partitions(link, {(it.topic, it.partition): it.after for it in moves})
     done.begun = len(moves)
     return True
 
@@ -112,16 +114,16 @@ def note_of_throttled(topics: Collection[str]) -> str:
     return text if len(text) <= LONGEST_NOTE else json.dumps([ALL])
 
 
-async def _end(link: Link, found: Placing, done: Scaled) -> None:
+async def _end(link: KafkaClient, found: ReassignmentInputs, done: Scaled) -> None:
     """Takes off what a move may have left, and has partitions led as they should be."""
     if throttled := json.loads(done.notes.pop(names.THROTTLED, "[]")):
         every = {it.topic for it in found.partitions}
-        await throttle.take_off(link, found.ids, sorted(every) if ALL in throttled else throttled)
+        await throttle.remove_throttle(link, found.broker_ids, sorted(every) if ALL in throttled else throttled)
     others = [
         (it.topic, it.partition) for it in found.partitions if it.leader != it.replicas[0] and it.replicas[0] in it.isr
     ]
     if others:
-        await elections.prefer(link, others)
+        await elections.elect_preferred_leaders(link, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +135,18 @@ class Gone:
     holding: tuple[int, ...] = ()
 
 
-async def forget_gone(link: Link, seen: Seen, brokers: int) -> Gone:
+async def forget_gone(link: KafkaClient, seen: Seen, brokers: int) -> Gone:
     """Unregisters brokers that were let go and will not come back."""
     gone = [
         it.id
-        for it in (await clusters.describe_all(link)).brokers
-        if it.fenced and it.id > brokers and it.id not in seen.pods
+        for it in (await clusters.describe_cluster_with_fenced_brokers(link)).brokers
+        if it.is_fenced and it.id > brokers and it.id not in seen.pods
     ]
     if not gone:
         return Gone()
-    found = await placing.observe(link)
+    found = await reassignment_inputs.read_reassignment_inputs(link)
     held = {broker for it in found.partitions for broker in it.replicas}
     forgotten = tuple(it for it in gone if it not in held)
     for it in forgotten:
-        await clusters.unregister(link, it)
+        await clusters.unregister_broker(link, it)
     return Gone(forgotten, tuple(it for it in gone if it in held))

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import reconcile
-from ottla_operator.brokers import topics as brokers_topics
-from ottla_operator.brokers.link import Link, Unreachable, connected
+from ottla_operator.kafka import topic_reconciler
+from ottla_operator.kafka import topics as brokers_topics
+from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.cluster_brokers import ready_addresses
 from ottla_operator.kube.clusters import cluster_of
@@ -24,8 +24,8 @@ from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
 from ottla_operator.plan.leaving import Note, heard, leaving, named, unsure
 from ottla_operator.plan.topic_verdict import Wish, owners, verdict
-from ottla_operator.plan.topics import Seen, changes
-from ottla_operator.plan.topics import Stuck as CannotBe
+from ottla_operator.plan.topics import ObservedTopic, changes
+from ottla_operator.plan.topics import UnsatisfiableSpec as CannotBe
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
 
@@ -44,7 +44,7 @@ class _Brought:
     """A Topic after a look. `seen`: its topic, None when there is none, or nobody knows."""
 
     wish: Wish
-    seen: Seen | None
+    seen: ObservedTopic | None
     verdict: Verdict
 
     @property
@@ -88,7 +88,7 @@ class Topics:
             await self._tell_all(wishes, Working("ClusterNotReady", f"no broker of Cluster {key.name} is ready"))
             return WAITING_S
         try:
-            async with connected(",".join(at), BROKERS_WITHIN_S) as link:
+            async with connect(",".join(at), BROKERS_WITHIN_S) as link:
                 return await self._with_brokers(link, wishes, ledger, notes, body)
         except Unreachable as error:
             await self._tell_all(wishes, Working("Unreachable", f"the brokers cannot be asked: {error}"))
@@ -122,7 +122,7 @@ class Topics:
         return ""
 
     async def _let_go(
-        self, link: Link, wishes: Sequence[Wish], notes: Mapping[str, Note], cluster: Json
+        self, link: KafkaClient, wishes: Sequence[Wish], notes: Mapping[str, Note], cluster: Json
     ) -> tuple[dict[str, Note], set[str]]:
         """Deletes topics that go with their resources. What stays noted; and the ids of the topics that are gone: brokers may show them for a moment yet."""
         namespace = cluster["metadata"]["namespace"]
@@ -136,7 +136,7 @@ class Topics:
         async def delete(leaving: tuple[str, Note]) -> None:
             uid, note = leaving
             try:
-                if note.id and await brokers_topics.delete_by_id(link, UUID(note.id)):
+                if note.id and await brokers_topics.delete_topic_by_id(link, UUID(note.id)):
                     deleted.append(note)
                 gone.add(note.id)
             except KafkaError as error:
@@ -157,7 +157,7 @@ class Topics:
     # --- what is done with brokers
 
     async def _with_brokers(
-        self, link: Link, wishes: Sequence[Wish], ledger: Ledger, notes: Mapping[str, Note], cluster: Json
+        self, link: KafkaClient, wishes: Sequence[Wish], ledger: Ledger, notes: Mapping[str, Note], cluster: Json
     ) -> float:
         good = owners(wishes)
         stay, deleted = await self._let_go(link, wishes, notes, cluster)
@@ -190,20 +190,24 @@ class Topics:
         patience = self._patiences.setdefault(ledger.key, Patience())
         return patience.pause(waits, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
-    async def _bring(self, link: Link, wish: Wish, all_seen: Mapping[str, Seen] | None, brokers: int) -> _Brought:
+    async def _bring(
+        self, link: KafkaClient, wish: Wish, all_seen: Mapping[str, ObservedTopic] | None, brokers: int
+    ) -> _Brought:
         """`brokers`: as many as the Cluster shall have."""
         topic, seen = wish.topic, None
         assert topic is not None
         try:
-            every = await reconcile.observe(link, [topic]) if all_seen is None else all_seen
+            every = await topic_reconciler.observe_topics(link, [topic]) if all_seen is None else all_seen
             seen = every.get(topic.topic_name)
             todo = changes(topic, seen)
             for change in todo:
-                await reconcile.apply(link, change)
+                await topic_reconciler.apply_topic_change(link, change)
                 if not isinstance(change, CannotBe):
-                    await self.telling.event(wish.body, type(change).__name__, reconcile.spoken(change))
+                    await self.telling.event(
+                        wish.body, type(change).__name__, topic_reconciler.describe_topic_change(change)
+                    )
             if any(not isinstance(it, CannotBe) for it in todo):
-                seen = (await reconcile.observe(link, [topic])).get(topic.topic_name)
+                seen = (await topic_reconciler.observe_topics(link, [topic])).get(topic.topic_name)
                 todo = changes(topic, seen)
         except KafkaError as error:
             return _Brought(wish, seen, _refused(error, topic, brokers))
@@ -229,7 +233,7 @@ class Topics:
 
         await _each(wishes, one)
 
-    async def _tell(self, wish: Wish, seen: Seen | None, judged: Verdict) -> float:
+    async def _tell(self, wish: Wish, seen: ObservedTopic | None, judged: Verdict) -> float:
         """What was known of the topic stays in the status while nobody can be asked. After how long it is to be looked at again."""
         before = wish.body.get("status") or {}
         more: dict[str, Json] = {key: before.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}
@@ -254,10 +258,12 @@ class Topics:
         return AGAIN_S if isinstance(judged, Working) else RESYNC_S
 
 
-async def _observed(link: Link, wanted: Sequence[Topic], deleted: Collection[str]) -> dict[str, Seen] | None:
+async def _observed(
+    link: KafkaClient, wanted: Sequence[Topic], deleted: Collection[str]
+) -> dict[str, ObservedTopic] | None:
     """All at once; None when brokers refuse to tell of one of them: then each is asked for by itself."""
     try:
-        found = await reconcile.observe(link, wanted)
+        found = await topic_reconciler.observe_topics(link, wanted)
     except KafkaError:
         return None
     return {name: it for name, it in found.items() if it.topic_id not in deleted}

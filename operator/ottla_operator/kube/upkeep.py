@@ -13,7 +13,7 @@ from ottla_operator.plan.objects.stateful_set import claimed
 from ottla_operator.plan.objects.whole import Objects
 from ottla_operator.plan.pods_seen import moment
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.common import quantity
+from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.model import Json
 
 GONE_WITHIN_S: Final = 10.0
@@ -55,11 +55,11 @@ class Upkeep:
         to be made anew. ApiError when the storage class does not allow it."""
         live, storage = seen.stateful_set, cluster.spec.storage
         assert storage is not None
-        if live is None or quantity(claimed(live)) >= quantity(storage.size):
+        if live is None or parse_quantity(claimed(live)) >= parse_quantity(storage.size):
             return False
         for it in await self.api.list(CLAIM, cluster.metadata.namespace, names.selector_text(cluster)):
             has = it["spec"]["resources"]["requests"]["storage"]
-            if quantity(has) < quantity(storage.size):
+            if parse_quantity(has) < parse_quantity(storage.size):
                 change = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
                 await self.api.merge(CLAIM, cluster.metadata.namespace, it["metadata"]["name"], change)
         if seen.headless in seen.services:  # whoever makes it anew has to know what was noted on it

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla_operator.local import ports, processes
-from ottla_operator.local.board import State
 from ottla_operator.local.keeper import Keeper
+from ottla_operator.local.live_view import State
 from ottla_operator.plan.brokers import BrokerPlan
 from ottla_operator.plan.settings import Settings
 

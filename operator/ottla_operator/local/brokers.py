@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ottla_operator.local.board import Board, BrokerRow, State
 from ottla_operator.local.broker import LocalBroker
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.keeper import AGAIN
+from ottla_operator.local.live_view import BrokerRow, LiveView, State
 from ottla_operator.plan.brokers import BrokerPlan
 
 
@@ -17,7 +17,7 @@ class Brokers:
     """`document`: the Cluster's own, for errors to name lines. `by_id`: in the order of ids."""
 
     home: Home
-    board: Board
+    board: LiveView
     document: Document
     by_id: dict[int, LocalBroker] = field(default_factory=dict)
     _said: dict[str, str] = field(default_factory=dict)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla_operator.brokers.link import BadAddress, Link, Unreachable, connected
-from ottla_operator.local.board import Board
+from ottla_operator.kafka.client import InvalidAddress, KafkaClient, Unreachable, connect
 from ottla_operator.local.brokers import Brokers
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.loading import Load
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.mirrors import Mirrors, MirrorWish
@@ -45,7 +45,7 @@ class Wish:
 @dataclass(slots=True)
 class ClusterRun:
     home: Home
-    board: Board
+    board: LiveView
     wish: Wish
     _memory: Memory = field(init=False)
     _brokers: Brokers = field(init=False)
@@ -54,7 +54,7 @@ class ClusterRun:
     _loads: list[Load] = field(default_factory=list)
     _topics: Topics = field(init=False)
     _mirrors: Mirrors = field(init=False)
-    _link: Link | None = None
+    _link: KafkaClient | None = None
     _tended: asyncio.Task[None] | None = None
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -138,7 +138,7 @@ class ClusterRun:
                 await self._brokers.one_ready()
                 # A topic that is made while few brokers are there has its replicas on those few.
                 await self._brokers.wait(self._tending.wanted_ids, ALL_READY_WITHIN_S)
-                async with connected(self._brokers.bootstrap, ASK_WITHIN_S) as link:
+                async with connect(self._brokers.bootstrap, ASK_WITHIN_S) as link:
                     self._link = link
                     self._tended = tasks.create_task(self._tending.keep(link))
                     keeping = tasks.create_task(self._topics.keep(link))
@@ -152,7 +152,7 @@ class ClusterRun:
                     async with self._changing:
                         await self._change_pipelines()
                     await keeping
-            except (Unreachable, BadAddress):  # the last one that served has fallen meanwhile
+            except (Unreachable, InvalidAddress):  # the last one that served has fallen meanwhile
                 await asyncio.sleep(CONNECT_AGAIN_S)
 
     async def _change_pipelines(self) -> None:

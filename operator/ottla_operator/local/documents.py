@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from ottla_operator.local import secrets
-from ottla_operator.resources import check
+from ottla_operator.resources import validation
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 
@@ -21,7 +21,7 @@ _FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-class BadInput(Exception):
+class InvalidFiles(Exception):
     """Findings about the files, one line each, ready to be shown."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ class Document:
 
     file: Path
     data: dict[str, Json]
-    lines: dict[check.Path, int] = field(repr=False)
+    lines: dict[validation.FieldPath, int] = field(repr=False)
 
     @property
     def kind(self) -> str:
@@ -45,25 +45,25 @@ class Document:
     def name(self) -> str:
         return str(self.data["metadata"]["name"])
 
-    def where(self, path: check.Path) -> str:
+    def where(self, path: validation.FieldPath) -> str:
         """file:line of a field, or of the nearest object around it that is written down."""
         while path not in self.lines:
             path = path[:-1]
         return f"{self.file}:{self.lines[path]}"
 
-    def setting_named(self, note: str) -> check.Path | None:
+    def setting_named(self, note: str) -> validation.FieldPath | None:
         """The field of the first setting of `spec.config` that a sentence of the brokers names."""
         config = self.data["spec"].get("config", {})
         return next((("spec", "config", key) for key in config if key in note), None)
 
-    def field_named(self, note: str) -> check.Path | None:
+    def field_named(self, note: str) -> validation.FieldPath | None:
         """The field with which a sentence begins: `spec.transforms[0].sql: …`."""
         found = _FIELD.match(note)
         if found is None:
             return None
         return tuple(int(it) if it.isdigit() else it for it in re.findall(r"\w+", found[0]))
 
-    def says(self, problem: check.Problem) -> str:
+    def says(self, problem: validation.Problem) -> str:
         return f"{self.where(problem.path)}: {problem}"
 
 
@@ -85,55 +85,55 @@ def files_of(inputs: Iterable[Path]) -> list[Path]:
         except OSError as error:
             wrong.append(f"{path}: cannot be read: {error.strerror}")
     if wrong:
-        raise BadInput(wrong)
+        raise InvalidFiles(wrong)
     return list(dict.fromkeys(found))
 
 
-def read(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
+def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
     """All resources of the files, and Secrets that they may speak of; each checked, and then together. Other objects of other API groups are passed
     over. `held`: files that held resources a moment ago; one of them that is empty now is being written, or emptied by mistake: an error."""
     documents: list[Document] = []
     wrong: list[str] = []
     for file in files_of(inputs):
         try:
-            documents += read_each(file, held=file in held)
-        except BadInput as bad:
+            documents += read_file(file, held=file in held)
+        except InvalidFiles as bad:
             wrong += bad.lines
     wrong = wrong or list(_together(documents))
     if wrong:
-        raise BadInput(wrong)
+        raise InvalidFiles(wrong)
     return documents
 
 
-def read_each(file: Path, held: bool = False) -> list[Document]:
+def read_file(file: Path, held: bool = False) -> list[Document]:
     """The resources of one file, each checked by itself."""
     try:
         text = file.read_text(encoding="utf-8")
         if held and not text.strip():
-            raise BadInput([f"{file}:1: the file is empty; to take out what it described, remove it"])
+            raise InvalidFiles([f"{file}:1: the file is empty; to take out what it described, remove it"])
         found = [it for it in parse(text, file) if not _foreign(it.data)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise BadInput(
+        raise InvalidFiles(
             [f"{file}:{mark.line + 1 if mark else 1}: not YAML: {error.problem or error.context}"]
         ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         said = f"byte {error.object[error.start]:#04x} is not text in UTF-8"
-        raise BadInput([f"{file}:{line}: not YAML: {said}"]) from error
+        raise InvalidFiles([f"{file}:{line}: not YAML: {said}"]) from error
     except yaml.YAMLError as error:
-        raise BadInput([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
+        raise InvalidFiles([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
     except OSError as error:  # no permission, or it was there a moment ago
-        raise BadInput([f"{file}: cannot be read: {error.strerror}"]) from error
+        raise InvalidFiles([f"{file}: cannot be read: {error.strerror}"]) from error
     if wrong := [it.says(problem) for it in found for problem in _problems(it.data)]:
-        raise BadInput(wrong)
+        raise InvalidFiles(wrong)
     return found
 
 
 def parse(text: str, file: Path) -> Iterator[Document]:
     """The documents of one file. Raises yaml.MarkedYAMLError."""
     for node in yaml.compose_all(text, Loader=_Loader):
-        lines: dict[check.Path, int] = {}
+        lines: dict[validation.FieldPath, int] = {}
         data = _value(node, (), lines)
         if data is None:
             continue
@@ -149,8 +149,8 @@ def parse(text: str, file: Path) -> Iterator[Document]:
             yield Document(file, data, lines)
 
 
-def _problems(data: Json) -> Iterable[check.Problem]:
-    return secrets.problems(data) if secrets.is_secret(data) else check.problems(data)
+def _problems(data: Json) -> Iterable[validation.Problem]:
+    return secrets.problems(data) if secrets.is_secret(data) else validation.validate_resource(data)
 
 
 def _foreign(data: Json) -> bool:
@@ -179,21 +179,21 @@ def _together(documents: list[Document]) -> Iterator[str]:
     for document in documents:
         for path, name in _cluster_refs(document.data):
             if name not in clusters:
-                hint = check.did_you_mean(name, clusters) or (
+                hint = validation.did_you_mean(name, clusters) or (
                     f"; there is {', '.join(sorted(clusters))}" if clusters else "; there is no Cluster at all"
                 )
                 said = f"there is no Cluster {name!r} in these files{hint}"
-                yield document.says(check.Problem(path, said))
+                yield document.says(validation.Problem(path, said))
         if document.kind == "Topic":
             spec = document.data["spec"]
             key = (spec["clusterRef"]["name"], spec.get("topicName", document.name))
             if key in topics:
                 said = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].where(())}"
-                yield document.says(check.Problem(("spec",), said))
+                yield document.says(validation.Problem(("spec",), said))
             topics.setdefault(key, document)
 
 
-def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[check.Path, str]]:
+def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath, str]]:
     spec = data.get("spec")
     for path in (("clusterRef",), ("source", "clusterRef"), ("target", "clusterRef")):
         at = spec
@@ -203,7 +203,7 @@ def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[check.Path, str]]:
             yield ("spec", *path, "name"), at["name"]
 
 
-def _value(node: yaml.Node, path: check.Path, lines: dict[check.Path, int]) -> Json:
+def _value(node: yaml.Node, path: validation.FieldPath, lines: dict[validation.FieldPath, int]) -> Json:
     lines.setdefault(path, node.start_mark.line + 1)
     match node:
         case yaml.MappingNode():
@@ -214,7 +214,9 @@ def _value(node: yaml.Node, path: check.Path, lines: dict[check.Path, int]) -> J
             return _scalar(node)
 
 
-def _mapping(node: yaml.MappingNode, path: check.Path, lines: dict[check.Path, int]) -> dict[str, Json]:
+def _mapping(
+    node: yaml.MappingNode, path: validation.FieldPath, lines: dict[validation.FieldPath, int]
+) -> dict[str, Json]:
     made: dict[str, Json] = {}
     merged: dict[str, Json] = {}
     for key_node, value_node in node.value:

@@ -7,7 +7,7 @@ from ottla_operator.local import secrets
 from ottla_operator.local.documents import Document
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan.source_credentials import Unusable
-from ottla_operator.resources import check
+from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 
 
@@ -21,7 +21,7 @@ def misfits(documents: Sequence[Document]) -> Iterator[str]:
         if wanted is not None and wanted > there:
             place = cluster.where(("spec", "replicas"))
             said = f"{wanted} replicas need as many brokers; Cluster {cluster.name} has {there}, in {place}"
-            yield it.says(check.Problem(("spec", "replicas"), said))
+            yield it.says(validation.Problem(("spec", "replicas"), said))
     found = secrets.seen(it.data for it in documents if it.kind == secrets.KIND)
     for it in clusters.values():
         try:

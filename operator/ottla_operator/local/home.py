@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-class Busy(Exception):
+class HomeLocked(Exception):
     """Another `ottla up` holds the folder."""
 
 
@@ -46,7 +46,7 @@ class Home:
         except BlockingIOError:
             holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
             os.close(fd)
-            raise Busy(
+            raise HomeLocked(
                 f"another `ottla up` (pid {holder}) is running in {self.path}; stop it first, or give this one its own --home"
             ) from None
         os.ftruncate(fd, 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla_operator.local import processes
-from ottla_operator.local.board import State
+from ottla_operator.local.live_view import State
 from ottla_operator.local.processes import Process
 from ottla_operator.plan.restart import BROKERS, Failures, Pace
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ottla_operator.local.board import Board, LoadRow, State
+from ottla_operator.local.live_view import LiveView, LoadRow, State
 
 SCRIPT = "load.py"
 NICE = 10
@@ -36,7 +36,7 @@ class Load:
     script: Path
     folder: Path
     bootstrap: str
-    board: Board
+    board: LiveView
     _group: int | None = None
     _over: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import mirrors
-from ottla_operator.brokers.link import Link, Unreachable
-from ottla_operator.local.board import Board, MirrorRow, State
+from ottla_operator.kafka import mirrors
+from ottla_operator.kafka.client import KafkaClient, Unreachable
+from ottla_operator.local.live_view import LiveView, MirrorRow, State
 from ottla_operator.plan import mirror as plan
 from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Current, Stuck, Verdict
@@ -32,13 +32,13 @@ class Mirrors:
     """`wanted` may be replaced at any time; then set `changed`."""
 
     cluster: str
-    board: Board
+    board: LiveView
     wanted: tuple[MirrorWish, ...]
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: dict[str, str] = field(default_factory=dict)
     _wished: dict[str, str] = field(default_factory=dict)  # the role that each wished for last
 
-    async def keep(self, link: Link) -> None:
+    async def keep(self, link: KafkaClient) -> None:
         """For ever."""
         while True:
             self.changed.clear()
@@ -56,24 +56,24 @@ class Mirrors:
             except TimeoutError:
                 pass
 
-    async def _one(self, link: Link, wish: MirrorWish) -> None:
+    async def _one(self, link: KafkaClient, wish: MirrorWish) -> None:
         name, row = wish.mirror.name, self._row(wish)
         if found := plan.unserved(wish.mirror):
             row.state, row.note = State.failed, "; ".join(f"spec.{it.field} {it.why}" for it in found)
             self._say(wish, row.note, "bad")
             return
         wanted = plan.settings(wish.mirror, wish.source) | source_credentials.settings(wish.mirror, wish.secrets)
-        itself = await mirrors.itself(link, name)
+        itself = await mirrors.describe_mirror(link, name)
         if (unasked := plan.unasked_failover(wanted, itself.settings, self._wished.get(name))) is not None:
             row.state, row.note = State.failed, unasked.message
             self._say(wish, unasked.message, "bad")
             return
         self._wished[name] = wanted[plan.ROLE]
         if changes := plan.changes(wanted, itself.settings):
-            await mirrors.configure(link, name, changes)
+            await mirrors.alter_mirror(link, name, changes)
             self.board.say(f"mirror {name}: {source_credentials.shown(changes)}", "info")
-            itself = await mirrors.itself(link, name)
-        seen = await mirrors.copies(link, name)
+            itself = await mirrors.describe_mirror(link, name)
+        seen = await mirrors.describe_mirrored_partitions(link, name)
         judged = plan.verdict(wanted, seen, itself)
         row.topics = len({it.topic for it in seen})
         known = [it.lag for it in seen if it.lag != plan.UNKNOWN]

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from ottla_operator.local.board import Board, PipelineRow, State
 from ottla_operator.local.documents import Document
 from ottla_operator.local.keeper import AGAIN, Keeper
+from ottla_operator.local.live_view import LiveView, PipelineRow, State
 from ottla_operator.plan.restart import PIPELINES
-from ottla_operator.resources.common import duration_ms
+from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
@@ -58,7 +58,7 @@ class PipelineRun:
     document: Document
     folder: Path
     bootstrap: str
-    board: Board
+    board: LiveView
     hash: str = field(init=False)
     """Another hash means that the pipeline has to be started again: its spec, its Python steps, its folder or the first broker's address has changed. It
     finds the other brokers by itself."""
@@ -143,7 +143,7 @@ class PipelineRun:
     def _grace_s(self) -> float:
         """The runner's own deadline, and some time to close Spark."""
         stop = self.resource.spec.stop
-        return duration_ms((stop and stop.graceful) or "30s") / 1000 + 15.0
+        return parse_duration_ms((stop and stop.graceful) or "30s") / 1000 + 15.0
 
     def _tell(self, state: State, note: str, pid: int | None) -> None:
         row = self.row

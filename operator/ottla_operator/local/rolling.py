@@ -5,12 +5,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import cluster, cluster_settings, elections, reassignments, topics
-from ottla_operator.brokers.elections import Election
-from ottla_operator.brokers.in_sync import partition_states
-from ottla_operator.brokers.link import Link
-from ottla_operator.local.board import Board
+from ottla_operator.kafka import cluster, configs, elections, reassignments, topics
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.elections import ElectionType
+from ottla_operator.kafka.in_sync import list_partition_states
 from ottla_operator.local.brokers import Brokers
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.plan.roll import BrokerState, Done, Restart, Step, Wait, next_step, regardless
 from ottla_operator.plan.settings import Settings, settings_plan
@@ -23,7 +23,7 @@ class Rolling:
     name: str
     brokers: Brokers
     memory: Memory
-    board: Board
+    board: LiveView
     waits_for_broker: bool = False
     """Whether it waits for one to come back, so that nothing else should be begun."""
     _refused: dict[str, str] = field(default_factory=dict)
@@ -33,12 +33,12 @@ class Rolling:
     _waiting_since: float | None = None
     _said: str = ""
 
-    async def step(self, link: Link, wanted: Collection[int]) -> bool:
+    async def step(self, link: KafkaClient, wanted: Collection[int]) -> bool:
         """Does what can be done now; whether nothing is left."""
         self.waits_for_broker = False
         ours = {id_: it for id_, it in self.brokers.by_id.items() if id_ in wanted}
         restart = await self._change_running(link, ours.keys())
-        found = await cluster.describe(link) if restart else None
+        found = await cluster.describe_cluster(link) if restart else None
         up = {it.id for it in found.brokers} if found else set()
         states = [
             BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())), relied_on=id_ in up)
@@ -61,31 +61,31 @@ class Rolling:
                 self._say_when_it_lasts(why)
         return False
 
-    async def give_back(self, link: Link) -> bool:
+    async def give_back(self, link: KafkaClient) -> bool:
         """After starts and restarts, lets preferred replicas lead again once all are in sync; whether that is done."""
         if not self._restarted:
             return True
-        every = await topics.all_topics(link)
-        if cluster.ailments(every, await reassignments.ongoing(link)):
+        every = await topics.list_topics(link)
+        if cluster.find_partition_problems(every, await reassignments.list_reassignments(link)):
             return False
-        await elections.prefer(link, elections.candidates(every, Election.preferred))
+        await elections.elect_preferred_leaders(link, elections.find_partitions_to_elect(every, ElectionType.preferred))
         self._restarted = False
         return True
 
-    async def _change_running(self, link: Link, wanted: Collection[int]) -> dict[int, tuple[str, ...]]:
+    async def _change_running(self, link: KafkaClient, wanted: Collection[int]) -> dict[int, tuple[str, ...]]:
         """Sets what running brokers take; why each of the others has to be restarted."""
         started = {id_: self.brokers.by_id[id_].started for id_ in wanted}
         plans = {id_: self._without_refused(self.brokers.by_id[id_].plan.settings, started[id_]) for id_ in wanted}
         if all(started[it] == plans[it] for it in wanted) and not self.memory.settings:
             return {}
         ready = next((it.plan.id for it in self.brokers.ready), None)
-        changeable = await cluster_settings.changeable(link, ready) if ready is not None else set()
+        changeable = await configs.list_dynamic_broker_configs(link, ready) if ready is not None else set()
         found = settings_plan(started, plans, changeable, self.memory.settings)
         for key, value in found.put.items():
             try:
-                await cluster_settings.alter(link, {key: value}, ())
+                await configs.alter_default_broker_configs(link, {key: value}, ())
             except KafkaError as error:
-                if error.code not in cluster_settings.REFUSED:
+                if error.code not in configs.INVALID_VALUE_ERRORS:
                     raise
                 self._refused[key] = value
                 self.board.say(f"cluster {self.name}: {self.brokers.in_the_files(str(error))}", "bad")
@@ -94,7 +94,7 @@ class Rolling:
             self.memory.save()
             self.board.say(f"cluster {self.name}: {key}={value}, without a restart", "info")
         if found.drop:
-            await cluster_settings.alter(link, {}, found.drop)
+            await configs.alter_default_broker_configs(link, {}, found.drop)
             for key in found.drop:
                 del self.memory.settings[key]
             self.memory.save()
@@ -113,5 +113,5 @@ class Rolling:
             self.board.say(f"cluster {self.name}: no broker is restarted for now: {why}", "warn")
 
 
-async def _by_partitions(link: Link, states: list[BrokerState], controller: int | None) -> Step:
-    return next_step(states, await partition_states(link, [it.id for it in states if it.ready]), controller)
+async def _by_partitions(link: KafkaClient, states: list[BrokerState], controller: int | None) -> Step:
+    return next_step(states, await list_partition_states(link, [it.id for it in states if it.ready]), controller)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ottla_operator.plan.source_credentials import SecretSeen, Unusable, values_of
-from ottla_operator.resources import check
+from ottla_operator.resources import validation
 from ottla_operator.resources.model import Json
 
 API_VERSION, KIND = "v1", "Secret"
@@ -18,20 +18,20 @@ def is_secret(data: Json) -> bool:
     return isinstance(data, dict) and (data.get("apiVersion"), data.get("kind")) == (API_VERSION, KIND)
 
 
-def problems(data: Json) -> Iterator[check.Problem]:
+def problems(data: Json) -> Iterator[validation.Problem]:
     """What is wrong with one, without a word of its content."""
     metadata = data.get("metadata")
     if not (isinstance(metadata, dict) and isinstance(metadata.get("name"), str)):
-        yield check.Problem(("metadata",), "a Secret needs a name")
+        yield validation.Problem(("metadata",), "a Secret needs a name")
         return
     for part in ("data", "stringData"):
         if not isinstance(data.get(part, {}), dict):
-            yield check.Problem((part,), "must be an object: key and value")
+            yield validation.Problem((part,), "must be an object: key and value")
             return
     try:
         values_of(data)
     except Unusable as error:
-        yield check.Problem(("data",), str(error))
+        yield validation.Problem(("data",), str(error))
 
 
 def seen(secrets: Iterable[Json]) -> dict[str, SecretSeen]:

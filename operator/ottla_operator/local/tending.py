@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_operator.brokers import cluster, placing, quorum
-from ottla_operator.brokers.link import Link, Unreachable
-from ottla_operator.local.board import Board
+from ottla_operator.kafka import cluster, quorum, reassignment_inputs
+from ottla_operator.kafka.client import KafkaClient, Unreachable
 from ottla_operator.local.brokers import Brokers
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.moving import Moving
 from ottla_operator.local.rolling import Rolling
 from ottla_operator.plan import scale
 from ottla_operator.plan.brokers import OFFSETS_FACTOR, suiting
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.common import quantity
+from ottla_operator.resources.common import parse_quantity
 
 AGAIN_S = 0.5
 REFUSED_AGAIN_S = 5.0  # a person has to do something first
@@ -31,7 +31,7 @@ class Tending:
     wanted: Cluster
     brokers: Brokers
     memory: Memory
-    board: Board
+    board: LiveView
     rolled: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: dict[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Tending:
         self.rolled.clear()
         self._changed.set()
 
-    async def keep(self, link: Link) -> None:
+    async def keep(self, link: KafkaClient) -> None:
         """For ever."""
         rolling = Rolling(self.wanted.name, self.brokers, self.memory, self.board)
         while True:
@@ -75,21 +75,21 @@ class Tending:
             except TimeoutError:
                 pass
 
-    async def _scale(self, link: Link) -> float:
+    async def _scale(self, link: KafkaClient) -> float:
         """One step towards the number of brokers; after how many seconds to look again."""
         if self.memory.present == self.memory.spread == self.wanted_ids and not self.memory.throttled:
             return RESYNC_S
-        seen = await placing.observe(link)
-        match step := scale.next_step(self._seen(seen, await quorum.members(link))):
+        seen = await reassignment_inputs.read_reassignment_inputs(link)
+        match step := scale.next_step(self._seen(seen, await quorum.list_voters(link))):
             case scale.MovePartitions(moves, why):
                 self._say_once("refused", "", "bad")
-                await self._moving(link).run(moves, why, seen.ids)
+                await self._moving(link).run(moves, why, seen.broker_ids)
                 return 0.0
             case scale.LetGo(broker):
                 await self._let_go(link, broker)
                 return 0.0
             case scale.IsSpread(brokers):
-                await self._moving(link).unthrottle(seen.ids)
+                await self._moving(link).unthrottle(seen.broker_ids)
                 self.memory.spread = set(brokers)
                 self.memory.save()
                 self._suit(len(brokers))
@@ -100,7 +100,7 @@ class Tending:
             case scale.Wait():
                 return AGAIN_S
             case scale.Done():
-                await self._moving(link).unthrottle(seen.ids)
+                await self._moving(link).unthrottle(seen.broker_ids)
                 return RESYNC_S
         raise AssertionError(step)
 
@@ -108,14 +108,14 @@ class Tending:
         """From here on, settings that suit so many brokers."""
         self.brokers.take([suiting(it.plan, self.wanted, count) for it in self.brokers.by_id.values()])
 
-    def _seen(self, found: placing.Placing, members: frozenset[int]) -> scale.Scale:
+    def _seen(self, found: reassignment_inputs.ReassignmentInputs, members: frozenset[int]) -> scale.Scale:
         limits = self.wanted.spec.rebalance
         return scale.Scale(
             wanted=self.wanted_ids,
             present=frozenset(self.memory.present),
             up=found.brokers,
             partitions=found.partitions,
-            moving=len(found.ongoing),
+            moving=len(found.reassignments),
             spread=frozenset(self.memory.spread),
             factors=self._factors(),
             members=members,
@@ -127,17 +127,17 @@ class Tending:
         settings = next(iter(self.brokers.by_id.values())).plan.settings
         return {topic: int(settings[key]) for topic, key in OWN_TOPICS.items() if settings[key].isdigit()}
 
-    def _moving(self, link: Link) -> Moving:
+    def _moving(self, link: KafkaClient) -> Moving:
         limits = self.wanted.spec.rebalance
-        rate = int(quantity(limits.throttle)) if limits and limits.throttle else None
+        rate = int(parse_quantity(limits.throttle)) if limits and limits.throttle else None
         return Moving(self.wanted.name, link, self.memory, self.board, rate)
 
-    async def _let_go(self, link: Link, broker: int) -> None:
+    async def _let_go(self, link: KafkaClient, broker: int) -> None:
         label = f"{self.wanted.name}-{broker}"
         if broker in self.brokers.by_id:
             await self.brokers.let_go(broker)
-        if any(it.id == broker for it in (await cluster.describe_all(link)).brokers):
-            await cluster.unregister(link, broker)
+        if any(it.id == broker for it in (await cluster.describe_cluster_with_fenced_brokers(link)).brokers):
+            await cluster.unregister_broker(link, broker)
         self.memory.present.discard(broker)
         self.memory.save()
         self.board.say(f"broker {label} held nothing any more: it is stopped and forgotten, its folder stays", "good")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster, groups, log_dirs, offsets, reconcile, topics
-from ottla_operator.brokers.link import Link, Unreachable
-from ottla_operator.brokers.offsets import Place
-from ottla_operator.local.board import Board, BrokerRow, State, TopicRow
+from ottla_operator.kafka import cluster, groups, log_dirs, offsets, topic_reconciler, topics
+from ottla_operator.kafka.client import KafkaClient, Unreachable
+from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.local.documents import Document
-from ottla_operator.plan.topics import Seen, Stuck, after_removal, changes
+from ottla_operator.local.live_view import BrokerRow, LiveView, State, TopicRow
+from ottla_operator.plan.topics import ObservedTopic, UnsatisfiableSpec, after_removal, changes
 from ottla_operator.resources.topic import Topic
 
 RESYNC_S = 10.0  # drift is looked for this often
@@ -42,7 +42,7 @@ class Topics:
     """`wanted` is replaced by `want`. `documents`: topic → where it is written, for errors to name lines."""
 
     name: str
-    board: Board
+    board: LiveView
     wanted: tuple[Topic, ...]
     documents: Mapping[str, Document] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,7 +54,7 @@ class Topics:
     _leaving: list[Topic] = field(default_factory=list)
     """Taken out of the files, and what becomes of them is not done yet."""
 
-    async def keep(self, link: Link) -> None:
+    async def keep(self, link: KafkaClient) -> None:
         """For ever: whenever a wish changes, and now and then because somebody else may have changed a topic."""
         await self.counted.wait()  # what is there before we make anything
         while True:
@@ -75,15 +75,15 @@ class Topics:
         self.wanted, self.documents = wanted, documents
         self.changed.set()
 
-    async def _remove(self, link: Link) -> bool:
+    async def _remove(self, link: KafkaClient) -> bool:
         """What becomes of topics whose resources were taken out of the files; whether that is done."""
         for topic in tuple(self._leaving):
             try:
-                seen = (await reconcile.observe(link, [topic])).get(topic.topic_name)
+                seen = (await topic_reconciler.observe_topics(link, [topic])).get(topic.topic_name)
                 done = after_removal(topic, seen)
                 for change in done:
-                    await reconcile.apply(link, change)
-                    self.board.say(reconcile.spoken(change), "warn")
+                    await topic_reconciler.apply_topic_change(link, change)
+                    self.board.say(topic_reconciler.describe_topic_change(change), "warn")
             except Unreachable:
                 return False
             except KafkaError as error:
@@ -101,18 +101,19 @@ class Topics:
                 self.board.topics.pop((self.name, topic.topic_name), None)
         return True
 
-    async def count(self, link: Link) -> None:
+    async def count(self, link: KafkaClient) -> None:
         """For ever: records, bytes and lag of every topic, onto the board. What is there at the first look is no first message."""
         loop = asyncio.get_running_loop()
         before: dict[str, int] | None = None
         began = at = slow_at = loop.time()
         while True:
             try:
-                every = await topics.all_topics(link)
+                every = await topics.list_topics(link)
                 self._show_brokers(every)
-                found = [it for it in every if not it.internal and not it.name.startswith("__")]
+                found = [it for it in every if not it.is_internal and not it.name.startswith("__")]
                 ends, starts = await asyncio.gather(
-                    offsets.offsets(link, found, offsets.LATEST), offsets.offsets(link, found, offsets.EARLIEST)
+                    offsets.list_offsets(link, found, offsets.LATEST),
+                    offsets.list_offsets(link, found, offsets.EARLIEST),
                 )
                 now = loop.time()
                 written = self._show(found, ends, starts, before or {}, now - at)
@@ -132,12 +133,12 @@ class Topics:
             eager = "first message" not in self.board.firsts and loop.time() < began + EAGER_FOR_S
             await asyncio.sleep(EAGER_COUNT_S if eager else COUNT_S)
 
-    async def _reconcile(self, link: Link) -> bool:
+    async def _reconcile(self, link: KafkaClient) -> bool:
         """Whether all is as wished, or cannot be."""
         good = await self._remove(link)
         wanted = self.wanted
         try:
-            seen = await reconcile.observe(link, wanted)
+            seen = await topic_reconciler.observe_topics(link, wanted)
         except (KafkaError, Unreachable):
             return False
         for topic in wanted:
@@ -145,11 +146,11 @@ class Topics:
             try:
                 stuck = ""
                 for change in changes(topic, seen.get(topic.topic_name)):
-                    await reconcile.apply(link, change)
-                    if isinstance(change, Stuck):
-                        stuck = change.why
+                    await topic_reconciler.apply_topic_change(link, change)
+                    if isinstance(change, UnsatisfiableSpec):
+                        stuck = change.reason
                     else:
-                        self.board.say(reconcile.spoken(change), "info")
+                        self.board.say(topic_reconciler.describe_topic_change(change), "info")
                 row.state, row.note = (State.failed, stuck) if stuck else (State.ready, "")
             except KafkaError as error:
                 # A mirror may have made it meanwhile, and a request may be answered twice when an answer was lost: another look settles it.
@@ -170,10 +171,10 @@ class Topics:
             return said
         return f"{document.where(document.setting_named(note) or ('spec',))}: {said}"
 
-    async def _ids(self, link: Link, seen: dict[str, Seen]) -> dict[str, Seen]:
+    async def _ids(self, link: KafkaClient, seen: dict[str, ObservedTopic]) -> dict[str, ObservedTopic]:
         missing = [it for it in self.wanted if it.topic_name not in seen]
         try:
-            return {**seen, **await reconcile.observe(link, missing)} if missing else seen
+            return {**seen, **await topic_reconciler.observe_topics(link, missing)} if missing else seen
         except (KafkaError, Unreachable):
             return seen
 
@@ -182,9 +183,9 @@ class Topics:
 
     def _show(
         self,
-        found: list[topics.Topic],
-        ends: dict[Place, int],
-        starts: dict[Place, int],
+        found: list[topics.TopicDescription],
+        ends: dict[TopicPartition, int],
+        starts: dict[TopicPartition, int],
         before: dict[str, int],
         seconds: float,
     ) -> dict[str, int]:
@@ -209,7 +210,7 @@ class Topics:
                 row.records_per_second = max(0.0, (written[topic.name] - before[topic.name]) / seconds)
         return written
 
-    def _show_brokers(self, found: list[topics.Topic]) -> None:
+    def _show_brokers(self, found: list[topics.TopicDescription]) -> None:
         """What each broker leads and holds, onto its row."""
         partitions = [it for topic in found for it in topic.partitions]
         leads = Counter(it.leader for it in partitions)
@@ -227,18 +228,18 @@ class Topics:
     def _wished(self) -> set[str]:
         return {it.topic_name for it in self.wanted}
 
-    async def _show_slow(self, link: Link, ends: dict[Place, int]) -> None:
-        told = await cluster.describe(link)
+    async def _show_slow(self, link: KafkaClient, ends: dict[TopicPartition, int]) -> None:
+        told = await cluster.describe_cluster(link)
         brokers = [it.id for it in told.brokers]
         for id_, broker in self._broker_rows():
             broker.controller = id_ == told.controller
-        for name, size in log_dirs.topic_sizes(await log_dirs.replica_sizes(link, brokers)).items():
+        for name, size in log_dirs.sum_by_topic(await log_dirs.describe_replica_sizes(link, brokers)).items():
             if (self.name, name) in self.board.topics:
                 self.board.topics[self.name, name].bytes = size
         worst: dict[str, tuple[int, str]] = {}
-        for group in await groups.all_groups(link, brokers):
+        for group in await groups.list_groups(link, brokers):
             lag: dict[str, int] = {}
-            for place, offset in (await groups.committed(link, group.id)).items():
+            for place, offset in (await groups.list_group_offsets(link, group.id)).items():
                 if place in ends:
                     lag[place[0]] = lag.get(place[0], 0) + max(0, ends[place] - offset)
             for name, behind in lag.items():

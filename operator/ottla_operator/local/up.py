@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla_operator.local import certificates, documents, loading, secrets
-from ottla_operator.local.board import Board
 from ottla_operator.local.cluster import ClusterRun, Wish
-from ottla_operator.local.documents import BadInput, Document
+from ottla_operator.local.documents import Document, InvalidFiles
 from ottla_operator.local.fitting import misfits
 from ottla_operator.local.following import STEPS, edits
 from ottla_operator.local.home import Home
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.mirrors import MirrorWish
 from ottla_operator.plan import brokers, listener_certificates
-from ottla_operator.resources import check
+from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.pipeline import Pipeline
@@ -27,27 +27,27 @@ PASSED_OVER = ("User",)
 
 
 @dataclass(slots=True)
-class Up:
+class UpRunner:
     """`inputs`: files and folders as given. `load`: whether load scripts are run."""
 
     inputs: Sequence[Path]
     home: Home
-    board: Board
+    board: LiveView
     load: bool = True
     _documents: list[Document] = field(default_factory=list)
     _clusters: dict[str, tuple[ClusterRun, asyncio.Task[None]]] = field(default_factory=dict)
 
-    def read(self) -> None:
+    def read_files(self) -> None:
         """Reads and checks the files; BadInput says what is wrong."""
         self._documents = self._fitting()
         if not any(it.kind == "Cluster" for it in self._documents):
-            raise BadInput([f"{', '.join(map(str, self.inputs))}: there is no Cluster to start"])
+            raise InvalidFiles([f"{', '.join(map(str, self.inputs))}: there is no Cluster to start"])
 
     def _fitting(self) -> list[Document]:
         """What the files say, if it can be. BadInput."""
-        found = documents.read(self.inputs, held={it.file for it in self._documents})
+        found = documents.read_files(self.inputs, held={it.file for it in self._documents})
         if wrong := list(misfits(found)):
-            raise BadInput(wrong)
+            raise InvalidFiles(wrong)
         return found
 
     async def run(self) -> bool:
@@ -94,7 +94,7 @@ class Up:
             try:
                 new = self._fitting()
                 self._check_change(new)
-            except BadInput as bad:
+            except InvalidFiles as bad:
                 wrong = self._say_wrong(bad, wrong)
                 continue
             if wrong:
@@ -105,7 +105,7 @@ class Up:
                 self._documents = new
                 await self._change()
 
-    def _say_wrong(self, bad: BadInput, before: tuple[str, ...]) -> tuple[str, ...]:
+    def _say_wrong(self, bad: InvalidFiles, before: tuple[str, ...]) -> tuple[str, ...]:
         """Says what is wrong, once: editors write a file several times."""
         if bad.lines != before:
             for line in bad.lines:
@@ -119,10 +119,10 @@ class Up:
             it.says(problem)
             for it in new
             if (was := old.get((it.kind, it.name))) and not secrets.is_secret(it.data)
-            for problem in check.problems_of_change(it.data, was.data)
+            for problem in validation.validate_update(it.data, was.data)
         ]
         if wrong:
-            raise BadInput(wrong)
+            raise InvalidFiles(wrong)
 
     async def _change(self) -> None:
         wishes = {wish.document.name: wish for wish in self._wishes()}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.figures import counted
+from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
 from ottla_operator.plan.pods_seen import BrokerPod
 from ottla_operator.plan.roll import Blocker
@@ -75,11 +75,11 @@ def _work(facts: Facts) -> Working | None:
     if facts.unreached:
         return Working("Unreachable", facts.unreached)
     if facts.leaderless:
-        return Working("PartitionsOffline", f"{counted(facts.leaderless, 'partition')} without a leader")
+        return Working("PartitionsOffline", f"{format_count(facts.leaderless, 'partition')} without a leader")
     if facts.moving:
-        return Working("Moving", f"{counted(facts.moving, 'partition')} to get other replicas")
+        return Working("Moving", f"{format_count(facts.moving, 'partition')} to get other replicas")
     if facts.under_replicated:
-        return Working("CatchingUp", f"{counted(facts.under_replicated, 'partition')} short of replicas in sync")
+        return Working("CatchingUp", f"{format_count(facts.under_replicated, 'partition')} short of replicas in sync")
     return None
 
 
@@ -89,7 +89,7 @@ def serving(facts: Facts) -> Aspect:
         return Aspect("Serving", False, "NoBroker", facts.unreached or "no broker is ready")
     if facts.leaderless:
         return Aspect(
-            "Serving", False, "PartitionsOffline", f"{counted(facts.leaderless, 'partition')} without a leader"
+            "Serving", False, "PartitionsOffline", f"{format_count(facts.leaderless, 'partition')} without a leader"
         )
     return Aspect(
         "Serving",

@@ -5,15 +5,15 @@ Rules: a partition never has two replicas on one broker; a step never brings the
 
 from collections.abc import Iterator, Sequence
 
-from ottla_broker.metadata.placement import Place
-from ottla_operator.plan.moves import Replicas
+from ottla_broker.metadata.placement import UsableBroker
+from ottla_operator.plan.moves import PartitionReplicas
 
 
 class Layout:
     """`replicas`: of each partition, by its index in `partitions`; changed in place by `put`, `add` and `drop`. `open`: brokers that may be given
     more, with their racks; other brokers keep what they have unless it is taken from them."""
 
-    def __init__(self, partitions: Sequence[Replicas], places: Sequence[Place]) -> None:
+    def __init__(self, partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker]) -> None:
         self.partitions = partitions
         self.open = {it.broker: it.rack for it in sorted(places, key=lambda it: it.broker)}
         self.replicas = [list(it.replicas) for it in partitions]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_broker.wire.server_certificate import BadCertificate, look_at
+from ottla_broker.wire.server_certificate import InvalidCertificate, inspect_certificate
 from ottla_operator.plan.source_credentials import SecretSeen, Unusable
 from ottla_operator.resources.cluster import Cluster
 
@@ -65,10 +65,10 @@ def check(found: Certificates, now: float | None) -> None:
     """Before any broker is started with them. `now`: seconds since 1970; None for those that brokers show already, whose time is not to keep them from being
     restarted. Unusable."""
     try:
-        shown = look_at(found.chain, found.key)
-    except BadCertificate as reason:
+        shown = inspect_certificate(found.chain, found.key)
+    except InvalidCertificate as reason:
         raise Unusable(f"spec.tls: Secret {found.secret}: {CHAIN} with {KEY} {reason}") from None
-    if now is not None and (why := shown.untimely(now)):
+    if now is not None and (why := shown.validity_problem(now)):
         raise Unusable(f"spec.tls: Secret {found.secret}: clients would refuse {CHAIN}: {why}")
 
 

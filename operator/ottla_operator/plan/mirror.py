@@ -11,7 +11,7 @@ from typing import Final
 from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
 from ottla_operator.plan.source_credentials import SECRET, VERSION
-from ottla_operator.resources.common import quantity
+from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
@@ -22,7 +22,7 @@ DIVERGED: Final = "Diverged"
 FAILING_OVER: Final = "FailingOver"
 UNREACHABLE: Final = "Unreachable"
 REFUSED: Final = "Refused"
-UNTOLD: Final = "Untold"
+UNREPORTED: Final = "Untold"
 """Of a partition of which nobody tells now. Nothing follows from it but that it is not known how far it is."""
 
 UNKNOWN: Final = -1
@@ -44,7 +44,7 @@ SILENCE_S: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionSeen:
+class ObservedMirrorPartition:
     """A copied partition as its leader tells. `end`: of its log, or where its own records begin since a failover. `source_end`, `lag`,
     `lag_seconds`: −1 when not known. `diverging`: records that are here and not at the source, for whose end there is no consent;
     `lag_bytes`: about; `silent_seconds`: since the source's broker answered last."""
@@ -57,20 +57,20 @@ class PartitionSeen:
     lag: int = UNKNOWN
     lag_seconds: float = UNKNOWN
     source_epoch: int = UNKNOWN
-    why: str = ""
-    diverging: int = 0
+    reason: str = ""
+    diverging_records: int = 0
     lag_bytes: int = UNKNOWN
     silent_seconds: float = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorSeen:
+class ObservedMirror:
     """What brokers say of a mirror itself. `settings`: those that were set; `trouble`: why its source cannot be looked at, empty when it can; `refused`: by
     topic here, why it is not copied into."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    source_error: str = ""
+    refused_topics: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def settings(mirror: Mirror, source: str) -> dict[str, str]:
         ROLE: spec.role or REPLICATE,
         "on.source.truncation": spec.on_source_truncation or "Stop",
         "on.divergence": spec.on_divergence or "Stop",
-        "throttled.rate": "" if spec.throttle is None else str(max(round(quantity(spec.throttle)), 1)),
+        "throttled.rate": "" if spec.throttle is None else str(max(round(parse_quantity(spec.throttle)), 1)),
         "sync.configs": "false" if sync is not None and sync.configs is False else "true",
         "prefix": spec.prefix or "",
         "offsets": spec.offsets if spec.offsets == "Appended" else "",
@@ -139,14 +139,14 @@ def unasked_failover(wanted: Mapping[str, str], set_: Mapping[str, str], before:
     )
 
 
-def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], itself: MirrorSeen) -> Verdict:
+def verdict(wanted: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], itself: ObservedMirror) -> Verdict:
     """Of a mirror whose settings are as wished."""
-    seen = [it for it in seen if it.state != UNTOLD]
+    seen = [it for it in seen if it.state != UNREPORTED]
     stopped = [it for it in seen if it.state == "Stopped"]
     if stopped:
         first = stopped[0]
         more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
-        return Stuck("SourceParted", f"{first.topic}-{first.partition} stands still: {first.why}{more}")
+        return Stuck("SourceParted", f"{first.topic}-{first.partition} stands still: {first.reason}{more}")
     if diverged := [it for it in seen if it.state == DIVERGED]:
         return Stuck("Diverged", _diverged(diverged))
     if wanted[ROLE] == FAILED_OVER:
@@ -158,16 +158,16 @@ def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], itself: Mi
         return Current("nothing is copied, as wished", "Paused")
     away = [it for it in seen if it.state == UNREACHABLE]
     if away:
-        return Working("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].why}")
-    if itself.trouble:
-        return Working("SourceUnreachable", itself.trouble)
+        return Working("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].reason}")
+    if itself.source_error:
+        return Working("SourceUnreachable", itself.source_error)
     if over := sorted({it.topic for it in seen if it.state in (FAILED_OVER, FAILING_OVER)}):
-        why = next((it for it in over if it in itself.refused), None)
+        why = next((it for it in over if it in itself.refused_topics), None)
         if why is None:
             return Working("Joining", f"{over[0]} has failed over, and is to become a copy again")
-        return Stuck("FailedOver", f"nothing is copied into {why}: {itself.refused[why]}")
+        return Stuck("FailedOver", f"nothing is copied into {why}: {itself.refused_topics[why]}")
     if joining := [it for it in seen if it.state == "Joining"]:
-        more = f": {joining[0].why}" if joining[0].why else ""
+        more = f": {joining[0].reason}" if joining[0].reason else ""
         return Working(
             "Joining", f"looking up to where {joining[0].topic}-{joining[0].partition} and its source are one log{more}"
         )
@@ -177,7 +177,7 @@ def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], itself: Mi
     return Current(f"{topics} topics are copied, {_records(seen)} behind{_not_copied(itself)}.", "Replicating")
 
 
-def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
+def aspects(seen: Sequence[ObservedMirrorPartition]) -> list[Aspect]:
     """InSync: nothing was missing when the sources were last seen. FailoverSafe: a failover now would leave nothing behind that is known of."""
     missing = sum(max(it.lag, 0) for it in seen)
     unknown = sum(it.lag == UNKNOWN for it in seen)
@@ -209,14 +209,16 @@ def aspects(seen: Sequence[PartitionSeen]) -> list[Aspect]:
     ]
 
 
-def status(wanted: Mapping[str, str], seen: Iterable[PartitionSeen], itself: MirrorSeen) -> dict[str, Json]:
+def status(
+    wanted: Mapping[str, str], seen: Iterable[ObservedMirrorPartition], itself: ObservedMirror
+) -> dict[str, Json]:
     """The Mirror's status, but for its conditions. What is not known of a topic is left out of it."""
-    by_topic: dict[str, list[PartitionSeen]] = {}
+    by_topic: dict[str, list[ObservedMirrorPartition]] = {}
     for it in seen:
-        if it.state != UNTOLD:
+        if it.state != UNREPORTED:
             by_topic.setdefault(it.topic, []).append(it)
     found = {name: _topic(name, parts) for name, parts in by_topic.items()}
-    for name, why in itself.refused.items():
+    for name, why in itself.refused_topics.items():
         found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = why
     topics = list(found.values())
     lags = [it["lagRecords"] for it in topics if "lagRecords" in it]
@@ -249,7 +251,7 @@ WORST_FIRST: Final = (
 STATES: Final = {UNREACHABLE: "Failed", "Diverged": "Stopped", "Joining": "Replicating", FAILING_OVER: "Replicating"}
 
 
-def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
+def _topic(name: str, parts: Sequence[ObservedMirrorPartition]) -> dict[str, Json]:
     worst = min((it.state for it in parts), key=WORST_FIRST.index)
     known = [it for it in parts if it.lag != UNKNOWN]
     weighed = [it.lag_bytes for it in parts if it.lag_bytes != UNKNOWN]
@@ -262,38 +264,38 @@ def _topic(name: str, parts: Sequence[PartitionSeen]) -> dict[str, Json]:
         "lagBytes": sum(weighed) if weighed else None,
         "sourceEpoch": max(epochs, default=None),
         "silentSeconds": int(max(silences)) if silences else None,
-        "why": next((it.why for it in parts if it.state == worst and it.why), None),
+        "why": next((it.reason for it in parts if it.state == worst and it.reason), None),
     }
     told = {key: value for key, value in found.items() if value is not None}
     return {"topic": name, "state": STATES.get(worst, worst), **told}
 
 
-def _diverged(seen: Sequence[PartitionSeen]) -> str:
+def _diverged(seen: Sequence[ObservedMirrorPartition]) -> str:
     """Which partitions have records that their source has not; else why the first cannot be joined to it."""
-    counted = [f"{it.topic}-{it.partition}: {it.diverging}" for it in seen if it.diverging]
+    counted = [f"{it.topic}-{it.partition}: {it.diverging_records}" for it in seen if it.diverging_records]
     if not counted:
-        return f"{seen[0].topic}-{seen[0].partition} stands still: {seen[0].why}"
+        return f"{seen[0].topic}-{seen[0].partition} stands still: {seen[0].reason}"
     named, more = ", ".join(counted[:MOST_NAMED]), len(counted) - MOST_NAMED
     return (
-        f"{sum(it.diverging for it in seen)} records are here and not at the source ({named}{f' and {more} more' if more > 0 else ''}); "
+        f"{sum(it.diverging_records for it in seen)} records are here and not at the source ({named}{f' and {more} more' if more > 0 else ''}); "
         "onDivergence: Truncate writes them to files and cuts them off"
     )
 
 
-def _not_copied(itself: MirrorSeen) -> str:
+def _not_copied(itself: ObservedMirror) -> str:
     """The first of them, and why."""
-    if not itself.refused:
+    if not itself.refused_topics:
         return ""
-    name, more = min(itself.refused), len(itself.refused) - 1
-    return f"; {name} is not copied: {itself.refused[name]}{f' (and {more} more)' if more else ''}"
+    name, more = min(itself.refused_topics), len(itself.refused_topics) - 1
+    return f"; {name} is not copied: {itself.refused_topics[name]}{f' (and {more} more)' if more else ''}"
 
 
-def _failed_over(seen: Sequence[PartitionSeen]) -> str:
+def _failed_over(seen: Sequence[ObservedMirrorPartition]) -> str:
     missing = sum(max(it.lag, 0) for it in seen)
     unknown = sum(it.lag == UNKNOWN for it in seen)
     said = f"the source was {missing} records ahead when last seen"
     return f"open for writing; {said}{f', and was not seen for {unknown} partitions' if unknown else ''}"
 
 
-def _records(seen: Sequence[PartitionSeen]) -> str:
+def _records(seen: Sequence[ObservedMirrorPartition]) -> str:
     return f"{sum(max(it.lag, 0) for it in seen)} records"

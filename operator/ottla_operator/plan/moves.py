@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class PartitionReplicas:
     """A partition as it is. `replicas`: brokers, the preferred leader first. `leader`: -1 when nobody leads. `bytes`: size of one replica."""
 
     topic: str
@@ -38,7 +38,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class MoveCost:
     """`partitions`: how many change. `replicas`: copies to be made. `bytes`: of all copies. `busiest_bytes`: what the broker that has the most to do
     takes in, or gives out, whichever is more: a throttle holds for each broker and direction by itself."""
 
@@ -47,12 +47,12 @@ class Cost:
     bytes: int
     busiest_bytes: int
 
-    def seconds(self, throttle: float) -> float:
+    def duration_s(self, throttle: float) -> float:
         """How long it takes at least, with so many bytes per second and broker."""
         return self.busiest_bytes / throttle
 
 
-def move(partition: Replicas, after: Sequence[int]) -> Move | None:
+def move(partition: PartitionReplicas, after: Sequence[int]) -> Move | None:
     """None when it stays as it is."""
     if tuple(after) == partition.replicas:
         return None
@@ -61,19 +61,19 @@ def move(partition: Replicas, after: Sequence[int]) -> Move | None:
     )
 
 
-def applied(partitions: Iterable[Replicas], moves: Iterable[Move]) -> list[Replicas]:
+def apply_moves(partitions: Iterable[PartitionReplicas], moves: Iterable[Move]) -> list[PartitionReplicas]:
     """The partitions as the moves leave them."""
     after = {(it.topic, it.partition): it.after for it in moves}
     return [replace(it, replicas=after.get((it.topic, it.partition), it.replicas)) for it in partitions]
 
 
-def difference(before: Iterable[Replicas], after: Iterable[Replicas]) -> tuple[Move, ...]:
+def moves_between(before: Iterable[PartitionReplicas], after: Iterable[PartitionReplicas]) -> tuple[Move, ...]:
     """The moves that lead from one layout to the other; both have the same partitions in the same order."""
     found = (move(old, new.replicas) for old, new in zip(before, after, strict=True))
     return tuple(it for it in found if it is not None)
 
 
-def cost(moves: Iterable[Move]) -> Cost:
+def estimate_cost(moves: Iterable[Move]) -> MoveCost:
     partitions = replicas = 0
     coming: Counter[int] = Counter()
     going: Counter[int] = Counter()
@@ -84,4 +84,4 @@ def cost(moves: Iterable[Move]) -> Cost:
             coming[broker] += it.bytes
             going[it.leader] += it.bytes
     busiest = max([0, *coming.values(), *going.values()])
-    return Cost(partitions, replicas, coming.total(), busiest)
+    return MoveCost(partitions, replicas, coming.total(), busiest)

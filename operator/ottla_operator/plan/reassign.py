@@ -7,17 +7,19 @@ unequal size, racks go before evenness.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ottla_broker.metadata.placement import Place
+from ottla_broker.metadata.placement import UsableBroker
 from ottla_operator.plan.layout import Layout
 from ottla_operator.plan.leaders import even_leaders
-from ottla_operator.plan.moves import Move, Replicas, move
+from ottla_operator.plan.moves import Move, PartitionReplicas, move
 
 
-class Impossible(ValueError):
+class ImpossibleAssignment(ValueError):
     """No plan can do what is asked; the text says why."""
 
 
-def spread(partitions: Sequence[Replicas], places: Sequence[Place], leaving: Collection[int] = ()) -> tuple[Move, ...]:
+def spread_replicas(
+    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int] = ()
+) -> tuple[Move, ...]:
     """Evenly over `places`. What is on brokers that are `leaving` goes there; brokers that are neither are left alone: they may be away for a while.
 
     Impossible when a partition has more replicas than there are brokers.
@@ -29,7 +31,9 @@ def spread(partitions: Sequence[Replicas], places: Sequence[Place], leaving: Col
     return _moves(layout, range(len(partitions)))
 
 
-def drain(partitions: Sequence[Replicas], places: Sequence[Place], leaving: Collection[int]) -> tuple[Move, ...]:
+def drain_brokers(
+    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int]
+) -> tuple[Move, ...]:
     """Takes everything off the brokers that are `leaving`, onto `places`, and moves nothing else. Impossible when there are too few brokers."""
     affected = [it for it in partitions if not set(leaving).isdisjoint(it.replicas)]
     others = [it for it in partitions if set(leaving).isdisjoint(it.replicas)]
@@ -39,8 +43,8 @@ def drain(partitions: Sequence[Replicas], places: Sequence[Place], leaving: Coll
     return _moves(layout, range(len(affected)))
 
 
-def resize(
-    partitions: Sequence[Replicas], places: Sequence[Place], wanted: Collection[str], factor: int
+def change_replication_factor(
+    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], wanted: Collection[str], factor: int
 ) -> tuple[Move, ...]:
     """Gives the partitions of the `wanted` topics `factor` replicas each; the others count for evenness. Replicas on other
     brokers than `places` go first, then those that lag; who leads stays.
@@ -55,18 +59,20 @@ def resize(
             layout.drop(index, _least_missed(layout, index, it))
         while len(layout.replicas[index]) < factor:
             if (broker := layout.best(index)) is None:
-                raise Impossible(f"{factor} replicas need as many brokers; there {_are(layout.open)}")
+                raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_are(layout.open)}")
             layout.add(index, broker)
             fresh.add((index, broker))
     _even_out(layout, fresh)
     return _moves(layout, [index for index, it in enumerate(chosen) if len(it.replicas) != factor])
 
 
-def _layout(partitions: Sequence[Replicas], places: Sequence[Place], leaving: Collection[int]) -> Layout:
+def _layout(
+    partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int]
+) -> Layout:
     return Layout(partitions, _without(places, leaving))
 
 
-def _without(places: Sequence[Place], leaving: Collection[int]) -> list[Place]:
+def _without(places: Sequence[UsableBroker], leaving: Collection[int]) -> list[UsableBroker]:
     return [it for it in places if it.broker not in leaving]
 
 
@@ -76,7 +82,7 @@ def _empty(layout: Layout, leaving: Collection[int]) -> set[tuple[int, int]]:
     for index, it in enumerate(layout.partitions):
         for old in [broker for broker in it.replicas if broker in leaving]:
             if (new := _instead(layout, index, old)) is None:
-                raise Impossible(
+                raise ImpossibleAssignment(
                     f"{it.topic}-{it.partition} has {len(it.replicas)} replicas, which need as many brokers; "
                     f"without {', '.join(map(str, sorted(leaving)))} there {_are(layout.open)}"
                 )
@@ -94,7 +100,7 @@ def _instead(layout: Layout, index: int, old: int) -> int | None:
     return found
 
 
-def _least_missed(layout: Layout, index: int, partition: Replicas) -> int:
+def _least_missed(layout: Layout, index: int, partition: PartitionReplicas) -> int:
     """Which replica goes: one that could not be given here, no leader, one that lags, one whose rack has another, one on a broker that holds much."""
     preferred = layout.replicas[index][0]
 

@@ -12,20 +12,20 @@ from ottla_operator.plan.moves import Move
 Place = tuple[str, int]
 
 
-class BadPlan(ValueError):
+class InvalidPlan(ValueError):
     """Text that is no plan. Each line of it names a field, what stands there, and what is allowed."""
 
 
-def read(text: str, name: str) -> dict[Place, tuple[int, ...]]:
+def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
     """Replicas wanted for each (topic, partition). `name`: of the file, for errors. BadPlan."""
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise BadPlan(f"{name}: not JSON: {error}") from error
+        raise InvalidPlan(f"{name}: not JSON: {error}") from error
     wrong: list[str] = []
     plan: dict[Place, tuple[int, ...]] = {}
     if not isinstance(found, dict) or not isinstance(found.get("partitions"), list):
-        raise BadPlan(
+        raise InvalidPlan(
             f'{name}: a plan is {{"version": 1, "partitions": [{{"topic": …, "partition": …, "replicas": […]}}]}}'
         )
     if found.get("version") != 1 or isinstance(found.get("version"), bool):
@@ -45,11 +45,11 @@ def read(text: str, name: str) -> dict[Place, tuple[int, ...]]:
             wrong.append(f"{at}: {place[0]}-{place[1]} comes twice")
         plan[place] = tuple(entry["replicas"])
     if wrong:
-        raise BadPlan("\n".join(f"{name}: {it}" for it in wrong))
+        raise InvalidPlan("\n".join(f"{name}: {it}" for it in wrong))
     return plan
 
 
-def write(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
+def plan_document(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
     """The object that stands in such a file."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(found)}
@@ -58,14 +58,14 @@ def write(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
     return {"version": 1, "partitions": partitions}
 
 
-def after(moves: Iterable[Move]) -> dict[str, Any]:
+def forward_plan(moves: Iterable[Move]) -> dict[str, Any]:
     """The plan that makes these moves."""
-    return write({(it.topic, it.partition): it.after for it in moves})
+    return plan_document({(it.topic, it.partition): it.after for it in moves})
 
 
-def before(moves: Iterable[Move]) -> dict[str, Any]:
+def rollback_plan(moves: Iterable[Move]) -> dict[str, Any]:
     """The plan that takes these moves back."""
-    return write({(it.topic, it.partition): it.before for it in moves})
+    return plan_document({(it.topic, it.partition): it.before for it in moves})
 
 
 def _problems(entry: Any, at: str) -> Iterable[str]:

@@ -116,7 +116,7 @@ def blocked(broker: int, partitions: Iterable[PartitionState], there: Collection
     return found
 
 
-def metadata_log(
+def metadata_log_state(
     topic: str, members: Collection[int], in_sync: Collection[int], ready: Iterable[int]
 ) -> PartitionState:
     """The metadata log as a partition among the others: it takes records while a majority of its members is there. `in_sync`: members that have what is

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ottla_broker.metadata.placement import Place
-from ottla_operator.figures import counted
-from ottla_operator.plan.moves import Move, Replicas, applied, difference
-from ottla_operator.plan.reassign import Impossible, drain, resize, spread
+from ottla_broker.metadata.placement import UsableBroker
+from ottla_operator.formatting import format_count
+from ottla_operator.plan.moves import Move, PartitionReplicas, apply_moves, moves_between
+from ottla_operator.plan.reassign import ImpossibleAssignment, change_replication_factor, drain_brokers, spread_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Scale:
 
     wanted: frozenset[int]
     present: frozenset[int]
-    up: tuple[Place, ...]
-    partitions: Sequence[Replicas]
+    up: tuple[UsableBroker, ...]
+    partitions: Sequence[PartitionReplicas]
     moving: int
     spread: frozenset[int]
     factors: Mapping[str, int]
@@ -86,28 +86,28 @@ def next_step(seen: Scale) -> Step:
     places = [it for it in seen.up if it.broker in seen.wanted]
     own = _own_topics(seen, places)
     try:
-        off = drain(applied(seen.partitions, own), places, leaving) if leaving else ()
-    except Impossible as error:
+        off = drain_brokers(apply_moves(seen.partitions, own), places, leaving) if leaving else ()
+    except ImpossibleAssignment as error:
         return Refused(str(error))
     if own:
-        return MovePartitions(own, f"the brokers' own topics for {counted(len(places), 'broker')}")
+        return MovePartitions(own, f"the brokers' own topics for {format_count(len(places), 'broker')}")
     if off:
         return MovePartitions(off, f"off broker {', '.join(map(str, sorted(leaving)))}")
     if leaving and (gone := seen.members - seen.present):
         return Wait(f"the metadata log still counts on broker {', '.join(map(str, sorted(gone)))}, which was let go")
     if leaving:
         return LetGo(max(leaving))
-    if seen.spread and seen.on_scale and (moves := spread(seen.partitions, places)):
+    if seen.spread and seen.on_scale and (moves := spread_replicas(seen.partitions, places)):
         return MovePartitions(moves, f"spread over broker {', '.join(map(str, sorted(seen.wanted)))}")
     return IsSpread(seen.wanted)
 
 
-def _own_topics(seen: Scale, places: Sequence[Place]) -> tuple[Move, ...]:
+def _own_topics(seen: Scale, places: Sequence[UsableBroker]) -> tuple[Move, ...]:
     """Brings topics that nobody has described to the number of replicas that suits as many brokers."""
     after = seen.partitions
     for topic, factor in sorted(seen.factors.items()):
         fitting = min(factor, len(places))
         has = {len(it.replicas) for it in after if it.topic == topic}
         if any(it < fitting or it > len(places) for it in has):
-            after = applied(after, resize(after, places, {topic}, fitting))
-    return difference(seen.partitions, after)
+            after = apply_moves(after, change_replication_factor(after, places, {topic}, fitting))
+    return moves_between(seen.partitions, after)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla_operator.figures import counted
+from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import Current, Stuck, Verdict, Working
-from ottla_operator.plan.topics import Change, Seen
-from ottla_operator.plan.topics import Stuck as CannotBe
-from ottla_operator.resources.check import problems
+from ottla_operator.plan.topics import ObservedTopic, TopicChange
+from ottla_operator.plan.topics import UnsatisfiableSpec as CannotBe
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.validation import validate_resource
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Wish:
     def of(cls, body: Json) -> "Wish":
         plain = {key: body[key] for key in ("apiVersion", "kind", "spec")}
         metadata = {key: body["metadata"][key] for key in ("name", "namespace")}
-        if found := problems({**plain, "metadata": {"name": metadata["name"]}}):
+        if found := validate_resource({**plain, "metadata": {"name": metadata["name"]}}):
             return cls(body, None, "; ".join(map(str, found)))
         return cls(body, Topic.model_validate({**plain, "metadata": metadata}), "")
 
@@ -56,14 +56,14 @@ def owners(wishes: Iterable[Wish]) -> dict[str, Wish]:
     return found
 
 
-def verdict(wish: Wish, seen: Seen | None, todo: Sequence[Change], good: Mapping[str, Wish]) -> Verdict:
+def verdict(wish: Wish, seen: ObservedTopic | None, todo: Sequence[TopicChange], good: Mapping[str, Wish]) -> Verdict:
     """`todo`: what is still to be changed. `good`: who owns which name; only those that own none of theirs need it."""
     if wish.topic is None:
         return Stuck("InvalidSpec", wish.wrong)
     name = wish.topic.topic_name
     if (owner := good.get(name)) is not None and owner is not wish:
         return Stuck("NameTaken", f"topic {name} belongs to the older Topic {owner.body['metadata']['name']}")
-    if stuck := [it.why for it in todo if isinstance(it, CannotBe)]:
+    if stuck := [it.reason for it in todo if isinstance(it, CannotBe)]:
         return Stuck("CannotBe", "; ".join(stuck))
     if seen is None:
         return Working("Creating", f"topic {name} is being made")
@@ -71,4 +71,4 @@ def verdict(wish: Wish, seen: Seen | None, todo: Sequence[Change], good: Mapping
         return Working("Changing", f"topic {name} is being changed")
     if seen.moving:
         return Working("Moving", f"partitions of topic {name} are being moved")
-    return Current(f"topic {name} has {counted(seen.partitions, 'partition')}.")
+    return Current(f"topic {name} has {format_count(seen.partitions, 'partition')}.")

@@ -15,7 +15,7 @@ BROKERS_CHOICE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedTopic:
     """A topic as the brokers have it. `config`: only what is set on the topic itself. `replicas`: the fewest of any partition. `most_replicas`: the most
     of any, as many as `replicas` when not given. `moving`: whether partitions are being moved. `brokers`: how many are up."""
 
@@ -34,7 +34,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateTopic:
     """Make the topic."""
 
     name: str
@@ -44,7 +44,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Grow:
+class AddPartitions:
     """Add partitions, to `partitions` in all."""
 
     name: str
@@ -52,7 +52,7 @@ class Grow:
 
 
 @dataclass(frozen=True, slots=True)
-class Replicate:
+class ChangeReplicationFactor:
     """Give every partition so many replicas."""
 
     name: str
@@ -60,69 +60,71 @@ class Replicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Configure:
+class AlterTopicConfig:
     """Set the settings in `put`, and take those in `drop` off the topic, so that the cluster's defaults hold again."""
 
     name: str
-    put: Mapping[str, str]
-    drop: tuple[str, ...]
+    to_set: Mapping[str, str]
+    to_unset: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteTopic:
     """Delete the topic with all its records."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class UnsatisfiableSpec:
     """The wish cannot be fulfilled; a person has to change it. `field`: the one of the spec that is in the way."""
 
     name: str
     field: str
-    why: str
+    reason: str
 
 
-Change: TypeAlias = Create | Grow | Replicate | Configure | Delete | Stuck
+TopicChange: TypeAlias = (
+    CreateTopic | AddPartitions | ChangeReplicationFactor | AlterTopicConfig | DeleteTopic | UnsatisfiableSpec
+)
 
 
-def changes(wanted: Topic, seen: Seen | None) -> tuple[Change, ...]:
+def changes(wanted: Topic, seen: ObservedTopic | None) -> tuple[TopicChange, ...]:
     """What is to be done, in this order; empty when the topic is as wished."""
     name, spec = wanted.topic_name, wanted.spec
     if seen is None:
-        return (Create(name, spec.partitions or BROKERS_CHOICE, spec.replicas or BROKERS_CHOICE, wanted.config),)
-    found: list[Change] = []
+        return (CreateTopic(name, spec.partitions or BROKERS_CHOICE, spec.replicas or BROKERS_CHOICE, wanted.config),)
+    found: list[TopicChange] = []
     if spec.partitions is not None and spec.partitions > seen.partitions:
-        found.append(Grow(name, spec.partitions))
+        found.append(AddPartitions(name, spec.partitions))
     if spec.partitions is not None and spec.partitions < seen.partitions:
         found.append(
-            Stuck(
+            UnsatisfiableSpec(
                 name, "partitions", f"the topic has {seen.partitions} partitions and cannot shrink to {spec.partitions}"
             )
         )
     if spec.replicas is not None and not seen.has_replicas(spec.replicas) and not seen.moving:
         if spec.replicas <= seen.brokers:
-            found.append(Replicate(name, spec.replicas))
+            found.append(ChangeReplicationFactor(name, spec.replicas))
         else:
             why = f"{spec.replicas} replicas need as many brokers, and {seen.brokers} {'is' if seen.brokers == 1 else 'are'} up"
-            found.append(Stuck(name, "replicas", why))
+            found.append(UnsatisfiableSpec(name, "replicas", why))
     if spec.config is not None and (change := _configure(name, wanted.config, seen.config)):
         found.append(change)
     return tuple(found)
 
 
-def after_removal(wanted: Topic, seen: Seen | None) -> tuple[Change, ...]:
+def after_removal(wanted: Topic, seen: ObservedTopic | None) -> tuple[TopicChange, ...]:
     """What is to be done when the resource itself is gone."""
     if seen is not None and wanted.spec.deletion_policy == "Delete":
-        return (Delete(seen.name),)
+        return (DeleteTopic(seen.name),)
     return ()
 
 
-def _configure(name: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Configure | None:
+def _configure(name: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> AlterTopicConfig | None:
     put = {key: value for key, value in wanted.items() if not _same(value, seen.get(key))}
     drop = tuple(sorted(set(seen) - set(wanted)))
-    return Configure(name, put, drop) if put or drop else None
+    return AlterTopicConfig(name, put, drop) if put or drop else None
 
 
 def _same(wanted: str, seen: str | None) -> bool:

@@ -13,8 +13,8 @@ from ottla_operator.resources.common import (
     Resource,
     Settings,
     Status,
-    quantity,
-    setting_text,
+    format_setting,
+    parse_quantity,
 )
 from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one
 
@@ -103,7 +103,7 @@ class Storage(Model):
         Transition(
             "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
             "storage can grow but never shrink",
-            lambda new, old: quantity(new["size"]) >= quantity(old["size"]),
+            lambda new, old: parse_quantity(new["size"]) >= parse_quantity(old["size"]),
             "size",
         ),
         Transition(
@@ -345,4 +345,4 @@ class Cluster(Resource):
     @property
     def config(self) -> dict[str, str]:
         """The wished settings as a properties file carries them."""
-        return {name: setting_text(value) for name, value in (self.spec.config or {}).items()}
+        return {name: format_setting(value) for name, value in (self.spec.config or {}).items()}

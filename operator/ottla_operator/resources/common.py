@@ -70,7 +70,7 @@ _MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86
 _SHORT: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
-def quantity(text: str) -> float:
+def parse_quantity(text: str) -> float:
     """The amount that a quantity names ("10Gi" → 10737418240). ValueError when it is none."""
     if not (found := _QUANTITY.match(text)):
         raise ValueError(f"{text!r} is no quantity, such as 500m or 10Gi")
@@ -78,14 +78,14 @@ def quantity(text: str) -> float:
     return float(found[1]) * (_BINARY[suffix] if suffix in _BINARY else _SCALE[suffix])
 
 
-def duration_ms(text: str) -> int:
+def parse_duration_ms(text: str) -> int:
     """Milliseconds of a duration ("2 hours" → 7200000). ValueError when it is none."""
     if not (found := _DURATION.match(text)):
         raise ValueError(f"{text!r} is no duration, such as 500ms, 30s or 10 minutes")
     return int(found[1]) * _MILLISECONDS[_SHORT.get(found[2], found[2])]
 
 
-def setting_text(value: Json) -> str:
+def format_setting(value: Json) -> str:
     """A setting as Kafka's protocol carries it: text, booleans in small letters. TypeError for lists and objects."""
     match value:
         case bool():

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ottla_operator.resources.common import ObjectRef, Resource, Settings, Status, TopicName, setting_text
+from ottla_operator.resources.common import ObjectRef, Resource, Settings, Status, TopicName, format_setting
 from ottla_operator.resources.model import Model, Rule, Transition, immutable
 
 
@@ -100,4 +100,4 @@ class Topic(Resource):
     @property
     def config(self) -> dict[str, str]:
         """The wished settings as Kafka's protocol carries them."""
-        return {name: setting_text(value) for name, value in (self.spec.config or {}).items()}
+        return {name: format_setting(value) for name, value in (self.spec.config or {}).items()}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ottla_broker.api.table import DECLARED
-from tests.brokers import Broker, apache_kafka, ottla_broker
+from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients.asking import Talk
 from tests.clients.group_questions import settled
 from tests.clients.record_questions import ids_given_out
@@ -27,8 +27,8 @@ KAFKA_PAUSES_S: Final = 0.025
 
 
 @contextmanager
-def both() -> Iterator[tuple[Broker, Broker]]:
-    with apache_kafka(**SETTINGS, **KAFKA_SETTINGS) as kafka, ottla_broker(**SETTINGS) as ottla:
+def both() -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
+    with run_apache_kafka(**SETTINGS, **KAFKA_SETTINGS) as kafka, run_ottla_broker(**SETTINGS) as ottla:
         yield kafka, ottla
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.clients.asking import DROPPED, NAMES, NO_SESSION, NONE, OWN, SAID, Json
 
 LISTED = frozenset({"topics", "groups", "results"})  # may hold what other walks have made
@@ -83,7 +83,7 @@ def records_in(data: bytes) -> Json:
         at += 12 + int.from_bytes(data[at + 8 : at + 12])
         whole = at if at <= len(data) else whole
     found = []
-    for header, record in decode_all(data[:whole]):
+    for header, record in iter_records(data[:whole]):
         by = (
             f" by {header.producer_id}/{header.producer_epoch}/{header.base_sequence}"
             if header.producer_id >= 0

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.message_reader import MalformedMessage
 from tests.clients.asking import KEYS, build
 from tests.clients.walks.memory import Memory
 from tests.clients.walks.steps import Step
@@ -40,7 +40,7 @@ class Side:
             self._held.append(channel)
         key = KEYS[step.api]
         try:
-            frame = await channel.exchange(key, step.version, build(request_class(key, step.version), sent))
+            frame = await channel.send_in_version(key, step.version, build(request_class(key, step.version), sent))
         except ConnectionError:
             return CLOSED
         if step.may_wait:
@@ -48,7 +48,7 @@ class Side:
             self._spare.append(channel)
         try:
             return read_response(bytes(frame), key, step.version)
-        except Malformed as reason:
+        except MalformedMessage as reason:
             return f"not to be read: {reason} in {bytes(frame)!r}"
 
     async def settle(self, step: Step, memory: Memory) -> None:
@@ -108,17 +108,17 @@ class Side:
         channel = await self._channel()
         key = KEYS[api]
         version = {"metadata": 12, "list_offsets": 9, "delete_topics": 6, "offset_commit": 8}[api]
-        frame = await channel.exchange(key, version, build(request_class(key, version), fields))
+        frame = await channel.send_in_version(key, version, build(request_class(key, version), fields))
         return read_response(bytes(frame), key, version)
 
     async def _channel(self) -> Channel:
-        if self._main is None or not self._main.usable:
+        if self._main is None or not self._main.is_open:
             self._main = await open_channel(*self._address, CLIENT)
         return self._main
 
     async def _free(self) -> Channel:
         while self._spare:
-            if (channel := self._spare.pop()).usable:
+            if (channel := self._spare.pop()).is_open:
                 return channel
         return await open_channel(*self._address, CLIENT)
 

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.clusters import Cluster
+from tests.clusters import ProcessCluster
 from tests.e2e.rounds.play import Outcome, play, stage
 
 KEPT = Path(__file__).parent.parent.parent.parent / "build" / "rounds"
@@ -33,7 +33,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _rounds(cluster: Cluster, seed: str, numbers: list[int]) -> list[Outcome]:
+def _rounds(cluster: ProcessCluster, seed: str, numbers: list[int]) -> list[Outcome]:
     """Plays and takes from `numbers` until a round fails: the next one then has a cluster of its own."""
     outcomes = []
     while numbers:

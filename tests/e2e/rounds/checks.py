@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ottla_broker.wire.batch import batches
+from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import KafkaError
-from tests.clusters import Cluster
+from tests.clusters import ProcessCluster
 from tests.e2e.rounds.load import Load, Place
 
 Contents = Mapping[Place, Mapping[int, bytes]]
@@ -79,7 +79,7 @@ def committed_stretches_were_seen_whole(
             yield f"skipped: {place} is committed up to {end}, and nobody has seen {missed[:5]}"
 
 
-def replicas_are_equal(cluster: Cluster, places: list[Place]) -> Iterator[str]:
+def replicas_are_equal(cluster: ProcessCluster, places: list[Place]) -> Iterator[str]:
     """To be asked when nobody writes any more: every replica's files hold the same bytes."""
     for topic, partition in places:
         logs = {n: log_bytes(broker.log_dir / f"{topic}-{partition}") for n, broker in cluster.brokers.items()}
@@ -92,7 +92,7 @@ def batches_of(folder: Path) -> str:
     """A line for each batch of a replica: what a person wants to see when a promise was broken."""
     lines = []
     try:
-        for _, header in batches(log_bytes(folder)):
+        for _, header in iter_batches(log_bytes(folder)):
             offsets = f"{header.base_offset}…{header.base_offset + header.last_offset_delta}"
             producer = f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
             lines.append(f"{offsets} in leader epoch {header.leader_epoch}, {producer}, at {header.max_timestamp}")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.brokers import Broker
-from tests.clusters import Cluster
+from tests.brokers import BrokerProcess
+from tests.clusters import ProcessCluster
 from tests.disks import fill
 from tests.e2e.rounds.diary import Diary
 from tests.networks import OUTSIDE
@@ -23,7 +23,7 @@ SESSION_S = 2.5  # broker.session.timeout.ms: a pause is taken from both sides o
 class Scene:
     """What a fault may know. `topic`: the one under load; its first partition gives `leader` and `follower` their meaning."""
 
-    cluster: Cluster
+    cluster: ProcessCluster
     diary: Diary
     random: Random
     topic: str
@@ -57,7 +57,7 @@ def pause(scene: Scene, number: int) -> None:
     _broker(scene, number).pause()
     scene.diary.say(f"SIGSTOP to broker {number}")
     _wait(scene, 0.2, 2.5 * SESSION_S)
-    _broker(scene, number).go_on()
+    _broker(scene, number).resume()
     scene.diary.say(f"SIGCONT to broker {number}")
 
 
@@ -75,7 +75,7 @@ def full_disk(scene: Scene, number: int) -> None:
         _wait(scene, 0.5, 2.0)
     filler.unlink()
     scene.diary.say(f"the disk of broker {number} has room again")
-    if not broker.runs:
+    if not broker.is_running:
         _start(scene, number)
 
 
@@ -133,7 +133,7 @@ def _others(scene: Scene, number: int, *, clients: bool = False) -> list[str]:
     return [*found, OUTSIDE] if clients else found
 
 
-def _broker(scene: Scene, number: int) -> Broker:
+def _broker(scene: Scene, number: int) -> BrokerProcess:
     return scene.cluster.brokers[number]
 
 
@@ -185,14 +185,14 @@ def chosen(random: Random, kind: str) -> list[Strike]:
 
 def targets(scene: Scene, strikes: list[Strike], coordinator: int) -> list[int]:
     """A broker for each, all different. `coordinator`: of the group under load."""
-    view = scene.cluster.partition(scene.topic)
+    view = scene.cluster.partition_state(scene.topic)
     followers = [number for number in view.replicas if number != view.leader]
     found: list[int] = []
     for strike in strikes:
         wanted = {
             "leader": [view.leader],
             "follower": followers,
-            "controller": [scene.cluster.controller()],
+            "controller": [scene.cluster.controller_id()],
             "coordinator": [coordinator],
             "any": list(scene.cluster.brokers),
         }[strike.role]

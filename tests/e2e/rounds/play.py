@@ -16,7 +16,7 @@ from kio.static.primitive import i8
 
 from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
-from tests.clusters import Cluster, cluster_of
+from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.rounds import checks, faults
 from tests.e2e.rounds.diary import Diary
 from tests.e2e.rounds.load import Load, Member, Producer, committed_offsets, kept
@@ -45,20 +45,20 @@ class Outcome:
 
 
 @contextmanager
-def stage(kind: str, folder: Path | None = None) -> Iterator[Cluster]:
+def stage(kind: str, folder: Path | None = None) -> Iterator[ProcessCluster]:
     """Three brokers on hosts and disks of their own."""
     with (
         Network.of(3) as network,
-        cluster_of(kind, 3, folder=folder, network=network, disk_mebibytes=DISK_MIB, **SETTINGS) as cluster,
+        run_cluster(kind, 3, folder=folder, network=network, disk_mebibytes=DISK_MIB, **SETTINGS) as cluster,
     ):
         yield cluster
 
 
-def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
+def play(cluster: ProcessCluster, seed: str, folder: Path) -> Outcome:
     """`seed`: what the round is made of, and its name."""
     random = Random(seed)
     diary = Diary(folder / f"{seed}.log", f"round {seed} against {cluster.kind}")
-    marks = {number: len(broker.log_text(1 << 30)) for number, broker in cluster.brokers.items()}
+    marks = {number: len(broker.log_tail(1 << 30)) for number, broker in cluster.brokers.items()}
     topic = f"round-{seed}"
     strikes = faults.chosen(random, cluster.kind)
     what = " + ".join(f"{strike.name} of {strike.role}" for strike in strikes)
@@ -70,20 +70,20 @@ def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
     diary.say(f"{what}; topic {config or 'with defaults'}; producers {[p.settings for p in load.producers]}")
     load.start()
     try:
-        eventually(lambda: load.acked() > 200 and load.seen(), within_s=30, what="acknowledged and consumed records")
+        eventually(lambda: load.acked() > 200 and load.seen(), within_s=30, message="acknowledged and consumed records")
         scene = faults.Scene(cluster, diary, random, topic)
         strike(scene, strikes, coordinator_of(cluster, load.members[0].group))
         mended = time.monotonic()
-        eventually(lambda: cluster.healthy(), within_s=HEALS_WITHIN_S, what="the cluster is whole again")
+        eventually(lambda: cluster.is_healthy(), within_s=HEALS_WITHIN_S, message="the cluster is whole again")
         healed_s = time.monotonic() - mended
-        diary.say(f"whole again after {healed_s:.2f} s; controller {cluster.controller()}")
+        diary.say(f"whole again after {healed_s:.2f} s; controller {cluster.controller_id()}")
         time.sleep(0.5)
         load.stop_producers()
         problems += judged(cluster, load, topic)
     except (AssertionError, OSError, KafkaError, LookupError, ck.KafkaException) as reason:
         problems.append(f"{type(reason).__name__}: {reason}")
         for number in cluster.brokers:
-            for trouble in cluster.troubles(asked=[number]):
+            for trouble in cluster.health_problems(asked=[number]):
                 diary.say(f"not whole: {trouble}")
     finally:
         load.stop_producers()
@@ -92,11 +92,11 @@ def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
     for client in load.clients:
         diary.say(describe(client))
     for number, broker in cluster.brokers.items():
-        if not broker.runs:
+        if not broker.is_running:
             problems.append(f"broker {number} does not run")
     diary.say("; ".join(problems[:20]) if problems else "nothing lost, nothing doubled")
     for number, broker in cluster.brokers.items():
-        diary.append(f"broker {number} wrote", broker.log_text(1 << 30)[marks[number] :])
+        diary.append(f"broker {number} wrote", broker.log_tail(1 << 30)[marks[number] :])
     if problems:
         for producer in load.producers:
             diary.append(f"librdkafka of {producer.name} said", "\n".join(producer.told))
@@ -110,7 +110,7 @@ def play(cluster: Cluster, seed: str, folder: Path) -> Outcome:
     return Outcome(what, problems, load.acked(), gap_s, healed_s, diary.seconds(), diary.path)
 
 
-def judged(cluster: Cluster, load: Load, topic: str) -> list[str]:
+def judged(cluster: ProcessCluster, load: Load, topic: str) -> list[str]:
     places = [(topic, partition) for partition in range(PARTITIONS)]
     contents = kept(cluster.bootstrap, topic, PARTITIONS)
 
@@ -118,7 +118,7 @@ def judged(cluster: Cluster, load: Load, topic: str) -> list[str]:
         seen = load.seen()
         return all(contents[place].keys() <= seen.get(place, {}).keys() for place in places)
 
-    eventually(caught_up, within_s=CATCHES_UP_WITHIN_S, what="the group has read everything")
+    eventually(caught_up, within_s=CATCHES_UP_WITHIN_S, message="the group has read everything")
     load.stop_members()
     group = load.members[0].group
     problems = checks.broken_promises(load, contents, committed_offsets(cluster.bootstrap, group, places))
@@ -130,7 +130,7 @@ def judged(cluster: Cluster, load: Load, topic: str) -> list[str]:
     return problems
 
 
-def load_for(cluster: Cluster, topic: str, random: Random) -> Load:
+def load_for(cluster: ProcessCluster, topic: str, random: Random) -> Load:
     codec = {"compression.type": random.choice(["none", "none", "lz4", "zstd"])}
     producers = [
         Producer("once", cluster.bootstrap, topic, PARTITIONS, {"enable.idempotence": True} | codec),
@@ -140,10 +140,10 @@ def load_for(cluster: Cluster, topic: str, random: Random) -> Load:
     return Load(producers, members)
 
 
-def make_topic(cluster: Cluster, topic: str, config: dict[str, str]) -> None:
+def make_topic(cluster: ProcessCluster, topic: str, config: dict[str, str]) -> None:
     client = rd.admin(cluster.bootstrap)  # held until the answer is there: it ends with its last reference
     client.create_topics([NewTopic(topic, PARTITIONS, 3, config=config)])[topic].result(30)
-    eventually(lambda: cluster.healthy(), within_s=HEALS_WITHIN_S, what="the new topic is whole")
+    eventually(lambda: cluster.is_healthy(), within_s=HEALS_WITHIN_S, message="the new topic is whole")
 
 
 def strike(scene: faults.Scene, strikes: list[faults.Strike], coordinator: int) -> None:
@@ -166,10 +166,12 @@ def strike(scene: faults.Scene, strikes: list[faults.Strike], coordinator: int) 
     assert not failures, "; ".join(failures)
 
 
-def coordinator_of(cluster: Cluster, group: str) -> int:
-    for number in cluster.alive:
+def coordinator_of(cluster: ProcessCluster, group: str) -> int:
+    for number in cluster.running_ids:
         try:
-            answer = cluster.ask(number, lambda client: client.ask(FindCoordinatorRequest(key=group, key_type=i8(0))))
+            answer = cluster.call_broker(
+                number, lambda client: client.send(FindCoordinatorRequest(key=group, key_type=i8(0)))
+            )
         except (OSError, KafkaError):
             continue
         if int(answer.node_id) in cluster.brokers:

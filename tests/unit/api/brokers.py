@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla_broker.api.context import Context, Peer
 from ottla_broker.config import Config
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import create_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
-from ottla_broker.metadata.pulses import Pulses
+from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
+from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.server import Limits, Server
+from ottla_broker.server import ConnectionLimits, Server
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
@@ -33,9 +33,9 @@ ME = 1
 class NobodyThere:
     """The way to a controller where there is none: said at once, not after a while."""
 
-    answer_here: object = None
+    handle_locally: object = None
 
-    async def relay(self, frame: bytes | bytearray) -> bytes | None:
+    async def forward_frame(self, frame: bytes | bytearray) -> bytes | None:
         raise KafkaError(ErrorCode.not_controller, "a small broker has no controller")
 
 
@@ -46,11 +46,11 @@ class SmallBroker:
         self.runtime = Runtime()
         self.node_id = ME
         self.cluster_id = "a-cluster"
-        self.image = Image(controller_id=ME)
+        self.image = MetadataImage(controller_id=ME)
         self.partitions = Partitions(self.image)
         self.controller = None
-        self.to_controller = NobodyThere()
-        self.pulses = Pulses(ME, self.image, "PLAINTEXT")
+        self.controller_channel = NobodyThere()
+        self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
         self.ready = True
         self.when_ready: list[Callable[[], None]] = []
         self._storage = Storage(OsDisk(), self.runtime)
@@ -75,9 +75,9 @@ class SmallBroker:
         """Puts this broker into the image, so that Metadata tells where it is."""
         endpoint = {"PLAINTEXT": Endpoint("127.0.0.1", port)}
         incarnation = self.runtime.new_uuid()
-        self.image.brokers[ME] = BrokerImage(ME, 0, incarnation, endpoint, None, (), fenced=False)
+        self.image.brokers[ME] = BrokerRegistration(ME, 0, incarnation, endpoint, None, (), fenced=False)
 
-    async def auto_create(self, name: str, *, allowed: bool = True) -> None:
+    async def auto_create_topic(self, name: str, *, allowed: bool = True) -> None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class SmallBroker:
             partition.log.close()
 
 
-def serve(broker: SmallBroker, limits: Limits | None = None, authorizer: Authorizer | None = None) -> Server:
+def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None) -> Server:
     return Server(cast("Broker", broker), limits, authorizer)
 
 
@@ -96,8 +96,10 @@ async def listening(server: Server) -> int:
     return port
 
 
-def context(broker: SmallBroker, version: int, authorizer: Authorizer | None = None) -> Context:
-    return Context(cast("Broker", broker), Peer("here", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll())
+def context(broker: SmallBroker, version: int, authorizer: Authorizer | None = None) -> RequestContext:
+    return RequestContext(
+        cast("Broker", broker), ConnectionState("here", 1, "PLAINTEXT"), version, "me", authorizer or AllowAll()
+    )
 
 
 def batch(*values: bytes, **how: Any) -> bytes:

@@ -4,11 +4,11 @@ import asyncio
 from asyncio import Future
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla_broker.api.context import Buffers, Reply
 from ottla_broker.api.fetch import Fetching
 from ottla_broker.api.produce import produce
+from ottla_broker.requests.context import Buffers, Reply
 from ottla_broker.security.authorizer import Authorizer
-from ottla_broker.wire.codec import read_front, read_response, write_request
+from ottla_broker.wire.codec import read_request_header, read_response, write_request
 from tests.unit.api.brokers import SmallBroker, context
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def fetching_of(broker: SmallBroker) -> Fetching:
 
 def call_produce(broker: SmallBroker, request: Any, version: int = 9, authorizer: Authorizer | None = None) -> Reply:
     frame = write_request(0, version, 1, "me", request)[4:]
-    return produce(context(broker, version, authorizer), frame, read_front(frame), PLENTY)
+    return produce(context(broker, version, authorizer), frame, read_request_header(frame), PLENTY)
 
 
 def call_fetch(
@@ -35,7 +35,7 @@ def call_fetch(
     authorizer: Authorizer | None = None,
 ) -> Reply:
     frame = write_request(1, version, 1, "me", request)[4:]
-    return fetching(context(broker, version, authorizer), frame, read_front(frame), room)
+    return fetching(context(broker, version, authorizer), frame, read_request_header(frame), room)
 
 
 def answered(reply: Reply, key: int, version: int) -> Any:

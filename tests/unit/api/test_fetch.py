@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.control import end_transaction_marker
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.control_records import encode_end_transaction_marker
+from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, batch
 from tests.unit.api.calls import answered, call_fetch, fetching_of, waited
 from tests.unit.api.requests import fetch_request
@@ -40,11 +40,11 @@ def only(answer: Any) -> Any:
 
 
 def values(partition: Any) -> list[bytes | None]:
-    return [record.value for _, record in decode_all(partition.records or b"")]
+    return [record.value for _, record in iter_records(partition.records or b"")]
 
 
 def put(partition: Partition, *contents: bytes, **how: Any) -> None:
-    partition.append(batch(*contents, **how), acks=-1, from_client=not how.get("control", False))
+    partition.append_records(batch(*contents, **how), acks=-1, from_client=not how.get("control", False))
 
 
 @on_a_loop
@@ -130,8 +130,8 @@ async def test_an_append_wakes_a_fetch_that_waits(broker: SmallBroker) -> None:
     put(partition, b"1")
     one, two = (await waited(reply, 1, 12)).responses[0].partitions
     assert (values(one), values(two)) == ([b"1"], [])
-    assert not partition.watchers.waiting
-    assert not other.watchers.waiting
+    assert not partition.read_waiters.waiting
+    assert not other.read_waiters.waiting
 
 
 @on_a_loop
@@ -155,7 +155,7 @@ async def test_a_fetch_waits_no_longer_than_it_was_asked_to(broker: SmallBroker)
     put(partition, b"1")
     reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=20, min_bytes=1500))
     assert values(only(await waited(reply, 1, 12))) == [b"1"]
-    assert not partition.watchers.waiting
+    assert not partition.read_waiters.waiting
 
 
 @on_a_loop
@@ -163,10 +163,10 @@ async def test_a_connection_that_goes_leaves_nothing_behind(broker: SmallBroker)
     (partition,) = broker.add_topic("a")
     reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=10_000))
     assert isinstance(reply, Future)
-    assert partition.watchers.waiting
+    assert partition.read_waiters.waiting
     reply.cancel()
     await asyncio.sleep(0)
-    assert not partition.watchers.waiting
+    assert not partition.read_waiters.waiting
     put(partition, b"1")
     await asyncio.sleep(0)
 
@@ -176,8 +176,8 @@ async def test_rule_7_read_committed_stops_at_open_transactions_and_names_the_ab
     (partition,) = broker.add_topic("a")
     put(partition, b"plain")
     put(partition, b"aborted", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.append(
-        end_transaction_marker(False, 0, timestamp_ms=1_000, producer_id=7, producer_epoch=0),
+    partition.append_records(
+        encode_end_transaction_marker(False, 0, timestamp_ms=1_000, producer_id=7, producer_epoch=0),
         acks=-1,
         from_client=False,
     )
@@ -185,10 +185,10 @@ async def test_rule_7_read_committed_stops_at_open_transactions_and_names_the_ab
     fetching = fetching_of(broker)
     committed = only(answered(call_fetch(fetching, broker, fetch_request({("a", 0): 0}, isolation=1)), 1, 12))
     assert (committed.high_watermark, committed.last_stable_offset) == (4, 3)
-    assert [header.base_offset for header, _ in decode_all(committed.records)] == [0, 1, 2]
+    assert [header.base_offset for header, _ in iter_records(committed.records)] == [0, 1, 2]
     assert [(one.producer_id, one.first_offset) for one in committed.aborted_transactions] == [(7, 1)]
     everything = only(answered(call_fetch(fetching, broker, fetch_request({("a", 0): 0})), 1, 12))
-    assert [header.base_offset for header, _ in decode_all(everything.records)] == [0, 1, 2, 3]
+    assert [header.base_offset for header, _ in iter_records(everything.records)] == [0, 1, 2, 3]
     assert everything.aborted_transactions is None
 
 

@@ -9,16 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from ottla_broker.api.context import Reply, Waiting
 from ottla_broker.api.fetch import Fetching
 from ottla_broker.api.fetch_reading import send_to
 from ottla_broker.api.follower_fetch import Look
 from ottla_broker.api.follower_sessions import Place
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.codec import read_front
+from ottla_broker.requests.context import DelayedFetchResponse, Reply
+from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch import FetchPartition
-from ottla_broker.wire.replica_fetch import Got, Request, Response, Wanted, read_response, write_request
+from ottla_broker.wire.fetch import FetchRequestPartition
+from ottla_broker.wire.replica_fetch import (
+    FetchResponse,
+    FetchResponsePartition,
+    Request,
+    Wanted,
+    read_response,
+    write_request,
+)
 from tests.unit.api.brokers import ME, SmallBroker, batch, context
 from tests.unit.api.calls import PLENTY, fetching_of
 from tests.unit.api.test_fetch import on_a_loop
@@ -39,10 +46,10 @@ def replicated(broker: SmallBroker, partitions: int = 1, name: str = "a") -> lis
     made = broker.add_topic(name, partitions)
     for partition in made:
         state = msgspec.structs.replace(
-            partition.state, replicas=(ME, 2, 3), isr=(ME, 2), leader_epoch=5, partition_epoch=1
+            partition.registration, replicas=(ME, 2, 3), isr=(ME, 2), leader_epoch=5, partition_epoch=1
         )
         partition._peers = Known()
-        partition.become(state)
+        partition.update_registration(state)
     return made
 
 
@@ -87,16 +94,16 @@ def call(
         [(partition.topic_id, [partition.partition]) for partition in forget or ()],
     )
     frame = write_request(1, "broker-2", request)[4:]
-    return fetching(context(broker, 17, authorizer), frame, read_front(frame), PLENTY)
+    return fetching(context(broker, 17, authorizer), frame, read_request_header(frame), PLENTY)
 
 
-def heard(reply: Any) -> Response:
+def heard(reply: Any) -> FetchResponse:
     assert reply is not None
     assert not isinstance(reply, Future), "it waits"
     return read_response(bytearray(b"".join(reply))[4:])
 
 
-async def heard_later(reply: Reply) -> Response:
+async def heard_later(reply: Reply) -> FetchResponse:
     assert isinstance(reply, Future), "it does not wait"
     return heard(await asyncio.wait_for(reply, 10))
 
@@ -105,7 +112,7 @@ def want(partition: Partition, offset: int, epoch: int = 5, last_epoch: int = -1
     return {partition: Wanted(partition.partition, epoch, offset, last_epoch, 0, 1 << 20)}
 
 
-def only(response: Response) -> Got:
+def only(response: FetchResponse) -> FetchResponsePartition:
     (got,) = response.partitions
     return got
 
@@ -114,13 +121,13 @@ def only(response: Response) -> Got:
 async def test_a_follower_reads_to_the_end_and_its_next_offset_is_its_ack(broker: SmallBroker) -> None:
     (partition,) = replicated(broker)
     fetching = fetching_of(broker)
-    partition.append(batch(b"1"), acks=1)
+    partition.append_records(batch(b"1"), acks=1)
     first = heard(call(fetching, broker, want(partition, 0)))
     assert len(only(first).records) > 0
     assert only(first).high_watermark == 0
     second = call(fetching, broker, want(partition, 1, last_epoch=5), (first.session_id, 1), wait_ms=10_000)
     assert partition.log.high_watermark == 1
-    partition.append(batch(b"2"), acks=1)
+    partition.append_records(batch(b"2"), acks=1)
     got = only(await heard_later(second))
     assert (got.high_watermark, len(got.records) > 0) == (1, True)
 
@@ -131,18 +138,18 @@ async def test_rule_2_a_log_that_parts_from_ours_is_told_where_and_its_offset_is
     fetching = fetching_of(broker)
     log = partition.log
     for _ in range(3):
-        partition.append(batch(b"v"), acks=1)  # in epoch 5
+        partition.append_records(batch(b"v"), acks=1)  # in epoch 5
     log.epochs.assign(7, 3)
-    partition.become(msgspec.structs.replace(partition.state, leader_epoch=7, partition_epoch=2))
+    partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=7, partition_epoch=2))
     for offset, last, expected in ((5, 5, (5, 3)), (4, 6, (5, 3)), (2, 4, (4, 0)), (3, 7, None), (3, 5, None)):
         got = only(heard(call(fetching, broker, want(partition, offset, 7, last))))
         assert got.error is ErrorCode.none
         assert got.diverging == expected, (offset, last)
         follower = partition.followers.get(FOLLOWER)
         assert follower is not None
-        assert follower.end == (offset if expected is None else -1)
+        assert follower.log_end == (offset if expected is None else -1)
         partition.followers.clear()
-        partition.followers.be((2, 3), (1, 2))
+        partition.followers.set_replicas((2, 3), (1, 2))
     assert only(heard(call(fetching, broker, want(partition, 3, 7, 8)))).error is ErrorCode.offset_out_of_range
 
 
@@ -163,10 +170,10 @@ async def test_codes_for_followers(broker: SmallBroker) -> None:
 async def test_a_follower_of_an_epoch_that_we_do_not_know_yet_waits_for_our_metadata(broker: SmallBroker) -> None:
     (partition,) = replicated(broker)
     fetching = fetching_of(broker)
-    partition.append(batch(b"1"), acks=1)
+    partition.append_records(batch(b"1"), acks=1)
     early = call(fetching, broker, want(partition, 1, epoch=6, last_epoch=5), wait_ms=10_000)
     await asyncio.sleep(0)
-    partition.become(msgspec.structs.replace(partition.state, leader_epoch=6, partition_epoch=2))
+    partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=6, partition_epoch=2))
     assert partition.log.high_watermark == 0
     for _ in range(3):
         await asyncio.sleep(0)
@@ -190,7 +197,7 @@ async def test_a_session_looks_only_at_what_has_changed(broker: SmallBroker, mon
         topics=[(topic, [Wanted(p.partition, 5, 0, -1, 0, 1 << 20) for p in partitions])],
     )
     frame = write_request(1, "broker-2", request)[4:]
-    full = heard(fetching(context(broker, 17), frame, read_front(frame), PLENTY))
+    full = heard(fetching(context(broker, 17), frame, read_request_header(frame), PLENTY))
     assert len(full.partitions) == 50
     looked: list[int] = []
     stands = Look._stands
@@ -202,8 +209,8 @@ async def test_a_session_looks_only_at_what_has_changed(broker: SmallBroker, mon
     monkeypatch.setattr(Look, "_stands", look)
     waiting = call(fetching, broker, {}, (full.session_id, 1), wait_ms=10_000)
     assert looked == []
-    partitions[7].append(batch(b"7"), acks=1)
-    partitions[9].append(batch(b"9"), acks=1)
+    partitions[7].append_records(batch(b"7"), acks=1)
+    partitions[9].append_records(batch(b"9"), acks=1)
     assert [got.partition for got in (await heard_later(waiting)).partitions] == [7, 9]
     assert set(looked) == {7, 9}
     looked.clear()
@@ -215,7 +222,9 @@ async def test_a_session_looks_only_at_what_has_changed(broker: SmallBroker, mon
     looked.clear()
     assert heard(call(fetching, broker, {}, (full.session_id, 4))).partitions == []
     assert looked == []
-    partitions[3].become(msgspec.structs.replace(partitions[3].state, leader=2, leader_epoch=6, partition_epoch=2))
+    partitions[3].update_registration(
+        msgspec.structs.replace(partitions[3].registration, leader=2, leader_epoch=6, partition_epoch=2)
+    )
     lost = heard(call(fetching, broker, {}, (full.session_id, 5)))
     assert [(got.partition, got.error) for got in lost.partitions] == [(3, ErrorCode.fenced_leader_epoch)]
     assert heard(call(fetching, broker, {}, (full.session_id, 6), forget=[partitions[3]])).partitions == []
@@ -227,18 +236,18 @@ async def test_a_high_watermark_that_rises_goes_along_with_the_next_answer_and_w
 ) -> None:
     partitions = replicated(broker, 2)
     fetching = fetching_of(broker)
-    partitions[0].append(batch(b"1"), acks=1)
+    partitions[0].append_records(batch(b"1"), acks=1)
     first = heard(call(fetching, broker, want(partitions[0], 1, last_epoch=5) | want(partitions[1], 0)))
-    partitions[0].append(batch(b"2"), acks=1)
+    partitions[0].append_records(batch(b"2"), acks=1)
     two = heard(call(fetching, broker, {}, (first.session_id, 1)))
     assert len(only(two).records) > 0
     waiting = call(fetching, broker, want(partitions[0], 2, last_epoch=5), (first.session_id, 2), wait_ms=10_000)
     assert partitions[0].log.high_watermark == 2
     for _ in range(3):
         await asyncio.sleep(0)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, DelayedFetchResponse)
     assert not waiting.done()
-    partitions[1].append(batch(b"x"), acks=1)
+    partitions[1].append_records(batch(b"x"), acks=1)
     answer = await heard_later(waiting)
     assert [(got.partition, got.high_watermark) for got in answer.partitions] == [(0, 2), (1, 0)]
 
@@ -247,15 +256,17 @@ async def test_a_high_watermark_that_rises_goes_along_with_the_next_answer_and_w
 async def test_that_what_earlier_leaders_appended_is_committed_is_told_at_once(broker: SmallBroker) -> None:
     (partition,) = replicated(broker)
     for _ in range(3):
-        partition.append(batch(b"v"), acks=1)
-    partition.become(msgspec.structs.replace(partition.state, isr=(ME, 3), leader_epoch=6, partition_epoch=2))
+        partition.append_records(batch(b"v"), acks=1)
+    partition.update_registration(
+        msgspec.structs.replace(partition.registration, isr=(ME, 3), leader_epoch=6, partition_epoch=2)
+    )
     fetching = fetching_of(broker)
     first = heard(call(fetching, broker, want(partition, 3, 6, last_epoch=5)))
     assert only(first).high_watermark == 0
     waiting = call(fetching, broker, {}, (first.session_id, 1), wait_ms=10_000)
     await asyncio.sleep(0)
-    assert isinstance(waiting, Waiting)
-    partition.fetched_by(3, EPOCH, 3, 0)
+    assert isinstance(waiting, DelayedFetchResponse)
+    partition.record_follower_fetch(3, EPOCH, 3, 0)
     assert only(await heard_later(waiting)).high_watermark == 3
 
 
@@ -264,7 +275,7 @@ async def test_a_follower_that_asks_anew_is_told_again_what_it_may_have_passed_o
     """It passes over answers that are about an offset which it does not want any more, and where its log parts from ours it only learns that."""
     (partition,) = replicated(broker)
     fetching = fetching_of(broker)
-    partition.append(batch(b"1"), acks=1)
+    partition.append_records(batch(b"1"), acks=1)
     first = heard(call(fetching, broker, want(partition, 1, last_epoch=5)))
     assert only(first).high_watermark == 1
     parting = heard(call(fetching, broker, want(partition, 3, last_epoch=5), (first.session_id, 1)))
@@ -278,7 +289,7 @@ async def test_a_follower_that_asks_anew_is_told_again_what_it_may_have_passed_o
 async def test_a_fetch_that_is_hurried_tells_no_error_that_it_was_waiting_out(broker: SmallBroker) -> None:
     (partition,) = replicated(broker)
     waiting = call(fetching_of(broker), broker, want(partition, 0, epoch=6), wait_ms=10_000)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, DelayedFetchResponse)
     waiting.hurry()
     assert heard(await waiting).partitions == []
 
@@ -289,8 +300,8 @@ async def test_a_session_that_ends_leaves_nothing_behind(broker: SmallBroker) ->
     fetching = fetching_of(broker)
     for _ in range(10):  # a follower that lost its connections cannot name what it had
         heard(call(fetching, broker, want(partition, 0)))
-    assert len(partition.end_watchers.waiting) == 4
-    assert len(partition.watchers.waiting) == 4
+    assert len(partition.log_end_waiters.waiting) == 4
+    assert len(partition.read_waiters.waiting) == 4
     assert len(fetching.sessions) == 0
 
 
@@ -300,10 +311,10 @@ async def test_a_leader_that_has_just_begun_tells_clients_no_high_watermark_that
 ) -> None:
     (partition,) = replicated(broker)
     for _ in range(3):
-        partition.append(batch(b"v"), acks=1)
-    partition.fetched_by(FOLLOWER, EPOCH, 2, 0)
-    partition.become(msgspec.structs.replace(partition.state, leader_epoch=6, partition_epoch=2))
-    assert (partition.log.high_watermark, partition.settled) == (2, False)
+        partition.append_records(batch(b"v"), acks=1)
+    partition.record_follower_fetch(FOLLOWER, EPOCH, 2, 0)
+    partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=6, partition_epoch=2))
+    assert (partition.log.high_watermark, partition.has_reached_epoch_start) == (2, False)
     fetching = fetching_of(broker)
 
     def consume(offset: int, wait_ms: int) -> Reply:
@@ -312,10 +323,10 @@ async def test_a_leader_that_has_just_begun_tells_clients_no_high_watermark_that
     below = only(heard(consume(1, 0)))
     assert (below.error, below.high_watermark, len(below.records) > 0) == (ErrorCode.none, -1, True)
     assert only(heard(consume(2, 0))).error is ErrorCode.offset_not_available
-    elsewhere = FetchPartition(partition.topic_id, partition.partition, offset=0, max_bytes=1)
+    elsewhere = FetchRequestPartition(partition.topic_id, partition.partition, offset=0, max_bytes=1)
     assert send_to(FOLLOWER, partition, elsewhere).high_watermark == -1
     waiting = consume(2, 10_000)
-    partition.fetched_by(FOLLOWER, EPOCH, 3, 0)
+    partition.record_follower_fetch(FOLLOWER, EPOCH, 3, 0)
     assert send_to(FOLLOWER, partition, elsewhere).high_watermark == 3
     there = only(await heard_later(waiting))
     assert (there.error, there.high_watermark, len(there.records) > 0) == (ErrorCode.none, 3, True)

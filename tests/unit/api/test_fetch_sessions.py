@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla_broker.api.fetch_sessions import RESTED_S, FetchSessions, Key, Session
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.fetch import Fetched, FetchPartition, FetchRequest
+from ottla_broker.wire.fetch import FetchRequest, FetchRequestPartition, FetchResponsePartition
 
 
 class Sessions(FetchSessions):
@@ -19,7 +19,7 @@ class Sessions(FetchSessions):
     def ask(
         self, session_id: int, epoch: int, *partitions: int, forgotten: Sequence[Key] = (), by_ids: bool = False
     ) -> Session | None:
-        wanted = [FetchPartition("t", index, 0, 100) for index in partitions]
+        wanted = [FetchRequestPartition("t", index, 0, 100) for index in partitions]
         request = FetchRequest(-1, 0, 1, 100, 0, session_id, epoch, wanted, list(forgotten))
         return self.session_of(request, by_ids=by_ids)[0]
 
@@ -70,18 +70,18 @@ def test_a_session_may_begin_with_nothing_and_ends_when_it_holds_nothing() -> No
 def test_a_session_that_gave_records_waits_for_the_others_turn() -> None:
     session = Sessions(1).ask(0, 0, 1, 2, 3)
     assert session is not None
-    session.is_news("t", Fetched(1, ErrorCode.none, 5, 5, 0, b"records"))
+    session.is_news("t", FetchResponsePartition(1, ErrorCode.none, 5, 5, 0, b"records"))
     assert [wanted.partition for wanted in session.wanted()] == [2, 3, 1]
 
 
 def test_an_error_is_told_and_so_is_its_end() -> None:
     session = Sessions(1).ask(0, 0, 1)
     assert session is not None
-    fine = Fetched(1, ErrorCode.none, 5, 5, 0)
+    fine = FetchResponsePartition(1, ErrorCode.none, 5, 5, 0)
     assert session.is_news("t", fine)
     assert not session.is_news("t", fine)
-    assert session.is_news("t", Fetched(1, ErrorCode.not_leader_or_follower))
-    assert session.is_news("t", Fetched(1, ErrorCode.none, -1, -1, -1))
+    assert session.is_news("t", FetchResponsePartition(1, ErrorCode.not_leader_or_follower))
+    assert session.is_news("t", FetchResponsePartition(1, ErrorCode.none, -1, -1, -1))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1, 2]), st.integers(0, 3))), st.integers(0, 3))

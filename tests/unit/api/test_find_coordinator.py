@@ -28,7 +28,7 @@ class Deleting:
 
 
 def asked(broker: SmallBroker) -> FindCoordinatorResponse:
-    cast(Any, broker).groups = SimpleNamespace(partition_of=lambda _: 0)
+    cast(Any, broker).group_coordinator = SimpleNamespace(partition_of=lambda _: 0)
     request = FindCoordinatorRequest(key_type=i8(GROUP), coordinator_keys=("g",))
     return asyncio.run(find_many(context(broker, 6), request))
 

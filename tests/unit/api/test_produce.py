@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.api.context import HangUp
 from ottla_broker.api.produce import produce
 from ottla_broker.log.config import LogConfig
-from ottla_broker.replication.acks import Told
+from ottla_broker.replication.pending_acks import CommitCallback
+from ottla_broker.requests.context import CloseConnection
 from ottla_broker.security.authorizer import AllowAll, Operation, Resource
 from ottla_broker.security.principal import Principal
-from ottla_broker.wire.codec import read_front, write_request
+from ottla_broker.wire.codec import read_request_header, write_request
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.produce import read_produce
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.produce import read_produce_request
+from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, batch, context
 from tests.unit.api.calls import answered, call_produce, waited
 from tests.unit.api.requests import produce_request
@@ -41,7 +41,7 @@ def test_appends_to_every_partition_and_tells_the_offsets(broker: SmallBroker) -
     again = results(answered(call_produce(broker, request), 0, 9))
     assert [offset for *_, offset in again] == [2, 1, 1]
     log = broker.partitions.leader("a", 0).log
-    assert [record.value for _, record in decode_all(log.read(0, 1 << 20, up_to=4))] == [b"1", b"2", b"1", b"2"]
+    assert [record.value for _, record in iter_records(log.read(0, 1 << 20, up_to=4))] == [b"1", b"2", b"1", b"2"]
 
 
 def test_each_partition_is_refused_for_its_own_reason(broker: SmallBroker) -> None:
@@ -66,7 +66,7 @@ def test_acks_0_answers_nothing_and_hangs_up_on_an_error(broker: SmallBroker) ->
     (partition,) = broker.add_topic("a")
     assert call_produce(broker, produce_request({("a", 0): batch(b"1")}, acks=0)) is None
     assert partition.log.end == 1
-    with pytest.raises(HangUp, match="gone-0"):
+    with pytest.raises(CloseConnection, match="gone-0"):
         call_produce(broker, produce_request({("gone", 0): batch(b"1")}, acks=0))
 
 
@@ -82,8 +82,8 @@ def test_rule_16_old_versions_are_advertised_and_refused(broker: SmallBroker, ve
     broker.add_topic("a")
     frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05\xff\xff" + b"\xff\xff\0\0\x03\xe8")
     frame += b"\0\0\0\x01\0\x01a\0\0\0\x01\0\0\0\0\0\0\0\0"
-    assert read_produce(frame, read_front(frame)).topics[0][0] == "a"
-    reply = produce(context(broker, version), frame, read_front(frame), 1 << 20)
+    assert read_produce_request(frame, read_request_header(frame)).topics[0][0] == "a"
+    reply = produce(context(broker, version), frame, read_request_header(frame), 1 << 20)
     assert isinstance(reply, list)
     answer = bytes(reply[0])
     # size, correlation id, one topic "a", one partition 0, and its error
@@ -96,7 +96,7 @@ def test_rule_13_a_topic_named_by_an_id_that_is_gone_takes_nothing(broker: Small
     (partition,) = broker.add_topic("a")
     request = produce_request({("a", 0): batch(b"1")})
     frame = write_request(0, 13, 1, "me", request)[4:]  # the id of a request without one is the zero id
-    answer = answered(produce(context(broker, 13), frame, read_front(frame), 1 << 20), 0, 13)
+    answer = answered(produce(context(broker, 13), frame, read_request_header(frame), 1 << 20), 0, 13)
     assert answer.responses[0].partition_responses[0].error_code is ErrorCode.unknown_topic_id
     assert partition.log.end == 0
 
@@ -125,12 +125,12 @@ class Slow:
     """A partition whose appends wait for others."""
 
     def __init__(self, broker: SmallBroker, topic: str) -> None:
-        self.waits: list[Told] = []
+        self.waits: list[CommitCallback] = []
         (partition,) = broker.add_topic(topic)
-        partition.is_acknowledged = lambda appended: False  # type: ignore[method-assign]
-        partition.when_acknowledged = self.when_acknowledged  # type: ignore[method-assign]
+        partition.is_committed = lambda appended: False  # type: ignore[method-assign]
+        partition.call_when_committed = self.when_acknowledged  # type: ignore[method-assign]
 
-    def when_acknowledged(self, appended: Any, told: Told, **how: Any) -> bool:
+    def when_acknowledged(self, appended: Any, told: CommitCallback, **how: Any) -> bool:
         self.waits.append(told)
         return True
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ottla_broker.metadata.image import BrokerImage
+from ottla_broker.metadata.image import BrokerRegistration
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.replication.successors import PAUSE_S, Successors
+from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S, ProduceForwarder
 from ottla_broker.server import Server
 from ottla_broker.wire.codec import read_response
 from ottla_broker.wire.errors import ErrorCode
@@ -52,23 +52,23 @@ class Scene:
         scene.there = serve(successor)
         at = Endpoint("127.0.0.1", await listening(scene.there))
         incarnation = broker.runtime.new_uuid()
-        broker.image.brokers[SUCCESSOR] = BrokerImage(
+        broker.image.brokers[SUCCESSOR] = BrokerRegistration(
             SUCCESSOR, 0, incarnation, {"PLAINTEXT": at}, None, (), fenced=False
         )
-        cast(Any, broker).successors = Successors(broker.image, "PLAINTEXT", "broker-1")
+        cast(Any, broker).produce_forwarder = ProduceForwarder(broker.image, "PLAINTEXT", "broker-1")
         scene.here = serve(broker)
         scene.wire = await Wire.to(await listening(scene.here))
         successor.add_topic("a")
         (partition,) = broker.add_topic("a")
         led_by_another = msgspec.structs.replace(
-            partition.state,
+            partition.registration,
             replicas=(ME, SUCCESSOR),
             isr=(SUCCESSOR,),
             leader=SUCCESSOR,
             leader_epoch=1,
             partition_epoch=1,
         )
-        partition.become(led_by_another)
+        partition.update_registration(led_by_another)
         return scene
 
     def send(self, value: bytes, correlation_id: int, **how: int) -> None:
@@ -84,10 +84,10 @@ class Scene:
 
     def client_pauses(self) -> None:
         (connection,) = self.here.connections
-        connection.peer.refused_s -= PAUSE_S
+        connection.peer.refused_s -= CLIENT_RETRY_PAUSE_S
 
     async def close(self) -> None:
-        cast(Any, self.broker).successors.close()
+        cast(Any, self.broker).produce_forwarder.close()
         await self.here.close()
         await self.there.close()
 
@@ -131,12 +131,12 @@ async def test_what_was_under_way_behind_a_refused_batch_is_refused_however_late
 class Told:
     """A connection to a successor that answers everything at once. `frames`: what it was asked, in its order."""
 
-    usable = True
+    is_open = True
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
 
-    async def pass_on(self, frame: bytes) -> bytes:
+    async def forward(self, frame: bytes) -> bytes:
         self.frames.append(frame)
         return bytes(8)
 
@@ -148,7 +148,7 @@ class Told:
 async def test_who_comes_when_the_connection_is_there_does_not_overtake_who_waited_for_it(broker: SmallBroker) -> None:
     opened: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
     passing: list[asyncio.Task[bytes | None]] = []
-    successors = Successors(broker.image, "PLAINTEXT", "broker-1")
+    successors = ProduceForwarder(broker.image, "PLAINTEXT", "broker-1")
 
     async def opening() -> Told:
         return await opened
@@ -156,7 +156,7 @@ async def test_who_comes_when_the_connection_is_there_does_not_overtake_who_wait
     last_came = asyncio.Event()
 
     def come(number: int) -> None:
-        passing.append(asyncio.ensure_future(successors.pass_on(SUCCESSOR, bytes([number]) * 8, 1000)))
+        passing.append(asyncio.ensure_future(successors.forward(SUCCESSOR, bytes([number]) * 8, 1000)))
         if number == 3:
             last_came.set()
 
@@ -192,7 +192,7 @@ async def test_a_successor_that_took_it_and_does_not_answer_costs_the_client_its
 ) -> None:
     scene = await Scene.of(broker, successor)
     leader = successor.partitions.leader("a", 0)
-    leader.is_acknowledged = lambda appended: False  # type: ignore[method-assign]
+    leader.is_committed = lambda appended: False  # type: ignore[method-assign]
     scene.send(b"early", 1)
     await scene.told(1)
     scene.client_pauses()
@@ -211,11 +211,11 @@ async def test_a_successor_that_took_it_and_does_not_answer_costs_the_client_its
 @on_a_loop
 async def test_a_broker_stays_for_those_that_it_told(broker: SmallBroker, successor: SmallBroker) -> None:
     scene = await Scene.of(broker, successor)
-    successors: Successors = cast(Any, broker).successors
-    await successors.stay()
+    successors: ProduceForwarder = cast(Any, broker).produce_forwarder
+    await successors.wait_for_redirected_clients()
     scene.send(b"early", 1)
     await scene.told(1)
     assert not successors._have_asked.is_set()
-    await successors.stay()
+    await successors.wait_for_redirected_clients()
     assert successors._have_asked.is_set()
     await scene.close()

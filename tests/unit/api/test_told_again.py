@@ -8,10 +8,10 @@ from asyncio import Future
 
 import pytest
 
-from ottla_broker.api.context import Buffers
 from ottla_broker.api.fetch import Fetching
-from ottla_broker.wire.codec import read_front, write_request
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.requests.context import Buffers
+from ottla_broker.wire.codec import read_request_header, write_request
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from tests.unit.api.brokers import SmallBroker, context
 from tests.unit.api.calls import PLENTY, call_fetch, fetching_of
 from tests.unit.api.requests import fetch_request
@@ -23,7 +23,7 @@ __all__ = ["broker"]
 def told(fetching: Fetching, broker: SmallBroker, correlation_id: int, offset: int, **how: int) -> bytes:
     version = how.pop("version", 11)
     frame = write_request(1, version, correlation_id, "me", fetch_request({("a", 0): offset}, **how))[4:]  # type: ignore[arg-type]
-    reply = fetching(context(broker, version), frame, read_front(frame), PLENTY)
+    reply = fetching(context(broker, version), frame, read_request_header(frame), PLENTY)
     assert reply is not None and not isinstance(reply, Future)
     return b"".join(reply)
 
@@ -35,7 +35,7 @@ async def test_all_who_wait_are_told_the_same_under_their_own_numbers(broker: Sm
     waiting: list[Future[Buffers]] = []
     for correlation_id in range(5):
         frame = write_request(1, 11, correlation_id, "me", fetch_request({("a", 0): 0}, wait_ms=5000))[4:]
-        reply = fetching(context(broker, 11), frame, read_front(frame), PLENTY)
+        reply = fetching(context(broker, 11), frame, read_request_header(frame), PLENTY)
         assert isinstance(reply, Future)
         waiting.append(reply)
     put(partition, bytes(9000))
@@ -61,8 +61,8 @@ async def test_an_answer_is_always_what_somebody_who_remembers_nothing_would_say
                 put(partition, bytes(chance.choice((10, 5000))))
             case 1:
                 put(partition, b"x", producer_id=step, producer_epoch=0, base_sequence=0, transactional=True)
-                partition.append(
-                    end_transaction_marker(
+                partition.append_records(
+                    encode_end_transaction_marker(
                         chance.random() < 0.5, 0, timestamp_ms=1_000, producer_id=step, producer_epoch=0
                     ),
                     acks=-1,

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ottla_broker.api.context import Context, Peer
 from ottla_broker.broker import Broker
 from ottla_broker.metadata.topic_plans import NewTopic
+from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
 from ottla_broker.security.principal import Principal
 from tests.unit.making_topics import ensure_topic
@@ -21,8 +21,8 @@ async def broker(folder: Path, **settings: str) -> AsyncIterator[Broker]:
         yield made
 
 
-def context(of: Broker, version: int, authorizer: Authorizer | None = None) -> Context:
-    return Context(of, Peer("here", 1, "PLAINTEXT"), version, "a test", authorizer or AllowAll())
+def context(of: Broker, version: int, authorizer: Authorizer | None = None) -> RequestContext:
+    return RequestContext(of, ConnectionState("here", 1, "PLAINTEXT"), version, "a test", authorizer or AllowAll())
 
 
 class Nobody:

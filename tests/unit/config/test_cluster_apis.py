@@ -17,9 +17,9 @@ from kio.static.primitive import i8, i32
 from ottla_broker.api.describe_cluster import describe_cluster
 from ottla_broker.api.describe_log_dirs import describe_log_dirs
 from ottla_broker.api.table import form_of, served
-from ottla_broker.metadata.broker_control import Heartbeat
-from ottla_broker.metadata.records import BrokerChange, Endpoint, RegisterBroker
-from ottla_broker.wire.codec import read_front, read_request, read_response, write_request, write_response
+from ottla_broker.metadata.cluster_control import BrokerHeartbeat
+from ottla_broker.metadata.records import BrokerRegistrationChangeRecord, Endpoint, RegisterBrokerRecord
+from ottla_broker.wire.codec import read_request, read_request_header, read_response, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
@@ -46,12 +46,16 @@ def test_the_cluster_is_told_as_the_asked_listener_reaches_it(tmp_path: Path) ->
 
             incarnation = on.runtime.new_uuid()
             for other, listener in ((2, "PLAINTEXT"), (3, "INSIDE")):
-                coming = RegisterBroker(
+                coming = RegisterBrokerRecord(
                     other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,)
                 )
-                epoch = await on.active_controller().brokers.register(coming, previous_epoch=-1)
-                await on.active_controller().brokers.heartbeat(Heartbeat(other, epoch, offset=epoch))
-            on.image.apply([(on.image.end, BrokerChange(2, on.image.brokers[2].epoch, fenced=True))])
+                epoch = await on.active_controller().cluster_control.register_broker(coming, previous_epoch=-1)
+                await on.active_controller().cluster_control.process_heartbeat(
+                    BrokerHeartbeat(other, epoch, metadata_offset=epoch)
+                )
+            on.image.apply_records(
+                [(on.image.end_offset, BrokerRegistrationChangeRecord(2, on.image.brokers[2].epoch, fenced=True))]
+            )
             seen = await describe_cluster(context(on, 2), cluster_request(operations=True))
             assert [b.broker_id for b in seen.brokers] == [1]
             assert seen.cluster_authorized_operations > 0
@@ -78,7 +82,7 @@ def test_log_directories_tell_sizes_and_room(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
             batch = encode_batch([Record(1, None, b"x" * 100)])
-            on.partitions.leader("t", 1).append(batch, acks=1)
+            on.partitions.leader("t", 1).append_records(batch, acks=1)
             (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=None))).results
             assert told.log_dir == str(tmp_path / "data")
             assert 0 < told.usable_bytes <= told.total_bytes
@@ -103,10 +107,10 @@ def test_log_directories_tell_sizes_and_room(tmp_path: Path) -> None:
 def test_a_directory_that_failed_is_told_with_its_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            on.directories[0].failed = "the disk is gone"
+            on.log_dirs[0].failure = "the disk is gone"
             (told,) = (await describe_log_dirs(context(on, 5), DescribeLogDirsRequest(topics=None))).results
             assert (told.error_code, told.topics) == (ErrorCode.kafka_storage_error, ())
-            on.directories[0].failed = None
+            on.log_dirs[0].failure = None
 
     asyncio.run(scenario())
 
@@ -154,7 +158,7 @@ def test_every_version_comes_and_goes_on_the_wire(tmp_path: Path, key: int, vers
             form = form_of(key, version)
             assert form is not None
             frame = bytes(write_request(key, version, 5, "a test", REQUESTS[key]))[4:]
-            request = read_request(frame, read_front(frame), form.request)
+            request = read_request(frame, read_request_header(frame), form.request)
             response = await form.handle(context(on, version), request)
             written = bytes(write_response(key, version, 5, response))[4:]
             answer = read_response(written, key, version)

@@ -15,12 +15,12 @@ from kio.schema.list_config_resources.v1.request import ListConfigResourcesReque
 from kio.static.primitive import i8
 
 from ottla_broker.api.alter_configs import alter_configs
-from ottla_broker.api.config_resources import ConfigResource
 from ottla_broker.api.describe_configs import describe_configs
 from ottla_broker.api.incremental_alter_configs import Change, incremental_alter_configs
 from ottla_broker.api.list_config_resources import list_config_resources
 from ottla_broker.broker import Broker
-from ottla_broker.config import MAX_CONNECTIONS, Source
+from ottla_broker.config import MAX_CONNECTIONS, ConfigSource
+from ottla_broker.requests.config_resources import ConfigResource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 from .running import Nobody, broker, context
@@ -68,21 +68,21 @@ async def described(on: Broker, kind: int, name: str, *keys: str) -> DescribeCon
     return result
 
 
-async def value(on: Broker, kind: int, name: str, key: str) -> tuple[str | None, Source]:
+async def value(on: Broker, kind: int, name: str, key: str) -> tuple[str | None, ConfigSource]:
     (config,) = (await described(on, kind, name, key)).configs
-    return config.value, Source(config.config_source)
+    return config.value, ConfigSource(config.config_source)
 
 
 def test_a_topics_settings_are_set_deleted_and_told(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
             assert await incrementally(on, TOPIC, "t", ("segment.ms", SET, "7")) == (ErrorCode.none, None)
-            assert await value(on, TOPIC, "t", "segment.ms") == ("7", Source.DYNAMIC_TOPIC_CONFIG)
-            assert await value(on, TOPIC, "t", "retention.ms") == ("5", Source.DYNAMIC_TOPIC_CONFIG)
+            assert await value(on, TOPIC, "t", "segment.ms") == ("7", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+            assert await value(on, TOPIC, "t", "retention.ms") == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
             partition = on.partitions.leader("t", 0)
             assert (partition.log.config.segment_ms, partition.log.config.retention_ms) == (7, 5)
             await incrementally(on, TOPIC, "t", ("retention.ms", DELETE, None))
-            assert await value(on, TOPIC, "t", "retention.ms") == ("604800000", Source.DEFAULT_CONFIG)
+            assert await value(on, TOPIC, "t", "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
             assert partition.log.config.retention_ms == 604800000
             result = await described(on, TOPIC, "t")
             assert len(result.configs) == 33
@@ -139,11 +139,11 @@ def test_what_is_refused_changes_nothing(
 ) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            before = on.image.end
+            before = on.image.end_offset
             said = await incrementally(on, kind, name, *changes)
             assert said[0] is code
             assert sentence in str(said[1])
-            assert on.image.end == before
+            assert on.image.end_offset == before
 
     asyncio.run(scenario())
 
@@ -153,7 +153,7 @@ def test_one_wrong_setting_holds_back_the_others_of_its_resource(tmp_path: Path)
         async with broker(tmp_path) as on:
             said = await incrementally(on, TOPIC, "t", ("segment.ms", SET, "7"), ("segment.bytes", SET, "no"))
             assert said[0] is ErrorCode.invalid_config
-            assert (await value(on, TOPIC, "t", "segment.ms"))[1] is Source.DEFAULT_CONFIG
+            assert (await value(on, TOPIC, "t", "segment.ms"))[1] is ConfigSource.DEFAULT_CONFIG
 
     asyncio.run(scenario())
 
@@ -161,11 +161,11 @@ def test_one_wrong_setting_holds_back_the_others_of_its_resource(tmp_path: Path)
 def test_validate_only_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            before = on.image.end
+            before = on.image.end_offset
             wrong, right = ("segment.ms", SET, "no"), ("segment.ms", SET, "7")
             assert (await incrementally(on, TOPIC, "t", wrong, validate_only=True))[0] is ErrorCode.invalid_config
             assert await incrementally(on, TOPIC, "t", right, validate_only=True) == (ErrorCode.none, None)
-            assert on.image.end == before
+            assert on.image.end_offset == before
 
     asyncio.run(scenario())
 
@@ -174,17 +174,17 @@ def test_brokers_have_their_own_value_over_the_default_of_all(tmp_path: Path) ->
     async def scenario() -> None:
         async with broker(tmp_path, max_connections="3") as on:
             key = "max.connections"
-            assert await value(on, BROKER, "1", key) == ("3", Source.STATIC_BROKER_CONFIG)
+            assert await value(on, BROKER, "1", key) == ("3", ConfigSource.STATIC_BROKER_CONFIG)
             await incrementally(on, BROKER, "", (key, SET, "4"))
             assert on.config(MAX_CONNECTIONS) == 4
             await incrementally(on, BROKER, "1", (key, SET, "5"))
             assert on.config(MAX_CONNECTIONS) == 5
             (config,) = (await described(on, BROKER, "1", key)).configs
-            assert [(Source(synonym.source), synonym.value) for synonym in config.synonyms] == [
-                (Source.DYNAMIC_BROKER_CONFIG, "5"),
-                (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, "4"),
-                (Source.STATIC_BROKER_CONFIG, "3"),
-                (Source.DEFAULT_CONFIG, "2147483647"),
+            assert [(ConfigSource(synonym.source), synonym.value) for synonym in config.synonyms] == [
+                (ConfigSource.DYNAMIC_BROKER_CONFIG, "5"),
+                (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, "4"),
+                (ConfigSource.STATIC_BROKER_CONFIG, "3"),
+                (ConfigSource.DEFAULT_CONFIG, "2147483647"),
             ]
             assert [config.name for config in (await described(on, BROKER, "")).configs] == [key]
             await incrementally(on, BROKER, "1", (key, DELETE, None))
@@ -201,7 +201,10 @@ def test_a_default_of_all_brokers_reaches_the_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
             await incrementally(on, BROKER, "", ("message.max.bytes", SET, "99"))
-            assert await value(on, TOPIC, "t", "max.message.bytes") == ("99", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+            assert await value(on, TOPIC, "t", "max.message.bytes") == (
+                "99",
+                ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+            )
             assert on.partitions.leader("t", 0).log.config.max_message_bytes == 99
 
     asyncio.run(scenario())
@@ -245,7 +248,7 @@ def test_levels_of_this_brokers_loggers(tmp_path: Path) -> None:
             )
             assert logging.getLogger(name).level == logging.NOTSET
             assert await incrementally(on, LOGGER, "1", (name, SET, "ERROR")) == (ErrorCode.none, None)
-            assert await value(on, LOGGER, "1", name) == ("ERROR", Source.DYNAMIC_BROKER_LOGGER_CONFIG)
+            assert await value(on, LOGGER, "1", name) == ("ERROR", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG)
             await incrementally(on, LOGGER, "1", (name, DELETE, None))
             assert logging.getLogger(name).level == logging.NOTSET
 

@@ -8,8 +8,8 @@ import pytest
 
 import ottla_broker.config
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Config, Scope, Setting
-from ottla_broker.config.foreign import NOTED, REFUSED, why_ignored
-from ottla_broker.config.static import ALIASES
+from ottla_broker.config.ignored_settings import NOTED, REFUSED, why_ignored
+from ottla_broker.config.server_properties import ALIASES
 from ottla_broker.log.config import LogConfig
 
 # name → [type, default, "dynamic" or "read-only"]

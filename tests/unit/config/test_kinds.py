@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.addresses import HttpAddress, Listener, parse_listeners
-from ottla_broker.config.kinds import (
+from ottla_broker.config.value_types import (
     MAX_DOUBLE,
     MAX_INT32,
     MAX_INT64,
-    Kind,
+    ValueType,
     boolean,
     double,
     integer,
@@ -104,7 +104,7 @@ def test_words() -> None:
     assert one_of("up", "down", any_case=True).parse("UP") == "up"
     assert list_of("a", "b").parse(" a , b") == ("a", "b")
     assert list_of("a", "b").parse("") == ()
-    kind: Kind[bool]
+    kind: ValueType[bool]
     for kind, wrong in ((boolean(), "yes"), (only(boolean(), False, "why"), "true")):
         with pytest.raises(ValueError):
             kind.parse(wrong)

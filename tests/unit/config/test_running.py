@@ -13,20 +13,20 @@ from ottla_broker.config import (
     NUM_PARTITIONS,
     TOPIC_MAX_MESSAGE_BYTES,
     Config,
-    Entry,
-    Source,
-    Synonym,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
     loggers,
 )
-from ottla_broker.config.kinds import ConfigType
+from ottla_broker.config.value_types import ConfigType
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 D, C, S, DEFAULT, T = (
-    Source.DYNAMIC_BROKER_CONFIG,
-    Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
-    Source.STATIC_BROKER_CONFIG,
-    Source.DEFAULT_CONFIG,
-    Source.DYNAMIC_TOPIC_CONFIG,
+    ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.STATIC_BROKER_CONFIG,
+    ConfigSource.DEFAULT_CONFIG,
+    ConfigSource.DYNAMIC_TOPIC_CONFIG,
 )
 
 
@@ -34,7 +34,7 @@ def config(**values: str) -> Config:
     return Config.of({"log.dirs": "/data", **{name.replace("_", "."): value for name, value in values.items()}})
 
 
-def named(entries: list[Entry], name: str) -> Entry:
+def named(entries: list[ConfigEntry], name: str) -> ConfigEntry:
     return next(entry for entry in entries if entry.name == name)
 
 
@@ -70,9 +70,9 @@ def test_hours_behind_a_topics_retention_are_shown_as_milliseconds() -> None:
     assert entry.value == "7200000"
     assert entry.source is S
     assert entry.synonyms == (
-        Synonym("retention.ms", "7200000", S),
-        Synonym("log.retention.hours", "2", S),
-        Synonym("log.retention.hours", "168", DEFAULT),
+        ConfigSynonym("retention.ms", "7200000", S),
+        ConfigSynonym("log.retention.hours", "2", S),
+        ConfigSynonym("log.retention.hours", "168", DEFAULT),
     )
 
 

@@ -11,15 +11,15 @@ from ottla_broker.coordination.effects import (
     Effect,
     JoinRequest,
     JoinResult,
-    Leaving,
+    LeavingMember,
     Now,
     Store,
     SyncRequest,
     SyncResult,
 )
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.join import join
 from ottla_broker.coordination.leave import heartbeat, leave
-from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.coordination.sync import sync
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -77,8 +77,8 @@ class Client:
 class World:
     """One group, its clients, its clock, and its writes, which end when the test says so."""
 
-    def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=3_000)
+    def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
+        self.settings = settings or GroupCoordinatorConfig(group_initial_rebalance_delay_ms=3_000)
         self.group = ClassicGroup("g")
         self.ms = 0
         self.clients: list[Client] = []
@@ -168,7 +168,9 @@ class World:
 
     def leave(self, client: Client) -> list[ErrorCode]:
         client.alive = False
-        codes, effects = leave(self.group, self.settings, [Leaving(client.member_id, client.instance)], self.now())
+        codes, effects = leave(
+            self.group, self.settings, [LeavingMember(client.member_id, client.instance)], self.now()
+        )
         self.run(effects)
         return codes
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.batch import Buffer, parse_header, stamp
+from ottla_broker.wire.batch import Buffer, parse_batch_header, stamp_offset_and_epoch
 from ottla_broker.wire.errors import KafkaError
 
 
@@ -20,16 +20,16 @@ class MemoryJournal:
         self.delay_s = 0.0
         self.failure: KafkaError | None = None
 
-    async def settled(self) -> None:
+    async def wait_until_recovered(self) -> None:
         return None
 
     async def append(self, batch: bytes) -> int:
         if self.failure is not None:
             raise self.failure
         first, copy = self.end, bytearray(batch)
-        stamp(copy, 0, first, 0)
+        stamp_offset_and_epoch(copy, 0, first, 0)
         self.log += copy
-        self.end += parse_header(copy).count
+        self.end += parse_batch_header(copy).count
         self.batches += 1
         if self.delay_s:
             await asyncio.sleep(self.delay_s)

@@ -6,14 +6,14 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest, SyncResult
-from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import (
     OffsetCommit,
 )
-from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, decode_all
-from tests.sim.virtual_loop import run_virtual
+from ottla_broker.wire.records import Record, iter_records
+from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
 
 TOPIC_ID = UUID(int=77)
@@ -23,9 +23,9 @@ SUBSCRIBED_TO_T = bytes.fromhex("000000000001000174")
 class Broker:
     """A coordinator with one partition, which a test can take away and give back."""
 
-    def __init__(self, settings: GroupSettings | None = None) -> None:
+    def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
         self.journal = MemoryJournal()
-        self.settings = settings or GroupSettings(offsets_retention_minutes=10)
+        self.settings = settings or GroupCoordinatorConfig(offsets_retention_minutes=10)
         self.groups = GroupCoordinator(virtual_runtime(), self.settings, lambda: 1)
 
     async def start(self) -> "Broker":
@@ -38,10 +38,10 @@ class Broker:
         await self.start()
 
     def records(self) -> list[Record]:
-        return [record for _, record in decode_all(bytes(self.journal.log))]
+        return [record for _, record in iter_records(bytes(self.journal.log))]
 
 
-def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupSettings | None = None) -> None:
+def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupCoordinatorConfig | None = None) -> None:
     async def main() -> None:
         broker = await Broker(settings).start()
         try:
@@ -49,7 +49,7 @@ def scenario(test: Callable[[Broker], Awaitable[None]], settings: GroupSettings 
         finally:
             broker.groups.close()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequest:
@@ -69,9 +69,9 @@ def wish(member_id: str = "", metadata: bytes = b"", **more: object) -> JoinRequ
 
 async def member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
     """The only member of a stable group."""
-    joined = await groups.join(group, wish(metadata=metadata))
+    joined = await groups.join_group(group, wish(metadata=metadata))
     request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
-    synced = await groups.sync(group, request)
+    synced = await groups.sync_group(group, request)
     assert synced == SyncResult(protocol_type="consumer", protocol_name="range", assignment=b"mine")
     return joined
 

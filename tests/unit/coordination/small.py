@@ -6,28 +6,28 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from uuid import UUID
 
-from ottla_broker.api.context import Context, Peer
 from ottla_broker.api.form import refusal
 from ottla_broker.api.table import form_of
-from ottla_broker.coordination.groups import GroupCoordinator
-from ottla_broker.coordination.producer_ids import ProducerIds
-from ottla_broker.coordination.settings import GroupSettings
-from ottla_broker.metadata.image import BrokerImage, Image, TopicImage
-from ottla_broker.metadata.pulses import Pulses
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.group_coordinator import GroupCoordinator
+from ottla_broker.coordination.producer_ids import ProducerIdAllocator
+from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.codec import (
-    read_front,
     read_request,
+    read_request_header,
     read_response,
     request_class,
     write_request,
     write_response,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.shapes import default_of, shape_of
-from tests.sim.virtual_loop import run_virtual
+from ottla_broker.wire.message_schema import default_message, schema_of
+from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
@@ -50,19 +50,21 @@ class Small:
 
     def __init__(self) -> None:
         self.runtime = virtual_runtime()
-        self.image = Image()
+        self.image = MetadataImage()
         for topic in (TOPIC, OFFSETS):
             self.image.topics[topic.name] = topic
             self.image.topic_names[topic.id] = topic.name
         at = {"PLAINTEXT": Endpoint("here", 9092)}
-        self.image.brokers[1] = BrokerImage(1, 1, UUID(int=9), at, None, (), fenced=False)
-        self.groups = GroupCoordinator(
-            self.runtime, GroupSettings(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10), lambda: 1
+        self.image.brokers[1] = BrokerRegistration(1, 1, UUID(int=9), at, None, (), fenced=False)
+        self.group_coordinator = GroupCoordinator(
+            self.runtime,
+            GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10),
+            lambda: 1,
         )
         self.blocks = iter([range(5, 7)])
-        self.producer_ids = ProducerIds(self.allocate)
+        self.producer_ids = ProducerIdAllocator(self.allocate)
         self.authorizer: Authorizer = AllowAll()
-        self.pulses = Pulses(1, self.image, "PLAINTEXT")
+        self.failure_detector = FailureDetector(1, self.image, "PLAINTEXT")
         self.client_id = "me"
 
     async def allocate(self) -> range:
@@ -70,16 +72,18 @@ class Small:
             raise KafkaError(ErrorCode.not_controller)
         return block
 
-    async def auto_create(self, name: str) -> None:
+    async def auto_create_topic(self, name: str) -> None:
         raise KafkaError(ErrorCode.invalid_replication_factor, "too few brokers")
 
     async def ask(self, key: int, version: int, request: Any) -> Any:
         """The answer to one request, both through the wire's bytes."""
         frame = bytes(write_request(key, version, 1, "me", request)[4:])
-        header = read_front(frame)
+        header = read_request_header(frame)
         form = form_of(key, version)
         assert form is not None
-        context = Context(cast(Any, self), Peer("10.0.0.1", 1, "PLAINTEXT"), version, self.client_id, self.authorizer)
+        context = RequestContext(
+            cast(Any, self), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, self.client_id, self.authorizer
+        )
         try:
             response = await form.handle(context, read_request(frame, header, form.request))
         except KafkaError as reason:
@@ -92,8 +96,8 @@ class Small:
 
 
 def made(cls: type, fields: dict[str, Any]) -> Any:
-    shapes = {field.name: field for field in shape_of(cls).every}
-    values = {name: getattr(default_of(cls), name) for name in shapes}
+    shapes = {field.name: field for field in schema_of(cls).all_fields}
+    values = {name: getattr(default_message(cls), name) for name in shapes}
     for name, value in fields.items():
         if name not in shapes:
             continue
@@ -105,13 +109,13 @@ def made(cls: type, fields: dict[str, Any]) -> Any:
 def scenario(test: Callable[[Small], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = Small()
-        await broker.groups.load(0, MemoryJournal())
+        await broker.group_coordinator.load(0, MemoryJournal())
         try:
             await test(broker)
         finally:
-            broker.groups.close()
+            broker.group_coordinator.close()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def partition(index: int, offset: int = 5, metadata: str | None = "m") -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import pytest
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, restored, subscribed_topics
-from ottla_broker.coordination.effects import Leaving, SyncRequest
+from ottla_broker.coordination.effects import LeavingMember, SyncRequest
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.leave import leave
-from ottla_broker.coordination.settings import GroupSettings
 from ottla_broker.coordination.sync import sync
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.clients import Client, World
@@ -85,7 +85,7 @@ def test_the_first_rebalance_ends_at_the_rebalance_timeout_however_many_come() -
 
 
 def test_without_a_delay_the_first_rebalance_ends_at_once() -> None:
-    world, client = World(GroupSettings(group_initial_rebalance_delay_ms=0)), Client("c", version=3)
+    world, client = World(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0)), Client("c", version=3)
     world.step(world.start(client))
     world.advance(0)
     assert client.generation == 1
@@ -257,7 +257,10 @@ def test_a_static_member_that_changes_the_protocol_makes_a_rebalance() -> None:
 def test_an_administrator_removes_static_members_by_instance() -> None:
     world = stable(Client("a", instance="i"), Client("b", instance="j"))
     codes, effects = leave(
-        world.group, world.settings, [Leaving("", "i"), Leaving("", "nobody"), Leaving("x", "j")], world.now()
+        world.group,
+        world.settings,
+        [LeavingMember("", "i"), LeavingMember("", "nobody"), LeavingMember("x", "j")],
+        world.now(),
     )
     world.run(effects)
     assert codes == [ErrorCode.none, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id]
@@ -277,7 +280,7 @@ def test_the_last_to_leave_empties_the_group() -> None:
 
 
 def test_a_full_group_turns_members_away() -> None:
-    world = stable(Client("a"), world=World(GroupSettings(group_max_size=1)))
+    world = stable(Client("a"), world=World(GroupCoordinatorConfig(group_max_size=1)))
     late = world.start(Client("b", version=3))
     world.step(late)
     assert late.errors == [ErrorCode.group_max_size_reached]
@@ -374,4 +377,4 @@ def test_dead_groups_send_members_elsewhere() -> None:
     world.step(client)
     assert client.errors == [ErrorCode.coordinator_not_available]
     with pytest.raises(KafkaError):
-        leave(group, world.settings, [Leaving("x")], world.now())
+        leave(group, world.settings, [LeavingMember("x")], world.now())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla_broker.coordination.classic_group import GroupState
-from ottla_broker.coordination.settings import GroupSettings
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.clients import Client, World
 
@@ -29,7 +29,7 @@ PROTOCOLS = st.sampled_from(
 class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(GroupSettings(group_initial_rebalance_delay_ms=3_000, group_max_size=5))
+        self.world = World(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=3_000, group_max_size=5))
         self.generation = 0
         self.names = 0
 

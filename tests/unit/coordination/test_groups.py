@@ -6,24 +6,24 @@ import pytest
 
 from ottla_broker.coordination import shard as loading
 from ottla_broker.coordination.classic_group import GroupState
-from ottla_broker.coordination.effects import JoinRequest, Leaving, SyncRequest
-from ottla_broker.coordination.groups import GroupCoordinator
+from ottla_broker.coordination.effects import JoinRequest, LeavingMember, SyncRequest
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.offsets_topic import partition_of
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     GroupMetadataKey,
     OffsetCommit,
     OffsetCommitKey,
-    offset_key,
-    offset_value,
-    read_key,
-    read_value,
+    decode_key,
+    decode_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
 )
-from ottla_broker.coordination.settings import GroupSettings
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.sim.virtual_loop import run_virtual
+from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.journals import MemoryJournal, virtual_runtime
 from tests.unit.coordination.one_partition import (
     Broker,
@@ -38,13 +38,13 @@ from tests.unit.coordination.one_partition import (
 def test_a_group_lives_through_a_restart() -> None:
     async def test(broker: Broker) -> None:
         joined = await member(broker.groups)
-        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits(5))
+        await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits(5))
         await broker.restart()
         broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
-        assert broker.groups.describe("g").members[joined.member_id].assignment == b"mine"
-        assert broker.groups.offsets("g")["t"][0].offset == 5
+        assert broker.groups.describe_group("g").members[joined.member_id].assignment == b"mine"
+        assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
         await asyncio.sleep(10.1)
-        assert broker.groups.describe("g").state is GroupState.empty, "it sent one heartbeat, and then none"
+        assert broker.groups.describe_group("g").state is GroupState.empty, "it sent one heartbeat, and then none"
 
     scenario(test)
 
@@ -54,12 +54,12 @@ def test_nothing_is_answered_before_it_is_replicated() -> None:
 
     async def test(broker: Broker) -> None:
         broker.journal.delay_s = 2.0
-        write = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(7)))
+        write = asyncio.ensure_future(broker.groups.commit_offsets("g", "", None, -1, commits(7)))
         await asyncio.sleep(1.9)
         assert not write.done()
-        assert broker.groups.offsets("g") == {}
+        assert broker.groups.fetch_offsets("g") == {}
         await write
-        assert broker.groups.offsets("g")["t"][0].offset == 7
+        assert broker.groups.fetch_offsets("g")["t"][0].offset == 7
 
     scenario(test)
 
@@ -67,8 +67,11 @@ def test_nothing_is_answered_before_it_is_replicated() -> None:
 def test_a_write_that_is_not_replicated_in_time_fails() -> None:
     async def test(broker: Broker) -> None:
         broker.journal.delay_s = 6.0
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.coordinator_not_available
-        assert broker.groups.offsets("g") == {}
+        assert (
+            await refused(broker.groups.commit_offsets("g", "", None, -1, commits()))
+            is ErrorCode.coordinator_not_available
+        )
+        assert broker.groups.fetch_offsets("g") == {}
 
     scenario(test)
 
@@ -85,16 +88,16 @@ def test_a_write_that_is_not_replicated_in_time_fails() -> None:
 def test_errors_of_the_partition_become_errors_of_a_coordinator(found: ErrorCode, seen: ErrorCode) -> None:
     async def test(broker: Broker) -> None:
         broker.journal.failure = KafkaError(found)
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is seen
+        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is seen
 
     scenario(test)
 
 
 def test_commits_that_come_together_are_written_together() -> None:
     async def test(broker: Broker) -> None:
-        await asyncio.gather(*(broker.groups.commit(f"g{n}", "", None, -1, commits(n)) for n in range(100)))
+        await asyncio.gather(*(broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n)) for n in range(100)))
         assert broker.journal.batches == 1
-        assert [broker.groups.offsets(f"g{n}")["t"][0].offset for n in range(100)] == list(range(100))
+        assert [broker.groups.fetch_offsets(f"g{n}")["t"][0].offset for n in range(100)] == list(range(100))
 
     scenario(test)
 
@@ -102,11 +105,11 @@ def test_commits_that_come_together_are_written_together() -> None:
 def test_a_client_that_hangs_up_does_not_take_its_commit_along() -> None:
     async def test(broker: Broker) -> None:
         broker.journal.delay_s = 1.0
-        write = asyncio.ensure_future(broker.groups.commit("g", "", None, -1, commits(7)))
+        write = asyncio.ensure_future(broker.groups.commit_offsets("g", "", None, -1, commits(7)))
         await asyncio.sleep(0.5)
         write.cancel()
         await asyncio.sleep(1.0)
-        assert broker.groups.offsets("g")["t"][0].offset == 7
+        assert broker.groups.fetch_offsets("g")["t"][0].offset == 7
 
     scenario(test)
 
@@ -115,25 +118,25 @@ def test_while_it_loads_and_when_it_is_elsewhere() -> None:
     """Design rule 10."""
 
     async def test(broker: Broker) -> None:
-        await broker.groups.commit("g", "", None, -1, commits())
+        await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.groups.unload(0)
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
         class AsksWhileItLoads(MemoryJournal):
             seen: ErrorCode | None = None
 
             def read(self):  # type: ignore[no-untyped-def]
                 with pytest.raises(KafkaError) as reason:
-                    broker.groups.offsets("g")
+                    broker.groups.fetch_offsets("g")
                 self.seen = reason.value.code
                 with pytest.raises(KafkaError):
-                    broker.groups.groups()
+                    broker.groups.list_groups()
                 yield from broker.journal.read()
 
         journal = AsksWhileItLoads()
         await broker.groups.load(0, journal)
         assert journal.seen is ErrorCode.coordinator_load_in_progress
-        assert broker.groups.offsets("g")["t"][0].offset == 5
+        assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
 
     scenario(test)
 
@@ -147,21 +150,21 @@ def test_partitions_wait_for_their_turn_to_load_and_are_forgotten_if_they_move_a
                 read.append(self.partition)
                 yield b""
 
-        groups = GroupCoordinator(virtual_runtime(), GroupSettings(), lambda: 3)
+        groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 3)
         name_in = {partition_of(name, 3): name for name in map(str, range(100))}
         async with groups._loading:
             loads = [asyncio.ensure_future(groups.load(partition, Watched(partition))) for partition in range(3)]
             await asyncio.sleep(0)
             for name in name_in.values():
-                call = groups.commit(name, "", None, -1, commits())
+                call = groups.commit_offsets(name, "", None, -1, commits())
                 assert await refused(call) is ErrorCode.coordinator_load_in_progress
             groups.unload(1)
         await asyncio.gather(*loads)
         assert read == [0, 2]
-        assert groups.offsets(name_in[2]) == {}
+        assert groups.fetch_offsets(name_in[2]) == {}
         groups.close()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,12 +173,12 @@ def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeyp
     async def test(broker: Broker) -> None:
         await member(broker.groups)
         for n in range(200):
-            await broker.groups.commit(f"g{n}", "", None, -1, commits(n))
+            await broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n))
         monkeypatch.setattr(loading, "SLICE_S", -1.0)  # every step is followed by a pause
         load = asyncio.ensure_future(broker.groups.load(0, broker.journal))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is (
+        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is (
             ErrorCode.coordinator_load_in_progress
         )
         broker.groups.unload(0)
@@ -190,30 +193,33 @@ def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeyp
 def test_a_partition_that_moved_away_before_its_loading_began_is_in_nobodys_way() -> None:
     async def test(broker: Broker) -> None:
         class LedElsewhere(MemoryJournal):
-            async def settled(self) -> None:
+            async def wait_until_recovered(self) -> None:
                 raise KafkaError(ErrorCode.not_leader_or_follower)
 
         broker.groups.unload(0)  # which comes first: loading is a task
         await broker.groups.load(0, LedElsewhere())
-        assert broker.groups.groups() == []
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert broker.groups.list_groups() == []
+        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
     scenario(test)
 
 
 def test_a_log_that_cannot_be_read_serves_nobody() -> None:
     async def test(broker: Broker) -> None:
-        await broker.groups.commit("g", "", None, -1, commits())
+        await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.journal.log[-1] ^= 1
         await broker.groups.load(0, broker.journal)
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.coordinator_not_available
+        assert (
+            await refused(broker.groups.commit_offsets("g", "", None, -1, commits()))
+            is ErrorCode.coordinator_not_available
+        )
 
     scenario(test)
 
 
 def test_who_waits_is_sent_away_when_the_partition_moves() -> None:
     async def test(broker: Broker) -> None:
-        waiting = asyncio.ensure_future(broker.groups.join("g", wish()))
+        waiting = asyncio.ensure_future(broker.groups.join_group("g", wish()))
         await asyncio.sleep(1)
         broker.groups.unload(0)
         assert (await waiting).error is ErrorCode.not_coordinator
@@ -225,55 +231,58 @@ def test_a_broker_that_may_have_been_replaced_answers_nothing() -> None:
     """Design rule 6."""
 
     async def test(broker: Broker) -> None:
-        await broker.groups.commit("g", "", None, -1, commits())
+        await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.groups.serving = lambda: False
-        assert await refused(broker.groups.commit("g", "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
         with pytest.raises(KafkaError):
-            broker.groups.offsets("g")
+            broker.groups.fetch_offsets("g")
         with pytest.raises(KafkaError):
-            broker.groups.groups()
+            broker.groups.list_groups()
 
     scenario(test)
 
 
 def test_before_the_offsets_topic_exists() -> None:
     async def main() -> None:
-        groups = GroupCoordinator(virtual_runtime(), GroupSettings(), lambda: 0)
-        assert await refused(groups.join("g", wish())) is ErrorCode.coordinator_not_available
+        groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 0)
+        assert await refused(groups.join_group("g", wish())) is ErrorCode.coordinator_not_available
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_groups_live_where_their_name_hashes_to() -> None:
     async def main() -> None:
-        groups = GroupCoordinator(virtual_runtime(), GroupSettings(), lambda: 50)
+        groups = GroupCoordinator(virtual_runtime(), GroupCoordinatorConfig(), lambda: 50)
         mine = partition_of("g", 50)
         await groups.load(mine, MemoryJournal(mine))
-        await groups.commit("g", "", None, -1, commits())
+        await groups.commit_offsets("g", "", None, -1, commits())
         other = next(name for name in map(str, range(100)) if partition_of(name, 50) != mine)
-        assert await refused(groups.commit(other, "", None, -1, commits())) is ErrorCode.not_coordinator
+        assert await refused(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
         groups.close()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
 def test_session_timeouts_have_bounds(session_ms: int) -> None:
     async def test(broker: Broker) -> None:
         request = JoinRequest("", None, "c", "/h", 60_000, session_ms, "consumer", (("range", b""),))
-        assert await refused(broker.groups.join("g", request)) is ErrorCode.invalid_session_timeout
+        assert await refused(broker.groups.join_group("g", request)) is ErrorCode.invalid_session_timeout
 
     scenario(test)
 
 
 def test_groups_without_a_name_and_members_without_a_group() -> None:
     async def test(broker: Broker) -> None:
-        assert await refused(broker.groups.join("", wish())) is ErrorCode.invalid_group_id
-        assert await refused(broker.groups.join("g", wish("somebody"))) is ErrorCode.unknown_member_id
-        assert await broker.groups.leave("g", [Leaving("x"), Leaving("y")]) == [ErrorCode.unknown_member_id] * 2
-        assert await refused(broker.groups.commit("g", "x", None, 3, commits())) is ErrorCode.group_id_not_found
-        await broker.groups.commit("", "", None, -1, commits())  # the nameless group may store offsets, as ever
-        assert broker.groups.groups()[0].protocol_type is None, "nobody ever joined"
+        assert await refused(broker.groups.join_group("", wish())) is ErrorCode.invalid_group_id
+        assert await refused(broker.groups.join_group("g", wish("somebody"))) is ErrorCode.unknown_member_id
+        assert (
+            await broker.groups.leave_group("g", [LeavingMember("x"), LeavingMember("y")])
+            == [ErrorCode.unknown_member_id] * 2
+        )
+        assert await refused(broker.groups.commit_offsets("g", "x", None, 3, commits())) is ErrorCode.group_id_not_found
+        await broker.groups.commit_offsets("", "", None, -1, commits())  # the nameless group may store offsets, as ever
+        assert broker.groups.list_groups()[0].protocol_type is None, "nobody ever joined"
 
     scenario(test)
 
@@ -286,7 +295,7 @@ def test_an_idle_group_has_one_timer_and_an_empty_one_none() -> None:
             await asyncio.sleep(3)
             broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
             assert len(shard._timers) == 1
-        await broker.groups.leave("g", [Leaving(joined.member_id)])
+        await broker.groups.leave_group("g", [LeavingMember(joined.member_id)])
         await asyncio.sleep(60)
         assert not shard._timers
 
@@ -298,13 +307,13 @@ def test_what_is_written_is_kafkas() -> None:
 
     async def test(broker: Broker) -> None:
         joined = await member(broker.groups)
-        await broker.groups.commit("g", joined.member_id, None, joined.generation, commits())
+        await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits())
         group, offset = broker.records()
-        assert read_key(group.key or b"") == GroupMetadataKey("g")
-        metadata = read_value(GROUP_METADATA, group.value or b"")
+        assert decode_key(group.key or b"") == GroupMetadataKey("g")
+        metadata = decode_value(GROUP_METADATA, group.value or b"")
         assert (metadata.leader, metadata.generation, metadata.protocol) == (joined.member_id, 1, "range")
         assert metadata.members[0].assignment == b"mine"
-        assert read_key(offset.key or b"") == OffsetCommitKey("g", "t", 0)
+        assert decode_key(offset.key or b"") == OffsetCommitKey("g", "t", 0)
         assert (group.value or b"")[:2] == b"\x00\x03"
         assert (offset.value or b"")[:2] == b"\x00\x04"
 
@@ -315,7 +324,9 @@ def test_transactional_commits_count_when_their_transaction_does() -> None:
     """Logs written by Apache Kafka hold them; the later record wins, not the later marker."""
 
     def commit(offset: int, producer: int = -1, at: int = 0) -> bytes:
-        record = Record(0, offset_key("g", "t", at), offset_value(OffsetCommit(offset, -1, "", 0)))
+        record = Record(
+            0, encode_offset_commit_key("g", "t", at), encode_offset_commit_value(OffsetCommit(offset, -1, "", 0))
+        )
         return encode_batch([record], producer_id=producer, producer_epoch=0, transactional=producer >= 0)
 
     async def test(broker: Broker) -> None:
@@ -324,13 +335,13 @@ def test_transactional_commits_count_when_their_transaction_does() -> None:
             commit(2, producer=8, at=1),
             commit(3, producer=9, at=2),
             commit(4, at=2),
-            end_transaction_marker(True, 0, producer_id=7, producer_epoch=0, timestamp_ms=0),
-            end_transaction_marker(False, 0, producer_id=8, producer_epoch=0, timestamp_ms=0),
-            end_transaction_marker(True, 0, producer_id=9, producer_epoch=0, timestamp_ms=0),
+            encode_end_transaction_marker(True, 0, producer_id=7, producer_epoch=0, timestamp_ms=0),
+            encode_end_transaction_marker(False, 0, producer_id=8, producer_epoch=0, timestamp_ms=0),
+            encode_end_transaction_marker(True, 0, producer_id=9, producer_epoch=0, timestamp_ms=0),
         ):
             await broker.journal.append(batch)
         await broker.restart()
-        assert {at: commit.offset for at, commit in broker.groups.offsets("g")["t"].items()} == {0: 1, 2: 4}
+        assert {at: commit.offset for at, commit in broker.groups.fetch_offsets("g")["t"].items()} == {0: 1, 2: 4}
 
     scenario(test)
 
@@ -340,19 +351,19 @@ def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
         await broker.journal.append(
             encode_batch([Record(0, b"\x00\x08\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
         )
-        await broker.groups.commit("g", "", None, -1, commits())
+        await broker.groups.commit_offsets("g", "", None, -1, commits())
         await broker.restart()
-        assert broker.groups.offsets("g")["t"][0].offset == 5
+        assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
 
     scenario(test)
 
 
 def test_a_group_larger_than_a_lowered_limit_rebalances_after_loading() -> None:
     async def test(broker: Broker) -> None:
-        joined = await asyncio.gather(*(broker.groups.join("g", wish()) for _ in range(2)))
-        await broker.groups.sync("g", SyncRequest(joined[0].leader, None, 1, None, None, {}))
-        broker.settings = GroupSettings(group_max_size=1)
+        joined = await asyncio.gather(*(broker.groups.join_group("g", wish()) for _ in range(2)))
+        await broker.groups.sync_group("g", SyncRequest(joined[0].leader, None, 1, None, None, {}))
+        broker.settings = GroupCoordinatorConfig(group_max_size=1)
         await broker.restart()
-        assert broker.groups.describe("g").state is GroupState.preparing
+        assert broker.groups.describe_group("g").state is GroupState.preparing
 
     scenario(test)

@@ -117,7 +117,7 @@ def test_a_member_s_life_in_every_version(version: int) -> None:
         assert (told.error_code, told.generation_id, told.leader) == (ErrorCode.none, 1, told.member_id)
         assert [(one.member_id, one.metadata) for one in told.members] == [(told.member_id, b"meta")]
         me = {"group_id": "g", "member_id": told.member_id, "generation_id": 1}
-        assert broker.groups.describe("g").members[told.member_id].client_host == "/10.0.0.1"
+        assert broker.group_coordinator.describe_group("g").members[told.member_id].client_host == "/10.0.0.1"
         synced = await broker.named(
             SYNC,
             min(version, 5),
@@ -141,7 +141,7 @@ def test_a_member_s_life_in_every_version(version: int) -> None:
         assert (await broker.named(DELETE, min(version, 2), groups_names=("g", "g"))).results[
             0
         ].error_code is ErrorCode.none
-        assert broker.groups.groups() == []
+        assert broker.group_coordinator.list_groups() == []
 
     scenario(test)
 
@@ -167,11 +167,11 @@ def test_a_sync_without_the_protocol_it_must_name() -> None:
 
 def test_heartbeats_are_fine_while_the_group_loads() -> None:
     async def test(broker: Small) -> None:
-        broker.groups._shards[0].phase = Phase.loading
+        broker.group_coordinator._shards[0].phase = Phase.loading
         me = {"group_id": "g", "member_id": "m", "generation_id": 1}
         assert (await broker.named(HEARTBEAT, 4, **me)).error_code is ErrorCode.none
         assert (await broker.named(SYNC, 3, **me)).error_code is ErrorCode.coordinator_load_in_progress
-        broker.groups._shards[0].phase = Phase.serving
+        broker.group_coordinator._shards[0].phase = Phase.serving
         assert (await broker.named(HEARTBEAT, 4, **me)).error_code is ErrorCode.unknown_member_id
 
     scenario(test)
@@ -225,8 +225,8 @@ def test_a_client_id_as_long_as_can_be_makes_no_member_id_that_cannot_be_written
             told = await one_member(broker, version)
             assert told.error_code is ErrorCode.none
             assert len(told.member_id) < 300
-            broker.groups.unload(0)
-            await broker.groups.load(0, MemoryJournal())
+            broker.group_coordinator.unload(0)
+            await broker.group_coordinator.load(0, MemoryJournal())
 
     scenario(test)
 

@@ -23,7 +23,7 @@ from tests.unit.coordination.small import (
 def test_commits_of_every_version_are_found_again(version: int) -> None:
     async def test(broker: Small) -> None:
         assert await commit(broker, version, partition(0), partition(1, metadata=None)) == [ErrorCode.none] * 2
-        found = broker.groups.offsets("g")["t"]
+        found = broker.group_coordinator.fetch_offsets("g")["t"]
         assert (found[0].offset, found[0].metadata, found[1].metadata) == (5, "m", "")
         assert found[0].leader_epoch == (3 if version >= 6 else -1)
         assert found[0].topic_id == TOPIC.id
@@ -54,7 +54,7 @@ def test_a_commit_of_a_generation_of_no_group() -> None:
 def test_a_retention_of_the_commits_own() -> None:
     async def test(broker: Small) -> None:
         await commit(broker, 4, partition(0), retention_time=datetime.timedelta(seconds=60))
-        assert broker.groups.offsets("g")["t"][0].expire_ms == broker.runtime.now_ms() + 60_000
+        assert broker.group_coordinator.fetch_offsets("g")["t"][0].expire_ms == broker.runtime.now_ms() + 60_000
 
     scenario(test)
 
@@ -85,7 +85,7 @@ def test_offsets_are_fetched_in_every_version(version: int) -> None:
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
 def test_errors_of_a_fetch_stand_where_the_version_has_a_place_for_them(version: int) -> None:
     async def test(broker: Small) -> None:
-        broker.groups.unload(0)
+        broker.group_coordinator.unload(0)
         group = {"group_id": "g", "topics": [{"name": "t", "topic_id": TOPIC.id, "partition_indexes": (0,)}]}
         answer = await broker.named(OFFSET_FETCH, version, **group, groups=[group])
         if version == 1:
@@ -129,6 +129,6 @@ def test_offsets_are_deleted_one_by_one() -> None:
         answer = await broker.named(OFFSET_DELETE, 0, group_id="g", topics=topics)
         unknown = ErrorCode.unknown_topic_or_partition
         assert (answer.error_code, codes(answer)) == (ErrorCode.none, [ErrorCode.none, unknown, unknown])
-        assert list(broker.groups.offsets("g")["t"]) == [1]
+        assert list(broker.group_coordinator.fetch_offsets("g")["t"]) == [1]
 
     scenario(test)

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from ottla_broker.coordination.producer_ids import ProducerIds
+from ottla_broker.coordination.producer_ids import ProducerIdAllocator
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.sim.virtual_loop import run_virtual
+from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.one_partition import (
     refused,
 )
@@ -19,12 +19,12 @@ def test_producer_ids_never_repeat_and_blocks_are_asked_for_once() -> None:
             asked.append(range(len(asked) * 10, len(asked) * 10 + 10))
             return asked[-1]
 
-        ids = ProducerIds(allocate)
-        given = await asyncio.gather(*(ids.next() for _ in range(25)))
+        ids = ProducerIdAllocator(allocate)
+        given = await asyncio.gather(*(ids.generate_id() for _ in range(25)))
         assert sorted(given) == list(range(25))
         assert len(asked) == 3
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_producer_ids_are_asked_for_again_after_a_failure() -> None:
@@ -37,8 +37,8 @@ def test_producer_ids_are_asked_for_again_after_a_failure() -> None:
                 raise answer
             return answer
 
-        ids = ProducerIds(allocate)
-        assert await refused(ids.next()) is ErrorCode.not_controller
-        assert await ids.next() == 1000
+        ids = ProducerIdAllocator(allocate)
+        assert await refused(ids.generate_id()) is ErrorCode.not_controller
+        assert await ids.generate_id() == 1000
 
-    run_virtual(main())
+    run_in_virtual_time(main())

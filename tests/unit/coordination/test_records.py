@@ -17,13 +17,13 @@ from ottla_broker.coordination.records import (
     MemberMetadata,
     OffsetCommit,
     OffsetCommitKey,
-    group_key,
-    group_value,
-    offset_key,
-    offset_value,
-    read_key,
-    read_offset,
-    read_value,
+    decode_key,
+    decode_offset_commit,
+    decode_value,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
 )
 from ottla_broker.coordination.schema import Malformed
 
@@ -31,31 +31,34 @@ TOPIC_ID = UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
 
 
 def test_keys_as_kafka_writes_them() -> None:
-    assert offset_key("g", "té", 7).hex() == "0001000167000374c3a900000007"
-    assert group_key("g").hex() == "0002000167"
-    assert read_key(offset_key("g", "té", 7)) == OffsetCommitKey("g", "té", 7)
-    assert read_key(group_key("g")) == GroupMetadataKey("g")
+    assert encode_offset_commit_key("g", "té", 7).hex() == "0001000167000374c3a900000007"
+    assert encode_group_metadata_key("g").hex() == "0002000167"
+    assert decode_key(encode_offset_commit_key("g", "té", 7)) == OffsetCommitKey("g", "té", 7)
+    assert decode_key(encode_group_metadata_key("g")) == GroupMetadataKey("g")
 
 
 def test_the_legacy_key_is_an_offset_commit_too() -> None:
-    assert read_key(bytes.fromhex("000000016700017400000001")) == OffsetCommitKey("g", "t", 1)
+    assert decode_key(bytes.fromhex("000000016700017400000001")) == OffsetCommitKey("g", "t", 1)
 
 
 @pytest.mark.parametrize("kind", [3, 8, 9, 11, 16, 23, 99, -1])
 def test_keys_of_newer_group_types_are_passed_over(kind: int) -> None:
-    assert read_key(kind.to_bytes(2, "big", signed=True) + b"\x00\x01g\x00\x00") is None
+    assert decode_key(kind.to_bytes(2, "big", signed=True) + b"\x00\x01g\x00\x00") is None
 
 
 def test_an_offset_is_written_in_version_4_with_the_topic_id_as_tagged_field() -> None:
-    value = offset_value(OffsetCommit(5, 3, "m", 9, topic_id=TOPIC_ID))
+    value = encode_offset_commit_value(OffsetCommit(5, 3, "m", 9, topic_id=TOPIC_ID))
     assert value.hex() == ("0004000000000000000500000003026d0000000000000009010010000102030405060708090a0b0c0d0e0f")
-    assert offset_value(OffsetCommit(5, -1, "", 9)).hex() == "00040000000000000005ffffffff01000000000000000900"
+    assert (
+        encode_offset_commit_value(OffsetCommit(5, -1, "", 9)).hex()
+        == "00040000000000000005ffffffff01000000000000000900"
+    )
 
 
 def test_an_offset_with_its_own_expiry_is_written_in_version_1() -> None:
-    value = offset_value(OffsetCommit(5, -1, "", 9, expire_ms=11))
+    value = encode_offset_commit_value(OffsetCommit(5, -1, "", 9, expire_ms=11))
     assert value.hex() == "0001000000000000000500000000000000000009000000000000000b"
-    assert read_value(OFFSET_COMMIT, value) == OffsetCommit(5, -1, "", 9, expire_ms=11)
+    assert decode_value(OFFSET_COMMIT, value) == OffsetCommit(5, -1, "", 9, expire_ms=11)
 
 
 @pytest.mark.parametrize(
@@ -69,16 +72,16 @@ def test_an_offset_with_its_own_expiry_is_written_in_version_1() -> None:
     ],
 )
 def test_older_and_newer_offsets_are_read(raw: str, commit: OffsetCommit) -> None:
-    assert read_value(OFFSET_COMMIT, bytes.fromhex(raw)) == commit
+    assert decode_value(OFFSET_COMMIT, bytes.fromhex(raw)) == commit
 
 
 def test_a_value_of_an_unknown_version_is_not_passed_over() -> None:
     with pytest.raises(Malformed, match="version 5 of OffsetCommit is not known; 0 to 4 are"):
-        read_value(OFFSET_COMMIT, bytes.fromhex("00050000000000000005"))
+        decode_value(OFFSET_COMMIT, bytes.fromhex("00050000000000000005"))
 
 
 def test_group_metadata_is_written_in_version_3() -> None:
-    value = group_value(
+    value = encode_group_metadata_value(
         GroupMetadata(
             "consumer", 2, "range", "m", 9, (MemberMetadata("m", None, "c", "/h", 6, 7, b"\x01", b"\x02\x03"),)
         )
@@ -136,14 +139,14 @@ commits = st.builds(
 
 @given(groups, st.sampled_from([3, 4]))
 def test_group_metadata_comes_back(group: GroupMetadata, version: int) -> None:
-    assert read_value(GROUP_METADATA, GROUP_METADATA.write(group, version)) == group
+    assert decode_value(GROUP_METADATA, GROUP_METADATA.write(group, version)) == group
 
 
 @given(commits, st.integers(0, 4))
 def test_offsets_come_back_by_declaration_and_by_hand(commit: OffsetCommit, version: int) -> None:
     value = OFFSET_COMMIT.write(commit, version)
-    assert read_offset(value) == read_value(OFFSET_COMMIT, value)
-    assert read_offset(offset_value(commit)) == commit
+    assert decode_offset_commit(value) == decode_value(OFFSET_COMMIT, value)
+    assert decode_offset_commit(encode_offset_commit_value(commit)) == commit
 
 
 @given(
@@ -152,38 +155,38 @@ def test_offsets_come_back_by_declaration_and_by_hand(commit: OffsetCommit, vers
 def test_keys_come_back_and_mutations_are_the_same_by_declaration_and_by_hand(
     key: OffsetCommitKey, noise: bytes
 ) -> None:
-    raw = offset_key(*key)
-    assert read_key(raw) == key
+    raw = encode_offset_commit_key(*key)
+    assert decode_key(raw) == key
     for other in (raw[: len(noise)], raw[:2] + noise, raw[:3] + noise):
         try:
             expected = OFFSET_COMMIT_KEY.read(other, 2, 0)
         except Malformed:
             with pytest.raises(Malformed):
-                read_key(other)
+                decode_key(other)
         else:
-            assert read_key(other) == expected
+            assert decode_key(other) == expected
 
 
 @given(commits, st.binary(max_size=40), st.integers(0, 30))
 def test_mutated_offsets_are_the_same_by_declaration_and_by_hand(commit: OffsetCommit, noise: bytes, at: int) -> None:
-    raw = offset_value(commit)
+    raw = encode_offset_commit_value(commit)
     for other in (raw[:at] + noise, raw[:at] + noise + raw[at + len(noise) :], raw + noise):
         try:
-            expected = read_value(OFFSET_COMMIT, other)
+            expected = decode_value(OFFSET_COMMIT, other)
         except Malformed:
             with pytest.raises(Malformed):
-                read_offset(other)
+                decode_offset_commit(other)
         else:
-            assert read_offset(other) == expected
+            assert decode_offset_commit(other) == expected
 
 
 @given(st.binary(max_size=60))
 def test_nonsense_is_malformed_and_nothing_else(raw: bytes) -> None:
     for read in (
-        read_key,
-        read_offset,
-        lambda raw: read_value(OFFSET_COMMIT, raw),
-        lambda raw: read_value(GROUP_METADATA, raw),
+        decode_key,
+        decode_offset_commit,
+        lambda raw: decode_value(OFFSET_COMMIT, raw),
+        lambda raw: decode_value(GROUP_METADATA, raw),
     ):
         with suppress(Malformed):
             read(raw)

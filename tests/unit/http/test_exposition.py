@@ -4,14 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla_broker.http.exposition import heading, lines, page
+from ottla_broker.http.prometheus_text import heading, lines, page
 from ottla_broker.metrics import METRICS, Metric, Sample
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_page_of_metrics_is_what_the_declarations_say() -> None:
-    assert (DOCS / "metrics.md").read_text() == page(), "run: python -m ottla_broker.http.exposition > docs/metrics.md"
+    assert (DOCS / "metrics.md").read_text() == page(), (
+        "run: python -m ottla_broker.http.prometheus_text > docs/metrics.md"
+    )
 
 
 def test_every_metric_is_declared_once_and_counters_say_so_in_their_names() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla_broker.api.context import Peer
 from ottla_broker.broker import Broker
 from ottla_broker.config import HttpAddress
 from ottla_broker.http.server import HttpServer
 from ottla_broker.metrics import METRICS
+from ottla_broker.requests.context import ConnectionState
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.config.running import broker
 
@@ -22,7 +22,7 @@ Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
 
 class Connected:
     def __init__(self, listener: str) -> None:
-        self.peer = Peer("here", 1, listener)
+        self.peer = ConnectionState("here", 1, listener)
 
 
 class Pool:
@@ -69,9 +69,9 @@ def test_ready_while_it_serves_and_a_reason_when_it_does_not(tmp_path: Path) -> 
         async with broker(tmp_path) as on, getting(on, Sockets()) as get:
             assert await get("/livez") == (200, "ok\n")
             assert await get("/readyz") == (200, "ok\n")
-            on.directories[0].failed = "no space left"
+            on.log_dirs[0].failure = "no space left"
             assert await get("/readyz") == (503, f"log directory {tmp_path / 'data'} failed: no space left\n")
-            on.directories[0].failed = None
+            on.log_dirs[0].failure = None
             on.image.controller_id = -1
             assert await get("/readyz") == (503, "no controller is known\n")
             on.ready = False
@@ -88,8 +88,8 @@ def test_metrics_tell_what_happened(tmp_path: Path) -> None:
             sockets = Sockets()
             sockets.served[PRODUCE], sockets.served[METADATA] = 4, 2
             batch = encode_batch([Record(1, None, b"x"), Record(2, None, b"y")])
-            on.partitions.leader("t", 0).append(batch, acks=1)
-            on.partitions.leader("t", 1).append(batch, acks=1)
+            on.partitions.leader("t", 0).append_records(batch, acks=1)
+            on.partitions.leader("t", 1).append_records(batch, acks=1)
             on.partitions.leader("t", 1).traffic.bytes_out += 7
             async with getting(on, sockets) as get:
                 status, text = await get("/metrics")

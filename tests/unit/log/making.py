@@ -9,11 +9,11 @@ from uuid import UUID
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import File, OsDisk
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.batch import Buffer, Compression, batches
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.batch import Buffer, Compression, iter_batches
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import Record, encode_batch
 
 NOW = 1_700_000_000_000
@@ -63,7 +63,7 @@ def batch(
 
 def marker(commit: bool, producer_id: int, *, producer_epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
     return bytes(
-        end_transaction_marker(
+        encode_end_transaction_marker(
             commit, coordinator_epoch, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=NOW
         )
     )
@@ -71,7 +71,7 @@ def marker(commit: bool, producer_id: int, *, producer_epoch: int = 0, coordinat
 
 def spans(data: Buffer) -> list[tuple[int, int]]:
     """(first, last offset) of each batch."""
-    return [(header.base_offset, header.last_offset) for _, header in batches(data)]
+    return [(header.base_offset, header.last_offset) for _, header in iter_batches(data)]
 
 
 def offsets(
@@ -166,11 +166,11 @@ class Place:
     def create(self) -> PartitionLog:
         return create_log(self.storage, self.directory, "topic", 0, TOPIC_ID, self.config)
 
-    def reopen(self, known: Known | None = None) -> PartitionLog:
+    def reopen(self, known: LogCheckpoint | None = None) -> PartitionLog:
         """As a new process would: nothing is shared with the log that was open before."""
         self.storage.files.close_all()
         self.storage = Storage(self.disk, runtime(self.clock))
-        return open_log(self.storage, self.directory, "topic", 0, self.config, known or Known())
+        return open_log(self.storage, self.directory, "topic", 0, self.config, known or LogCheckpoint())
 
 
 def lead(log: PartitionLog, data: bytes, *, epoch: int = 0, from_client: bool = True) -> tuple[int, int]:

@@ -7,9 +7,16 @@ import pytest
 from crc32c import crc32c
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.wire.batch import CONTROL, LOG_APPEND_TIME, Compression, batches, check_crc, parse_header
+from ottla_broker.wire.batch import (
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    Compression,
+    has_valid_crc,
+    iter_batches,
+    parse_batch_header,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.unit.log.making import NOW, Place, batch, lead, marker, offsets, spans
 
 
@@ -36,9 +43,9 @@ def test_a_leader_numbers_batches_and_stamps_its_epoch(place: Place) -> None:
     assert lead(log, batch(3), epoch=4) == (0, 2)
     assert lead(log, batch(2), epoch=5) == (3, 4)
     data = log.read(0, 1 << 20, up_to=log.end)
-    headers = [header for _, header in batches(data)]
+    headers = [header for _, header in iter_batches(data)]
     assert [(h.base_offset, h.last_offset, h.leader_epoch) for h in headers] == [(0, 2, 4), (3, 4, 5)]
-    assert [record.offset for _, record in decode_all(data)] == [0, 1, 2, 3, 4]
+    assert [record.offset for _, record in iter_records(data)] == [0, 1, 2, 3, 4]
     assert log.epochs.entries() == [(4, 0), (5, 3)]
 
 
@@ -56,8 +63,14 @@ def test_what_was_appended_is_told(place: Place) -> None:
     lead(log, batch(5))
     data = batch(3)
     done = log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
-    assert (done.first_offset, done.last_offset, done.records, done.batches, done.bytes) == (5, 7, 3, 1, len(data))
-    assert (done.log_append_time_ms, done.log_start, done.duplicate) == (-1, 0, False)
+    assert (done.first_offset, done.last_offset, done.record_count, done.batch_count, done.byte_count) == (
+        5,
+        7,
+        3,
+        1,
+        len(data),
+    )
+    assert (done.log_append_time_ms, done.log_start_offset, done.is_duplicate) == (-1, 0, False)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +80,8 @@ def test_what_was_appended_is_told(place: Place) -> None:
         (16, ">b", 3, ErrorCode.corrupt_message),
         (23, ">i", 4, ErrorCode.invalid_record),  # last offset delta ≠ count - 1
         (57, ">i", 0, ErrorCode.invalid_record),
-        (21, ">h", CONTROL, ErrorCode.invalid_record),
-        (21, ">h", LOG_APPEND_TIME, ErrorCode.invalid_timestamp),
+        (21, ">h", CONTROL_FLAG, ErrorCode.invalid_record),
+        (21, ">h", LOG_APPEND_TIME_FLAG, ErrorCode.invalid_timestamp),
         (21, ">h", 7, ErrorCode.unsupported_compression_type),
         (35, ">q", NOW + 3_600_001, ErrorCode.invalid_timestamp),
         (43, ">q", 5, ErrorCode.invalid_record),  # a producer id without a sequence
@@ -97,7 +110,7 @@ def test_two_batches_of_a_client_are_refused_and_a_coordinators_are_not(place: P
     assert refusal(place, batch(1) + batch(1)) is ErrorCode.invalid_record
     log = place.create()
     done = log.append_as_leader(batch(2) + batch(3), leader_epoch=0, now_ms=NOW, from_client=False)
-    assert (done.first_offset, done.last_offset, done.batches, done.records) == (0, 4, 2, 5)
+    assert (done.first_offset, done.last_offset, done.batch_count, done.record_count) == (0, 4, 2, 5)
 
 
 def test_max_message_bytes_counts_the_whole_batch(place: Place) -> None:
@@ -127,10 +140,10 @@ def test_rule_15_log_append_time_changes_bytes_that_the_crc_covers(place: Place)
     done = log.append_as_leader(batch(2, timestamp=5), leader_epoch=0, now_ms=NOW + 9)
     assert done.log_append_time_ms == NOW + 9
     data = log.read(0, 1 << 20, up_to=2)
-    header = parse_header(data)
-    assert check_crc(data, header)
+    header = parse_batch_header(data)
+    assert has_valid_crc(data, header)
     assert header.has_log_append_time and header.max_timestamp == NOW + 9
-    assert [record.timestamp_ms for _, record in decode_all(data)] == [NOW + 9, NOW + 9]
+    assert [record.timestamp_ms for _, record in iter_records(data)] == [NOW + 9, NOW + 9]
 
 
 def test_compression_type_of_the_topic_recompresses(place: Place) -> None:
@@ -138,8 +151,8 @@ def test_compression_type_of_the_topic_recompresses(place: Place) -> None:
     log = place.create()
     lead(log, batch(20, size=100, compression=Compression.gzip))
     data = log.read(0, 1 << 20, up_to=log.end)
-    assert parse_header(data).compression is Compression.zstd
-    assert [record.value for _, record in decode_all(data)] == [b"v" * 100] * 20
+    assert parse_batch_header(data).compression is Compression.zstd
+    assert [record.value for _, record in iter_records(data)] == [b"v" * 100] * 20
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -170,7 +183,7 @@ class TestFollower:
         log = place.create()
         sent = batch(3, base_offset=0, epoch=2) + batch(2, base_offset=10, epoch=4)
         done = log.append_as_follower(sent, leader_epoch=4)
-        assert (done.first_offset, done.last_offset, done.batches, done.records) == (0, 11, 2, 5)
+        assert (done.first_offset, done.last_offset, done.batch_count, done.record_count) == (0, 11, 2, 5)
         assert spans(log.read(0, 1 << 20, up_to=12)) == [(0, 2), (10, 11)]
         assert log.epochs.entries() == [(2, 0), (4, 10)]
 
@@ -180,7 +193,7 @@ class TestFollower:
         for cut in (1, 20, len(batch(2)) - 5):
             assert log.append_as_follower(sent[:-cut], leader_epoch=1).last_offset == 2
             log.truncate_to(0)
-        assert log.append_as_follower(sent[:30], leader_epoch=1).batches == 0
+        assert log.append_as_follower(sent[:30], leader_epoch=1).batch_count == 0
 
     def test_offsets_below_the_end_are_refused(self, place: Place) -> None:
         log = place.create()
@@ -214,4 +227,4 @@ class TestFollower:
         assert follower.last_stable_offset == 0
         follower.advance_high_watermark(3)
         assert follower.last_stable_offset == 3
-        assert [entry.producer_id for entry in follower.aborted(0, 3)] == [7]
+        assert [entry.producer_id for entry in follower.aborted_transactions(0, 3)] == [7]

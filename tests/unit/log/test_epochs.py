@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.log.disk import OsDisk
-from ottla_broker.log.epochs import LeaderEpochs
+from ottla_broker.log.leader_epochs import LeaderEpochs
 
 
 def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
@@ -19,12 +19,12 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     [(-1, (-1, -1)), (0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (5, 99)), (6, (-1, -1))],
 )
 def test_end_of(asked: int, answer: tuple[int, int]) -> None:
-    assert epochs((1, 10), (3, 20), (5, 30)).end_of(asked, 99) == answer
+    assert epochs((1, 10), (3, 20), (5, 30)).end_offset_for(asked, 99) == answer
 
 
 def test_end_of_without_any() -> None:
-    assert epochs().end_of(0, 7) == (-1, -1)
-    assert epochs().latest() == -1
+    assert epochs().end_offset_for(0, 7) == (-1, -1)
+    assert epochs().latest_epoch() == -1
 
 
 def test_assigning_again_changes_nothing() -> None:
@@ -64,7 +64,7 @@ def test_truncation() -> None:
 
 def test_which_epoch_wrote_an_offset() -> None:
     known = epochs((1, 10), (3, 20))
-    assert [known.of_offset(at) for at in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
+    assert [known.epoch_for_offset(at) for at in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=12), st.integers(-1, 21))
@@ -75,7 +75,7 @@ def test_invariants(assigned: list[tuple[int, int]], asked: int) -> None:
         known.assign(epoch, start)
     entries = known.entries()
     assert entries == sorted(entries) and len({e for e, _ in entries}) == len({s for _, s in entries}) == len(entries)
-    epoch, end = known.end_of(asked, 100)
+    epoch, end = known.end_offset_for(asked, 100)
     if (epoch, end) != (-1, -1):
         assert epoch <= asked
         assert all(start <= end for e, start in entries if e <= epoch)

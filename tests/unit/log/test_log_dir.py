@@ -14,10 +14,10 @@ import pytest
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir, LogDirError
-from ottla_broker.log.maintenance import Intervals, Maintenance
+from ottla_broker.log.maintenance import LogDirMaintenance, MaintenanceIntervals
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.unit.log.making import NOW, TOPIC_ID, Clock, FailingDisk, batch, lead, offsets, runtime, spans
 
 
@@ -114,7 +114,7 @@ def test_a_clean_stop_and_start(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     directory.broker_epoch = 77
     for partition in range(3):
-        log = directory.create("my-topic", partition, TOPIC_ID, LogConfig())
+        log = directory.create_log("my-topic", partition, TOPIC_ID, LogConfig())
         for n in range(5):
             lead(log, batch(2, producer=(partition, 0, 2 * n)), epoch=3)
     directory.logs["my-topic", 1].delete_records_before(4)
@@ -126,7 +126,7 @@ def test_a_clean_stop_and_start(tmp_path: Path) -> None:
     assert (tmp_path / "my-topic-2/partition.metadata").read_text().startswith("version: 0\ntopic_id: ")
 
     again = opened(tmp_path)
-    assert again.was_clean and again.previous_broker_epoch == 77
+    assert again.was_clean_shutdown and again.previous_broker_epoch == 77
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     log = again.logs["my-topic", 1]
     assert (log.start, log.end, log.high_watermark, log.recovery_point, log.topic_id) == (4, 10, 10, 10, TOPIC_ID)
@@ -134,7 +134,7 @@ def test_a_clean_stop_and_start(tmp_path: Path) -> None:
     assert lead(log, batch(1, producer=(1, 0, 10))) == (10, 10)
     killed(again)
     after = opened(tmp_path)
-    assert not after.was_clean
+    assert not after.was_clean_shutdown
     assert after.logs["my-topic", 1].end == 11
     assert after.logs["my-topic", 1].high_watermark == 10  # as it was written down last
 
@@ -145,7 +145,7 @@ FOREIGN = LogConfig(segment_bytes=200)
 def with_gaps(path: Path, *without: int) -> list[int]:
     """A log of nine segments of a record each, without some of them, as Apache Kafka's cleaner leaves it; the offsets that are left."""
     directory = opened(path)
-    log = directory.create("topic", 0, TOPIC_ID, FOREIGN)
+    log = directory.create_log("topic", 0, TOPIC_ID, FOREIGN)
     for _ in range(9):
         lead(log, batch(1, size=90))
     asyncio.run(directory.logs["topic", 0].flush.checkpoint())
@@ -163,7 +163,7 @@ def records(log: PartitionLog) -> list[int]:
     found, at = list[int](), log.start
     while at < log.end:
         data = log.read(at, 1 << 20, up_to=log.end)
-        found += [record.offset for _, record in decode_all(data)]
+        found += [record.offset for _, record in iter_records(data)]
         at = spans(data)[-1][1] + 1
     return found
 
@@ -181,7 +181,7 @@ def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path
     kept = with_gaps(tmp_path, 1, 4, 5)
     first = attached(tmp_path)
     assert records(first.logs["topic", 0]) == kept
-    asyncio.run(first.take_over())
+    asyncio.run(first.adopt_foreign_logs())
     log = first.logs["topic", 0]
     lead(log, batch(1))
     assert records(log) == [*kept, 9]
@@ -196,7 +196,7 @@ def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path
 def test_a_gap_that_a_loss_of_power_left_is_a_loss_in_what_was_taken_over_too(tmp_path: Path) -> None:
     with_gaps(tmp_path, 1)
     first = attached(tmp_path)
-    asyncio.run(first.take_over())
+    asyncio.run(first.adopt_foreign_logs())
     gone = first.logs["topic", 0].segments[3].path
     killed(first)
     Path(gone).unlink()
@@ -209,12 +209,12 @@ def test_what_was_half_filled_in_is_filled_in_anew(tmp_path: Path, left: int) ->
     """The machine lost power during a first start, after which there is another."""
     kept = with_gaps(tmp_path, 4)
     first = attached(tmp_path)
-    asyncio.run(first.take_over())
+    asyncio.run(first.adopt_foreign_logs())
     filled = first.logs["topic", 0].segments[3]
     os.truncate(filled.path, filled.size - 61 + left)
     killed(first)
     again = attached(tmp_path)
-    asyncio.run(again.take_over())
+    asyncio.run(again.adopt_foreign_logs())
     log = again.logs["topic", 0]
     assert (records(log), log.failed, log.segments[3].next_offset()) == (kept, None, 5)
     assert log.segments[3].size == filled.size
@@ -222,7 +222,7 @@ def test_what_was_half_filled_in_is_filled_in_anew(tmp_path: Path, left: int) ->
 
 def test_transactions_that_a_first_start_found_open_are_aborted(tmp_path: Path) -> None:
     directory = opened(tmp_path)
-    log = directory.create("topic", 0, TOPIC_ID, LogConfig())
+    log = directory.create_log("topic", 0, TOPIC_ID, LogConfig())
     lead(log, batch(2, producer=(7, 3, 0), transactional=True), epoch=5)
     lead(log, batch(1), epoch=5)
     lead(log, batch(1, producer=(8, 0, 0), transactional=True), epoch=5)
@@ -230,12 +230,12 @@ def test_transactions_that_a_first_start_found_open_are_aborted(tmp_path: Path) 
 
     first = LogDir.attach(str(tmp_path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
     first.load(lambda _: LogConfig(), gapless=False)
-    asyncio.run(first.take_over())
+    asyncio.run(first.adopt_foreign_logs())
     for again in (first, opened_after(first, tmp_path)):
         log = again.logs["topic", 0]
         log.advance_high_watermark(log.end)
         assert (log.end, log.last_stable_offset, log.recovery_point) == (6, 6, 6)
-        found = [(one.producer_id, one.first_offset, one.last_offset) for one in log.aborted(0, 6)]
+        found = [(one.producer_id, one.first_offset, one.last_offset) for one in log.aborted_transactions(0, 6)]
         assert found == [(7, 0, 4), (8, 3, 5)]
 
 
@@ -247,8 +247,8 @@ def opened_after(directory: LogDir, path: Path) -> LogDir:
 def test_an_unclean_stop_of_one_partition_leaves_no_marker(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = opened(tmp_path, disk=disk)
-    lead(directory.create("good", 0, TOPIC_ID, LogConfig()), batch(1))
-    lead(directory.create("bad", 0, TOPIC_ID, LogConfig()), batch(1))
+    lead(directory.create_log("good", 0, TOPIC_ID, LogConfig()), batch(1))
+    lead(directory.create_log("bad", 0, TOPIC_ID, LogConfig()), batch(1))
     disk.broken = {"bad-0"}
     closed(directory)
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -259,30 +259,30 @@ def test_an_unclean_stop_of_one_partition_leaves_no_marker(tmp_path: Path) -> No
 
 def test_rule_13_a_recreated_topic_is_another_topic(tmp_path: Path) -> None:
     directory = opened(tmp_path)
-    log = directory.create("t", 0, TOPIC_ID, LogConfig())
-    assert directory.create("t", 0, TOPIC_ID, LogConfig()) is log
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    assert directory.create_log("t", 0, TOPIC_ID, LogConfig()) is log
     with pytest.raises(KafkaError) as caught:
-        directory.create("t", 0, UUID(int=9), LogConfig())
+        directory.create_log("t", 0, UUID(int=9), LogConfig())
     assert caught.value.code is ErrorCode.inconsistent_topic_id
     lead(log, batch(5))
-    directory.delete("t", 0)
+    directory.delete_log("t", 0)
     with pytest.raises(KafkaError):
         lead(log, batch(1))
-    fresh = directory.create("t", 0, UUID(int=9), LogConfig())
+    fresh = directory.create_log("t", 0, UUID(int=9), LogConfig())
     assert (fresh.end, fresh.topic_id) == (0, UUID(int=9))
     assert offsets(fresh) == []
 
 
 def test_a_recreated_partition_inherits_no_checkpoint(tmp_path: Path) -> None:
     directory = opened(tmp_path)
-    log = directory.create("t", 0, TOPIC_ID, LogConfig())
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     for _ in range(9):
         lead(log, batch(1))
     log.delete_records_before(7)
     asyncio.run(log.flush.checkpoint())
     asyncio.run(directory.write_checkpoints(recovery_points=True))
-    directory.delete("t", 0)
-    lead(directory.create("t", 0, UUID(int=9), LogConfig()), batch(3))
+    directory.delete_log("t", 0)
+    lead(directory.create_log("t", 0, UUID(int=9), LogConfig()), batch(3))
     killed(directory)
     again = opened(tmp_path).logs["t", 0]
     assert (again.start, again.end, again.high_watermark, again.recovery_point) == (0, 3, 0, 0)
@@ -291,24 +291,24 @@ def test_a_recreated_partition_inherits_no_checkpoint(tmp_path: Path) -> None:
 def test_deleted_partitions_are_removed_in_the_background_and_after_a_crash(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for partition in range(2):
-        lead(directory.create("gone", partition, TOPIC_ID, LogConfig()), batch(1))
-    directory.delete("gone", 0)
-    directory.delete("gone", 7)
+        lead(directory.create_log("gone", partition, TOPIC_ID, LogConfig()), batch(1))
+    directory.delete_log("gone", 0)
+    directory.delete_log("gone", 7)
     (folder,) = tmp_path.glob("gone-0.*-delete")
-    asyncio.run(Maintenance(directory, Intervals()).remove_files())
+    asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).remove_files())
     assert not folder.exists()
-    directory.delete("gone", 1)
+    directory.delete_log("gone", 1)
     killed(directory)
     again = opened(tmp_path)
     assert again.logs == {}
-    asyncio.run(Maintenance(again, Intervals()).remove_files())
+    asyncio.run(LogDirMaintenance(again, MaintenanceIntervals()).remove_files())
     assert list(tmp_path.glob("gone*")) == []
 
 
 def test_a_damaged_partition_does_not_stop_the_others(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for partition in range(2):
-        lead(directory.create("t", partition, TOPIC_ID, LogConfig()), batch(1))
+        lead(directory.create_log("t", partition, TOPIC_ID, LogConfig()), batch(1))
     closed(directory)
     (tmp_path / "t-0/partition.metadata").write_text("nonsense")
     again = opened(tmp_path)
@@ -334,8 +334,8 @@ def test_an_empty_checkpoint_is_one_that_nobody_has_written_yet(tmp_path: Path) 
 class TestMaintenance:
     def test_checkpoints_are_written_only_when_something_changed(self, tmp_path: Path) -> None:
         directory = opened(tmp_path)
-        log = directory.create("t", 0, TOPIC_ID, LogConfig())
-        care = Maintenance(directory, Intervals())
+        log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+        care = LogDirMaintenance(directory, MaintenanceIntervals())
         path = tmp_path / "replication-offset-checkpoint"
         lead(log, batch(3))
         asyncio.run(care.checkpoint_watermarks())
@@ -349,8 +349,8 @@ class TestMaintenance:
     def test_flush_ms(self, tmp_path: Path) -> None:
         clock = Clock()
         directory = opened(tmp_path, clock=clock)
-        log = directory.create("t", 0, TOPIC_ID, LogConfig(flush_ms=500))
-        care = Maintenance(directory, Intervals())
+        log = directory.create_log("t", 0, TOPIC_ID, LogConfig(flush_ms=500))
+        care = LogDirMaintenance(directory, MaintenanceIntervals())
         lead(log, batch(1))
         for later, flushed in ((0, 0), (499, 0), (1, 1)):
             clock.now_ms += later
@@ -362,20 +362,20 @@ class TestMaintenance:
     ) -> None:
         monkeypatch.setattr("ottla_broker.log.maintenance.FLUSH_BEHIND", 10_000)
         directory = opened(tmp_path)
-        little = directory.create("little", 0, TOPIC_ID, LogConfig())
-        much = directory.create("much", 0, TOPIC_ID, LogConfig())
+        little = directory.create_log("little", 0, TOPIC_ID, LogConfig())
+        much = directory.create_log("much", 0, TOPIC_ID, LogConfig())
         lead(little, batch(1))
         for _ in range(3):
             lead(much, batch(1, size=9_000))
-        asyncio.run(Maintenance(directory, Intervals()).checkpoint_recovery_points())
+        asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).checkpoint_recovery_points())
         assert (little.recovery_point, much.recovery_point) == (0, 3)
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nlittle 0 0\nmuch 0 3\n"
 
     def test_producers_are_forgotten_after_the_time_that_is_set_now(self, tmp_path: Path) -> None:
         directory = opened(tmp_path, clock=Clock(NOW + 1000))
-        log = directory.create("t", 0, TOPIC_ID, LogConfig())
+        log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
         log.append_as_leader(batch(1, producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW)
-        care = Maintenance(directory, Intervals())
+        care = LogDirMaintenance(directory, MaintenanceIntervals())
         asyncio.run(care.expire_producers())
         assert log.producers.get(7) is not None
         directory.producer_expiration_ms = 999
@@ -384,7 +384,7 @@ class TestMaintenance:
 
     def test_the_loop_runs_and_ends_when_cancelled(self, tmp_path: Path) -> None:
         directory = opened(tmp_path, clock=Clock(NOW + 10**9))
-        log = directory.create("t", 0, TOPIC_ID, LogConfig(retention_ms=1, file_delete_delay_ms=0))
+        log = directory.create_log("t", 0, TOPIC_ID, LogConfig(retention_ms=1, file_delete_delay_ms=0))
         log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW)
         log.advance_high_watermark(1)
 
@@ -392,7 +392,7 @@ class TestMaintenance:
             return list(tmp_path.glob("t-0/*.deleted"))
 
         async def run() -> None:
-            task = asyncio.ensure_future(directory.maintain(Intervals(1, 1, 1, 1)))
+            task = asyncio.ensure_future(directory.maintain(MaintenanceIntervals(1, 1, 1, 1)))
             until = time.monotonic() + 20
             while log.start == 0 or leftovers():
                 await asyncio.sleep(0.01)

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.producer_snapshot import encode_snapshot
-from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.producer_snapshot import encode_producer_snapshot
+from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.wire.batch import batches
+from ottla_broker.wire.batch import iter_batches
 from tests.unit.log.making import NOW, TOPIC_ID, Clock, batch, marker, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 
@@ -72,7 +72,7 @@ class LogMachine(RuleBasedStateMachine):
         done = self.log.append_as_leader(data, leader_epoch=self.epoch, now_ms=NOW, from_client=from_client)
         assert done.first_offset == self.end
         self.end = done.last_offset + 1
-        ((_, header),) = batches(self.log.read(done.first_offset, 1, up_to=self.end))
+        ((_, header),) = iter_batches(self.log.read(done.first_offset, 1, up_to=self.end))
         self.model.append(Kept(done.first_offset, done.last_offset, self.epoch, header.crc, producer, kind))
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 300), when=st.integers(-500, 500))
@@ -93,7 +93,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_as_a_follower(self, hole: int, count: int) -> None:
         data = batch(count, base_offset=self.end + hole, epoch=self.epoch, size=20)
         done = self.log.append_as_follower(data, leader_epoch=self.epoch)
-        ((_, header),) = batches(data)
+        ((_, header),) = iter_batches(data)
         self.model.append(Kept(done.first_offset, done.last_offset, self.epoch, header.crc))
         self.end = done.last_offset + 1
 
@@ -135,7 +135,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        asyncio.run(self.log.synced(self.end))
+        asyncio.run(self.log.wait_until_synced(self.end))
 
     @rule()
     def checkpoint(self) -> None:
@@ -146,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
         self.written_point = self.log.recovery_point
 
     def reopened(self, *, clean: bool) -> None:
-        known = Known(clean=clean, recovery_point=self.written_point, start=self.start)
+        known = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
         high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed
         self.storage = self.new_storage()
         self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, known)
@@ -191,9 +191,9 @@ class LogMachine(RuleBasedStateMachine):
     def read_somewhere(self, part: float, max_bytes: int, cold: bool) -> None:
         offset = self.start + int((self.end - self.start) * part)
         if cold:
-            self.log.forget_tail()
+            self.log.clear_tail_cache()
         data = self.log.read(offset, max_bytes, up_to=self.end)
-        found = [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in batches(data)]
+        found = [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
         behind = [kept for kept in self.model if kept.last >= offset]
         assert found == behind[: len(found)]
         assert bool(found) == bool(behind)
@@ -207,7 +207,7 @@ class LogMachine(RuleBasedStateMachine):
         found: list[Kept] = []
         at = self.start
         while at < self.end and (data := self.log.read(at, 5_000, up_to=self.end)):
-            found += [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in batches(data)]
+            found += [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
             at = found[-1].last + 1
         assert found == [kept for kept in self.model if kept.last >= self.start]
 
@@ -216,7 +216,7 @@ class LogMachine(RuleBasedStateMachine):
         if hasattr(self, "log"):
             for kept in self.model:
                 if kept.last >= self.start:
-                    assert self.log.epochs.of_offset(max(kept.first, self.start)) == kept.epoch
+                    assert self.log.epochs.epoch_for_offset(max(kept.first, self.start)) == kept.epoch
 
     @invariant()
     def transactions_are_those_of_the_batches(self) -> None:
@@ -233,7 +233,7 @@ class LogMachine(RuleBasedStateMachine):
                 if kept.kind == "abort":
                     aborted.append((kept.producer, first, kept.first, min(began.values(), default=kept.last + 1)))
         assert [tuple(entry) for segment in self.log.segments for entry in segment.transactions.entries()] == aborted
-        open_ = [it.transaction_start for it in self.log.producers if it.transaction_start >= 0]
+        open_ = [it.current_txn_first_offset for it in self.log.producers if it.current_txn_first_offset >= 0]
         assert sorted(open_) == sorted(began.values())
 
     @invariant()
@@ -241,9 +241,9 @@ class LogMachine(RuleBasedStateMachine):
         if hasattr(self, "log"):
             for producer in self.log.producers:
                 assert producer.last_offset < self.end
-                assert producer.transaction_start < self.end
+                assert producer.current_txn_first_offset < self.end
             assert self.log.last_stable_offset <= self.log.high_watermark <= self.end
-            encode_snapshot(self.log.producers)
+            encode_producer_snapshot(self.log.producers)
 
 
 LogMachine.TestCase.settings = settings(

@@ -4,9 +4,13 @@ import struct
 
 import pytest
 
-from ottla_broker.log.producer_snapshot import BadSnapshot, decode_snapshot, encode_snapshot
-from ottla_broker.log.producer_state import Producer, SentBatch
-from ottla_broker.log.recovery import Known
+from ottla_broker.log.producer_snapshot import (
+    CorruptProducerSnapshot,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
+from ottla_broker.log.producer_state import BatchMetadata, ProducerStateEntry
+from ottla_broker.log.recovery import LogCheckpoint
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import NOW, Place, batch, lead, marker, offsets
 
@@ -27,8 +31,8 @@ def test_rule_8_a_duplicate_gets_the_original_offset(place: Place) -> None:
     end = log.end
     for n, sequence in enumerate((0, 3, 6, 9, 12)):
         done = log.append_as_leader(batch(3, producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW)
-        assert done.duplicate and (done.first_offset, done.last_offset) == (4 + 3 * n, 6 + 3 * n)
-        assert done.bytes == 0
+        assert done.is_duplicate and (done.first_offset, done.last_offset) == (4 + 3 * n, 6 + 3 * n)
+        assert done.byte_count == 0
     assert log.end == end
 
 
@@ -37,7 +41,7 @@ def test_rule_8_only_the_last_five_are_remembered(place: Place) -> None:
     for sequence in range(6):
         lead(log, batch(1, producer=(9, 0, sequence)))
     assert code_of(log, batch(1, producer=(9, 0, 0))) is ErrorCode.out_of_order_sequence_number
-    assert log.append_as_leader(batch(1, producer=(9, 0, 1)), leader_epoch=0, now_ms=NOW).duplicate
+    assert log.append_as_leader(batch(1, producer=(9, 0, 1)), leader_epoch=0, now_ms=NOW).is_duplicate
 
 
 def test_a_gap_is_refused_and_does_no_harm(place: Place) -> None:
@@ -53,10 +57,10 @@ def test_rule_8_sequences_wrap_at_2_31(place: Place, count: int, then: int) -> N
     lead(log, batch(1, producer=(9, 0, LAST - 1)))  # an unknown producer may start anywhere
     lead(log, batch(count, producer=(9, 0, LAST)))
     lead(log, batch(1, producer=(9, 0, then)))
-    assert log.append_as_leader(batch(count, producer=(9, 0, LAST)), leader_epoch=0, now_ms=NOW).duplicate
+    assert log.append_as_leader(batch(count, producer=(9, 0, LAST)), leader_epoch=0, now_ms=NOW).is_duplicate
     place.config = log.config
     again = place.reopen()
-    assert again.append_as_leader(batch(count, producer=(9, 0, LAST)), leader_epoch=0, now_ms=NOW).duplicate
+    assert again.append_as_leader(batch(count, producer=(9, 0, LAST)), leader_epoch=0, now_ms=NOW).is_duplicate
 
 
 def test_epochs_fence(place: Place) -> None:
@@ -87,10 +91,10 @@ def test_rule_7_the_last_stable_offset_waits_for_the_first_open_transaction(plac
     assert log.last_stable_offset == 3
     lead(log, marker(False, 2), from_client=False)
     assert log.last_stable_offset == log.end == 6
-    assert [(a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset) for a in log.aborted(0, 6)] == [
-        (2, 3, 5, 6)
-    ]
-    assert log.aborted(0, 3) == []
+    assert [
+        (a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset) for a in log.aborted_transactions(0, 6)
+    ] == [(2, 3, 5, 6)]
+    assert log.aborted_transactions(0, 3) == []
 
 
 def test_rule_7_a_marker_counts_when_it_is_replicated(place: Place) -> None:
@@ -121,8 +125,8 @@ def test_silent_producers_expire_but_not_with_a_transaction_open(place: Place) -
     log = place.create()
     lead(log, batch(1, producer=(1, 0, 0)))
     lead(log, batch(1, producer=(2, 0, 0), transactional=True))
-    assert log.producers.expire(NOW + 999, 1_000) == 0
-    assert log.producers.expire(NOW + 1_000, 1_000) == 1
+    assert log.producers.remove_expired(NOW + 999, 1_000) == 0
+    assert log.producers.remove_expired(NOW + 1_000, 1_000) == 1
     assert [p.producer_id for p in log.producers] == [2]
 
 
@@ -134,19 +138,19 @@ def test_rule_8_producers_survive_a_restart(place: Place, clean: bool) -> None:
         lead(log, batch(1, producer=(8, 4, sequence)))
     lead(log, batch(1, producer=(5, 1, 0), transactional=True))
     if clean:
-        log.snapshots.write(log.end, encode_snapshot(log.producers))
+        log.snapshots.write(log.end, encode_producer_snapshot(log.producers))
         log.close()
-    again = place.reopen(Known(clean=clean, recovery_point=log.end if clean else 0))
+    again = place.reopen(LogCheckpoint(clean=clean, recovery_point=log.end if clean else 0))
     again.advance_high_watermark(again.end)
     assert again.last_stable_offset == 14
     assert again.producers.get(9) is not None
     for sequence in range(2, 7):  # the snapshot has one batch; the other four are found in the log
         done = again.append_as_leader(batch(1, producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW)
-        assert done.duplicate and done.first_offset == 2 * sequence
+        assert done.is_duplicate and done.first_offset == 2 * sequence
     assert code_of(again, batch(1, producer=(9, 0, 1))) is ErrorCode.out_of_order_sequence_number
     assert lead(again, batch(1, producer=(8, 4, 7))) == (15, 15)
     lead(again, marker(False, 5, producer_epoch=1), from_client=False)
-    assert [entry.first_offset for entry in again.aborted(0, again.end)] == [14]
+    assert [entry.first_offset for entry in again.aborted_transactions(0, again.end)] == [14]
 
 
 def test_truncation_takes_producers_back(place: Place) -> None:
@@ -158,7 +162,7 @@ def test_truncation_takes_producers_back(place: Place) -> None:
     log.truncate_to(5)
     log.advance_high_watermark(5)
     assert log.last_stable_offset == 4
-    assert log.aborted(0, 10) == []
+    assert log.aborted_transactions(0, 10) == []
     log.truncate_to(2)
     assert log.producers.get(7) is None
     assert lead(log, batch(1, producer=(9, 0, 2))) == (2, 2)
@@ -167,27 +171,27 @@ def test_truncation_takes_producers_back(place: Place) -> None:
 
 class TestSnapshotFormat:
     def test_bytes_are_kafkas(self) -> None:
-        producer = Producer(5, 2, 3, NOW, 40)
-        producer.batches.append(SentBatch(11, 44, 1, NOW))
-        data = encode_snapshot([producer])
+        producer = ProducerStateEntry(5, 2, 3, NOW, 40)
+        producer.batches.append(BatchMetadata(11, 44, 1, NOW))
+        data = encode_producer_snapshot([producer])
         assert struct.unpack(">h", data[:2]) == (1,)
         assert struct.unpack(">i", data[6:10]) == (1,)
         assert struct.unpack(">qhiqiqiq", data[10:]) == (5, 2, 11, 44, 1, NOW, 3, 40)
 
     def test_round_trip(self) -> None:
-        producer = Producer(5, 2, 3, NOW, -1)
-        producer.batches.append(SentBatch(11, 44, 1, NOW))
-        (read,) = decode_snapshot(encode_snapshot([producer]), NOW)
+        producer = ProducerStateEntry(5, 2, 3, NOW, -1)
+        producer.batches.append(BatchMetadata(11, 44, 1, NOW))
+        (read,) = decode_producer_snapshot(encode_producer_snapshot([producer]), NOW)
         assert (read.producer_id, read.epoch, list(read.batches)) == (5, 2, list(producer.batches))
-        (empty,) = decode_snapshot(encode_snapshot([Producer(6, 1)]), NOW)
+        (empty,) = decode_producer_snapshot(encode_producer_snapshot([ProducerStateEntry(6, 1)]), NOW)
         assert not empty.batches and empty.last_sequence == -1
 
     @pytest.mark.parametrize("at", [0, 2, 8, 15])
     def test_a_flipped_bit_is_found(self, at: int) -> None:
-        data = bytearray(encode_snapshot([Producer(6, 1)]))
+        data = bytearray(encode_producer_snapshot([ProducerStateEntry(6, 1)]))
         data[at] ^= 0x40
-        with pytest.raises(BadSnapshot):
-            decode_snapshot(bytes(data), NOW)
+        with pytest.raises(CorruptProducerSnapshot):
+            decode_producer_snapshot(bytes(data), NOW)
 
     def test_a_torn_snapshot_is_passed_over(self, place: Place) -> None:
         log = place.create()

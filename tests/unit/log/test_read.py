@@ -17,7 +17,7 @@ class TestBothWays:
         for count in (3, 1, 4, 1, 5):
             lead(log, batch(count, size=50))
         if cold:
-            log.forget_tail()
+            log.clear_tail_cache()
         return log
 
     def test_rule_11_a_fetch_from_inside_a_batch_returns_the_whole_batch(self, place: Place, cold: bool) -> None:
@@ -59,7 +59,7 @@ def test_many_segments_read_through(place: Place) -> None:
         lead(log, batch(3, size=20))
     assert len(log.segments) > 10
     assert offsets(log) == list(range(600))
-    log.forget_tail()
+    log.clear_tail_cache()
     for max_bytes in (1, 150, 500, 1 << 20):
         assert offsets(log, max_bytes=max_bytes) == list(range(600))
     for offset in range(600):
@@ -80,7 +80,7 @@ def test_offsets_with_holes_read_right(place: Place) -> None:
         assert spans(log.read(13, 1, up_to=log.end)) == [(50, 51)]
         assert spans(log.read(150, 1, up_to=log.end)) == [(200, 201)]
         assert log.read(150, 1 << 20, up_to=150) == b""
-        log.forget_tail()
+        log.clear_tail_cache()
 
 
 def test_readers_of_the_tail_share_its_bytes(place: Place) -> None:
@@ -146,7 +146,7 @@ def test_descriptors_and_indexes_in_memory_are_bounded(place: Place, monkeypatch
     for _ in range(60):
         lead(log, batch(2))
     for _ in range(2):
-        log.forget_tail()
+        log.clear_tail_cache()
         assert offsets(log) == list(range(120))
         assert len(place.storage.files) <= 7
         assert sum(segment.offsets.loaded for segment in log.segments) <= 6
@@ -159,7 +159,7 @@ def test_without_descriptors_the_files_give_theirs_up(failing: Place) -> None:
     log = failing.create()
     for _ in range(20):
         lead(log, batch(2))
-    log.forget_tail()
+    log.clear_tail_cache()
     disk.descriptors = 0
     assert offsets(log, max_bytes=1) == list(range(40))
     assert log.failed is None

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.producer_snapshot import encode_snapshot
-from ottla_broker.log.recovery import Known
+from ottla_broker.log.producer_snapshot import encode_producer_snapshot
+from ottla_broker.log.recovery import LogCheckpoint
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead, marker, offsets
 
@@ -62,9 +62,9 @@ def test_an_empty_segment_that_never_began_takes_nothing_with_it(
     """A roll that failed may have left it; what follows went on in the segment before it."""
     log = filled(place, segment_bytes=1_500)
     base = log.segments.active.base + 1 if last else log.segments[1].base + 1
-    leftover = Path(names.segment_file(place.directory, base, names.LOG))
+    leftover = Path(file_names.segment_file(place.directory, base, file_names.LOG))
     leftover.touch()
-    again = place.reopen(Known(clean, recovery_point))
+    again = place.reopen(LogCheckpoint(clean, recovery_point))
     assert (again.end, again.failed) == (log.end, None)
     assert offsets(again) == list(range(120))
     assert not leftover.exists()
@@ -87,7 +87,7 @@ def test_a_broken_batch_ends_the_log_there_and_later_segments_go(place: Place) -
     third.write_bytes(data)
     again = place.reopen()
     assert again.failed is None
-    assert names.offset_of(third.name) <= again.end < names.offset_of(third.name) + 10  # type: ignore[operator]
+    assert file_names.offset_of(third.name) <= again.end < file_names.offset_of(third.name) + 10  # type: ignore[operator]
     assert len(files(place, ".log")) == 3
     assert offsets(again) == list(range(again.end))
 
@@ -95,11 +95,11 @@ def test_a_broken_batch_ends_the_log_there_and_later_segments_go(place: Place) -
 def test_recovery_reads_only_what_follows_the_recovery_point(failing: Place) -> None:
     log = filled(failing, 2_000, segment_bytes=1 << 20)
     log.seal()
-    log.snapshots.write(3_900, encode_snapshot([]))
+    log.snapshots.write(3_900, encode_producer_snapshot([]))
     disk = failing.disk
     assert isinstance(disk, FailingDisk)
     disk.log_bytes_read = 0
-    again = failing.reopen(Known(recovery_point=3_900))
+    again = failing.reopen(LogCheckpoint(recovery_point=3_900))
     assert (again.end, again.failed) == (4_000, None)
     tail = log.size * 100 // 4_000
     assert disk.log_bytes_read < 3 * tail + 16_384 < log.size / 4
@@ -110,7 +110,7 @@ def test_any_recovery_point_gives_the_same_log(place: Place, point: int) -> None
     log = filled(place)
     expected = [segment.offsets.entries() for segment in log.segments], [s.times.entries() for s in log.segments]
     log.seal()
-    again = place.reopen(Known(recovery_point=point))
+    again = place.reopen(LogCheckpoint(recovery_point=point))
     assert (again.end, again.failed, again.recovery_point) == (120, None, point)
     assert offsets(again) == list(range(120))
     rebuilt = [segment.offsets.entries() for segment in again.segments]
@@ -125,7 +125,7 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline_by_name
     path.write_bytes(data)
     for index in files(place, "index"):
         index.unlink()
-    again = place.reopen(Known(recovery_point=log.end))
+    again = place.reopen(LogCheckpoint(recovery_point=log.end))
     assert again.failed is not None and again.failed.code is ErrorCode.kafka_storage_error
     assert path.name in str(again.failed) and "position 0" in str(again.failed) and "offset 0" in str(again.failed)
     assert path.read_bytes() == bytes(data)  # nothing was cut off
@@ -137,12 +137,12 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline_by_name
 def test_corruption_found_while_reading_takes_the_partition_offline(place: Place) -> None:
     log = filled(place)
     log.seal()
-    again = place.reopen(Known(clean=True, recovery_point=log.end))
+    again = place.reopen(LogCheckpoint(clean=True, recovery_point=log.end))
     path = files(place, ".log")[1]
     data = bytearray(path.read_bytes())
     data[8:12] = b"\0\0\0\1"
     path.write_bytes(data)
-    base = names.offset_of(path.name)
+    base = file_names.offset_of(path.name)
     assert base is not None
     with pytest.raises(KafkaError, match=path.name) as caught:
         again.read(base, 100, up_to=again.end)
@@ -158,7 +158,7 @@ def test_a_lost_index_is_built_anew(place: Place, suffix: str, clean: bool) -> N
     before = {path.name: path.read_bytes() for path in files(place, suffix)}
     for path in files(place, suffix):
         path.unlink()
-    again = place.reopen(Known(clean=clean, recovery_point=log.end))
+    again = place.reopen(LogCheckpoint(clean=clean, recovery_point=log.end))
     assert offsets(again) == list(range(120))
     again.close()
     assert {path.name: path.read_bytes() for path in files(place, suffix)} == before
@@ -170,7 +170,7 @@ def test_an_index_full_of_nonsense_is_built_anew(place: Place, clean: bool) -> N
     log.seal()
     last = files(place, ".index")[-1]
     last.write_bytes(os.urandom(8 * 20))
-    again = place.reopen(Known(clean=clean, recovery_point=log.end - 4))
+    again = place.reopen(LogCheckpoint(clean=clean, recovery_point=log.end - 4))
     assert (again.end, again.failed) == (log.end, None)
     assert offsets(again) == list(range(120))
 
@@ -183,14 +183,14 @@ def test_preallocated_zeros_behind_an_index_are_no_entries(place: Place) -> None
     entries, times = active.offsets.entries(), active.times.entries()
     for path, size in ((active.offsets.path, 10 << 10), (active.times.path, 12 << 10)):
         os.truncate(path, size)
-    again = place.reopen(Known(clean=True, recovery_point=log.end))
+    again = place.reopen(LogCheckpoint(clean=True, recovery_point=log.end))
     assert again.segments.active.offsets.entries() == entries
     assert again.segments.active.times.entries() == times
     for _ in range(5):
         lead(again, batch(5, size=100, timestamp=NOW + 5))
     again.close()
     assert Path(active.offsets.path).stat().st_size % 8 == 0
-    again = place.reopen(Known(clean=True))
+    again = place.reopen(LogCheckpoint(clean=True))
     assert next(s for s in again.segments if s.base == active.base).offsets.entries()[: len(entries)] == entries
 
 
@@ -233,7 +233,7 @@ class TestLeftovers:
 
 def test_a_folder_without_segments_starts_at_its_known_start(place: Place) -> None:
     Path(place.directory).mkdir()
-    log = place.reopen(Known(start=42))
+    log = place.reopen(LogCheckpoint(start=42))
     assert (log.start, log.end) == (42, 42)
     assert lead(log, batch(1)) == (42, 42)
 
@@ -243,10 +243,10 @@ def test_epochs_and_aborted_transactions_are_rebuilt_from_the_log(place: Place) 
     lead(log, batch(2, producer=(7, 0, 0), transactional=True), epoch=1)
     lead(log, marker(False, 7), epoch=3, from_client=False)
     lead(log, batch(1), epoch=8)
-    entries, aborted = log.epochs.entries(), log.aborted(0, 4)
+    entries, aborted = log.epochs.entries(), log.aborted_transactions(0, 4)
     again = place.reopen()
     assert again.epochs.entries() == entries == [(1, 0), (3, 2), (8, 3)]
-    assert again.aborted(0, 4) == aborted
+    assert again.aborted_transactions(0, 4) == aborted
 
 
 def test_zeros_that_a_loss_of_power_left_name_no_aborted_transaction(place: Place) -> None:
@@ -257,14 +257,14 @@ def test_zeros_that_a_loss_of_power_left_name_no_aborted_transaction(place: Plac
     asyncio.run(log.flush.checkpoint())
     lead(log, batch(1))
     Path(log.segments[0].transactions.path).write_bytes(bytes(68))
-    again = place.reopen(Known(recovery_point=log.recovery_point))
-    assert (again.end, again.failed, again.aborted(0, 3)) == (3, None, [])
+    again = place.reopen(LogCheckpoint(recovery_point=log.recovery_point))
+    assert (again.end, again.failed, again.aborted_transactions(0, 3)) == (3, None, [])
     lead(again, batch(1, producer=(0, 0, 1), transactional=True))
     lead(again, marker(False, 0), from_client=False)
-    aborted = again.aborted(0, again.end)
+    aborted = again.aborted_transactions(0, again.end)
     again.close()
     assert [one.last_offset for one in aborted] == [4]
-    assert place.reopen(Known(clean=True)).aborted(0, 5) == aborted
+    assert place.reopen(LogCheckpoint(clean=True)).aborted_transactions(0, 5) == aborted
 
 
 def test_unreadable_files_take_one_partition_offline_not_the_broker(failing: Place) -> None:
@@ -273,7 +273,7 @@ def test_unreadable_files_take_one_partition_offline_not_the_broker(failing: Pla
     failing.disk.broken = {".log"}  # type: ignore[attr-defined]
     again = failing.reopen()
     assert again.failed is not None and ".log" in str(again.failed)
-    (Path(failing.directory) / names.LEADER_EPOCHS).write_text("7\nnonsense\n")
+    (Path(failing.directory) / file_names.LEADER_EPOCHS).write_text("7\nnonsense\n")
     failing.disk.broken = set()  # type: ignore[attr-defined]
     assert "leader-epoch-checkpoint" in str(failing.reopen().failed)
 
@@ -288,7 +288,7 @@ def test_an_end_in_a_hole_protects_nothing_behind_it(place: Place) -> None:
     lead(log, batch(1))
     path = files(place, ".log")[0]
     os.truncate(path, path.stat().st_size - 1)
-    again = place.reopen(Known(recovery_point=log.recovery_point))
+    again = place.reopen(LogCheckpoint(recovery_point=log.recovery_point))
     assert (again.end, again.failed) == (1, None)
 
 
@@ -304,7 +304,7 @@ def test_a_gap_between_segments_is_a_loss_unless_somebody_else_left_it(place: Pl
     copy = Place(place.directory.replace("topic-0", "copy-0"), place.config)
     shutil.copytree(place.directory, copy.directory)
     assert place.reopen().end == bases[1]
-    assert copy.reopen(Known(gapless=False)).end == log.end
+    assert copy.reopen(LogCheckpoint(gapless=False)).end == log.end
 
 
 def test_a_follower_s_segments_follow_each_other_whatever_holes_its_leader_s_log_has(place: Place) -> None:

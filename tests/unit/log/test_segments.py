@@ -104,17 +104,17 @@ def test_indexes_are_sound_whatever_the_timestamps(place: Place, interval: int) 
 def test_offsets_for_times(place: Place) -> None:
     place.config = LogConfig(segment_bytes=600, index_interval_bytes=100)
     log = place.create()
-    assert log.offset_for_time(0) is None and log.max_timestamp() is None
+    assert log.offset_for_timestamp(0) is None and log.offset_of_max_timestamp() is None
     for n in range(40):
         lead(log, batch(3, timestamp=NOW + 100 * n, step_ms=10), epoch=n // 20)
-    assert log.offset_for_time(0) == TimestampOffset(NOW, 0, 0)
-    assert log.offset_for_time(NOW + 101) == TimestampOffset(NOW + 110, 4, 0)
-    assert log.offset_for_time(NOW + 3_020) == TimestampOffset(NOW + 3_020, 92, 1)
-    assert log.offset_for_time(NOW + 3_021) == TimestampOffset(NOW + 3_100, 93, 1)
-    assert log.offset_for_time(NOW + 3_921) is None
-    assert log.max_timestamp() == TimestampOffset(NOW + 3_920, 119, 1)
+    assert log.offset_for_timestamp(0) == TimestampOffset(NOW, 0, 0)
+    assert log.offset_for_timestamp(NOW + 101) == TimestampOffset(NOW + 110, 4, 0)
+    assert log.offset_for_timestamp(NOW + 3_020) == TimestampOffset(NOW + 3_020, 92, 1)
+    assert log.offset_for_timestamp(NOW + 3_021) == TimestampOffset(NOW + 3_100, 93, 1)
+    assert log.offset_for_timestamp(NOW + 3_921) is None
+    assert log.offset_of_max_timestamp() == TimestampOffset(NOW + 3_920, 119, 1)
     log.delete_records_before(50)
-    assert log.offset_for_time(0) == TimestampOffset(NOW + 1_620, 50, 0)
+    assert log.offset_for_timestamp(0) == TimestampOffset(NOW + 1_620, 50, 0)
 
 
 def test_offsets_for_times_that_go_back(place: Place) -> None:
@@ -122,8 +122,8 @@ def test_offsets_for_times_that_go_back(place: Place) -> None:
     log = place.create()
     for timestamp in (50, 10, 70, 20, 70, 60):
         lead(log, batch(1, timestamp=NOW + timestamp))
-    assert log.offset_for_time(NOW + 51) == TimestampOffset(NOW + 70, 2, 0)
-    assert log.max_timestamp() == TimestampOffset(NOW + 70, 2, 0)
+    assert log.offset_for_timestamp(NOW + 51) == TimestampOffset(NOW + 70, 2, 0)
+    assert log.offset_of_max_timestamp() == TimestampOffset(NOW + 70, 2, 0)
 
 
 def test_the_largest_timestamp_is_one_of_a_record_that_is_there(place: Place) -> None:
@@ -135,13 +135,13 @@ def test_the_largest_timestamp_is_one_of_a_record_that_is_there(place: Place) ->
     seen = []
     for start in range(log.end):
         log.delete_records_before(start)
-        found = log.max_timestamp()
+        found = log.offset_of_max_timestamp()
         assert found is not None
         seen.append((found.timestamp - NOW, found.offset))
     assert seen[0] == (90, 0) and seen[2] == (90, 2) and seen[3] == seen[9] == (70, 9)
     assert seen[12] == (70, 15) and seen[18:24] == [(60, 18), (60, 19), (60, 20), (40, 21), (40, 22), (40, 23)]
     log.delete_records_before(log.end)
-    assert log.max_timestamp() is None
+    assert log.offset_of_max_timestamp() is None
 
 
 class TestDurability:
@@ -151,12 +151,12 @@ class TestDurability:
 
         async def many() -> None:
             lead(log, batch(1))
-            first = asyncio.ensure_future(log.synced(log.end))
+            first = asyncio.ensure_future(log.wait_until_synced(log.end))
             await asyncio.sleep(0)  # its fsync is on the way; who comes now shares the next one
             waiting = []
             for _ in range(50):
                 lead(log, batch(1))
-                waiting.append(asyncio.ensure_future(log.synced(log.end)))
+                waiting.append(asyncio.ensure_future(log.wait_until_synced(log.end)))
             await asyncio.gather(first, *waiting)
 
         asyncio.run(many())
@@ -168,11 +168,11 @@ class TestDurability:
         place.config = LogConfig(flush_messages=3)
         log = place.create()
         lead(log, batch(2))
-        assert not log.sync_due
+        assert not log.is_sync_due
         lead(log, batch(1))
-        assert log.sync_due
-        asyncio.run(log.synced(log.end))
-        assert not log.sync_due
+        assert log.is_sync_due
+        asyncio.run(log.wait_until_synced(log.end))
+        assert not log.is_sync_due
 
     def test_a_checkpoint_moves_the_recovery_point(self, place: Place) -> None:
         place.config = LogConfig(segment_bytes=300)
@@ -192,7 +192,7 @@ class TestDurability:
             lead(log, batch(1))
 
         async def race() -> None:
-            running = asyncio.ensure_future(log.synced(5))
+            running = asyncio.ensure_future(log.wait_until_synced(5))
             await asyncio.sleep(0)
             log.truncate_to(2)
             for _ in range(3):
@@ -209,7 +209,7 @@ class TestDurability:
             lead(log, batch(1))
 
         async def race() -> None:
-            running = asyncio.ensure_future(log.synced(5))
+            running = asyncio.ensure_future(log.wait_until_synced(5))
             await asyncio.sleep(0)
             log.truncate_to(2)
             await asyncio.wait_for(running, 10)
@@ -224,6 +224,6 @@ class TestDurability:
         lead(log, batch(1))
         failing.disk.broken = {".log"}  # type: ignore[attr-defined]
         with pytest.raises(KafkaError) as caught:
-            asyncio.run(log.synced(1))
+            asyncio.run(log.wait_until_synced(1))
         assert caught.value.code is ErrorCode.kafka_storage_error
         assert log.failed is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.recovery import Known
+from ottla_broker.log.recovery import LogCheckpoint
 from ottla_broker.log.retention import remove_retired
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead, offsets
@@ -93,7 +93,7 @@ class TestRetention:
         with pytest.raises(KafkaError) as caught:
             log.delete_records_before(21)
         assert caught.value.code is ErrorCode.offset_out_of_range
-        again = place.reopen(Known(start=7))
+        again = place.reopen(LogCheckpoint(start=7))
         assert (again.start, again.end) == (7, 20)
 
     def test_delete_records_up_to_the_end(self, place: Place) -> None:
@@ -102,7 +102,7 @@ class TestRetention:
         log.delete_records_before(5)
         assert offsets(log) == []
         assert lead(log, batch(1)) == (5, 5)
-        assert place.reopen(Known(start=5)).start == 5
+        assert place.reopen(LogCheckpoint(start=5)).start == 5
 
 
 class TestTruncation:
@@ -156,7 +156,7 @@ class TestFullDisk:
         disk.room = None
         assert lead(log, batch(1)) == (3, 3)
         assert offsets(log) == [0, 1, 2, 3]
-        log.forget_tail()
+        log.clear_tail_cache()
         assert offsets(log) == [0, 1, 2, 3]
 
     def test_while_rolling(self, failing: Place) -> None:
@@ -210,7 +210,7 @@ class TestFullDisk:
         disk.room = None
         for _ in range(20):
             lead(log, batch(1))
-        again = failing.reopen(Known(clean=clean))
+        again = failing.reopen(LogCheckpoint(clean=clean))
         assert (again.end, again.failed) == (log.end, None)
         assert offsets(again) == list(range(log.end))
 

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from ottla_broker.metadata import broker_plans, election, isr_changes, reassignment
 from ottla_broker.metadata.broker_plans import electorate
-from ottla_broker.metadata.election import TopicRules, effective_min_insync
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.isr_changes import Proposal
+from ottla_broker.metadata.election import TopicElectionRules, effective_min_isr
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import (
     NO_LEADER,
     Endpoint,
     MetadataRecord,
     PartitionRecord,
-    RegisterBroker,
+    RegisterBrokerRecord,
     TopicRecord,
 )
 from ottla_broker.wire.errors import KafkaError
@@ -36,7 +36,7 @@ class Process:
     registered: dict[int, int]
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
     watermark: int = 0
-    pending: Proposal | None = None
+    pending: IsrChangeRequest | None = None
 
 
 class World:
@@ -52,8 +52,8 @@ class World:
         synced: bool = False,
         began_with: int | None = None,
     ) -> None:
-        self.rules = TopicRules(min_insync, unclean, synced)
-        self.image = Image()
+        self.rules = TopicElectionRules(min_insync, unclean, synced)
+        self.image = MetadataImage()
         self.lives: dict[int, Process] = {}
         self.logs: dict[int, list[tuple[int, int]]] = {
             broker: [] for broker in range(brokers)
@@ -62,7 +62,9 @@ class World:
         self.acknowledged: list[tuple[int, int]] = []
         self._kept: dict[int, int] = {}  # brokers that are down and lost nothing → the epoch of their last life
         self.losses = 0  # brokers that lost what others may rely on
-        self.sent: list[tuple[int, int, Proposal]] = []  # on the way, or lost, or to come twice: (broker, its epoch, …)
+        self.sent: list[
+            tuple[int, int, IsrChangeRequest]
+        ] = []  # on the way, or lost, or to come twice: (broker, its epoch, …)
         self._records = 0
         self._incarnations = 0
         for broker in range(brokers):
@@ -74,9 +76,9 @@ class World:
         self.commit([election.begun(made, self.rules)])
         for broker in range(brokers):
             self.lives[broker] = self._life(broker)
-            self.commit(broker_plans.unfencing(self.image, broker, self.rules_of))
+            self.commit(broker_plans.plan_unfencing(self.image, broker, self.rules_of))
 
-    def rules_of(self, topic: UUID) -> TopicRules:
+    def rules_of(self, topic: UUID) -> TopicElectionRules:
         return self.rules
 
     @property
@@ -87,7 +89,7 @@ class World:
         for record in records:
             if isinstance(record, PartitionRecord) and (old := self.image.topics["t"].partitions.get(0)):
                 self._check_step(old, record)
-        self.image.apply((self.image.end + n, record) for n, record in enumerate(records))
+        self.image.apply_records((self.image.end_offset + n, record) for n, record in enumerate(records))
 
     def _check_step(self, old: PartitionRecord, new: PartitionRecord) -> None:
         assert new.partition_epoch == old.partition_epoch + 1
@@ -105,11 +107,11 @@ class World:
 
     def _register(self, broker: int, previous_epoch: int) -> None:
         self._incarnations += 1
-        coming = RegisterBroker(
+        coming = RegisterBrokerRecord(
             broker, UUID(int=self._incarnations), {"P": Endpoint("h", 1)}, directories=(self.directories[broker],)
         )
         broker_plans.check_registration(self.image, coming, in_session=False)
-        self.commit(broker_plans.registration(self.image, coming, previous_epoch, self.rules_of))
+        self.commit(broker_plans.plan_registration(self.image, coming, previous_epoch, self.rules_of))
 
     def _life(self, broker: int) -> Process:
         return Process(self.image.brokers[broker].epoch, self.state, self._epochs())
@@ -124,7 +126,7 @@ class World:
 
     def lose_power(self, broker: int, keeps: int) -> None:
         """What it had not synced is gone."""
-        if self.rules.synced:
+        if self.rules.acks_are_synced:
             self.kill(broker)
             self._kept.pop(broker, None)
         elif self.losses < self.rules.min_insync - 1:
@@ -149,8 +151,8 @@ class World:
     def restart(self, broker: int) -> None:
         """In order: it leaves, stops cleanly, and comes again."""
         if (life := self.lives.get(broker)) is not None and life.epoch == self.image.brokers[broker].epoch:
-            self.commit(broker_plans.leaving(self.image, broker, self.rules_of))
-            self.commit(broker_plans.fencing(self.image, broker, self.rules_of))
+            self.commit(broker_plans.plan_controlled_shutdown(self.image, broker, self.rules_of))
+            self.commit(broker_plans.plan_fencing(self.image, broker, self.rules_of))
             self._register(broker, previous_epoch=life.epoch)
             self.lives[broker] = self._life(broker)
 
@@ -158,16 +160,16 @@ class World:
         """Its heartbeat comes to the controller."""
         life = self.lives.get(broker)
         if life is not None and life.epoch == self.image.brokers[broker].epoch:
-            self.commit(broker_plans.unfencing(self.image, broker, self.rules_of))
+            self.commit(broker_plans.plan_unfencing(self.image, broker, self.rules_of))
 
     def leave(self, broker: int) -> None:
         life = self.lives.get(broker)
         if life is not None and life.epoch == self.image.brokers[broker].epoch:
-            self.commit(broker_plans.leaving(self.image, broker, self.rules_of))
+            self.commit(broker_plans.plan_controlled_shutdown(self.image, broker, self.rules_of))
 
     def fence(self, broker: int) -> None:
         """Whether it is dead or only slow."""
-        self.commit(broker_plans.fencing(self.image, broker, self.rules_of))
+        self.commit(broker_plans.plan_fencing(self.image, broker, self.rules_of))
 
     def learn(self, broker: int) -> None:
         """It hears of the newest metadata."""
@@ -208,7 +210,7 @@ class World:
     def _advance(self, broker: int) -> None:
         life = self.lives[broker]
         state = life.known
-        if state.leader != broker or len(state.isr) < effective_min_insync(state, self.rules.min_insync):
+        if state.leader != broker or len(state.isr) < effective_min_isr(state, self.rules.min_insync):
             return
         maximal = {*state.isr, *(b for b, _ in life.pending.isr)} if life.pending else set(state.isr)
         ends = [len(self.logs[broker]) if b == broker else life.ends.get(b, (0, 0))[1] for b in maximal]
@@ -226,7 +228,7 @@ class World:
             b for b in life.known.replicas if b == broker or (b in life.ends and life.ends[b][1] == end and b != drop)
         ]
         isr = [(b, life.epoch if b == broker else life.ends[b][0]) for b in members]
-        life.pending = Proposal(TOPIC, 0, life.known.leader_epoch, life.known.partition_epoch, isr)
+        life.pending = IsrChangeRequest(TOPIC, 0, life.known.leader_epoch, life.known.partition_epoch, isr)
         self.sent.append((broker, life.epoch, life.pending))
 
     def deliver(self, which: int, *, again: bool) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
-from ottla_broker.log.epochs import LeaderEpochs
+from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.metadata import quorum_rules
-from ottla_broker.metadata.fetching import agreement, where_to_cut
-from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata.metadata_fetch import agreement, where_to_cut
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.register import Member, MemberKey
 
 Entry = tuple[int, int]  # epoch, value
@@ -26,7 +26,7 @@ class Broken(AssertionError):
 class Office:
     epoch: int
     memberships: list[tuple[Member, ...]]
-    claims: dict[MemberKey, Position] = field(default_factory=dict)
+    claims: dict[MemberKey, EpochAndOffset] = field(default_factory=dict)
     ends: dict[MemberKey, int] = field(default_factory=dict)
     start: int | None = None
 
@@ -37,13 +37,13 @@ class Ask:
     life: int
     number: int
     epoch: int
-    position: Position
+    position: EpochAndOffset
 
 
 @dataclass
 class Answer:
     ask: Ask
-    diverging: Position | None
+    diverging: EpochAndOffset | None
     records: list[Entry]
     high_watermark: int
 
@@ -65,8 +65,8 @@ class Node:
         return self.member.key
 
     @property
-    def position(self) -> Position:
-        return Position(self.log[-1][0] if self.log else -1, len(self.log))
+    def position(self) -> EpochAndOffset:
+        return EpochAndOffset(self.log[-1][0] if self.log else -1, len(self.log))
 
     @property
     def epochs(self) -> LeaderEpochs:
@@ -248,11 +248,11 @@ class World:
             return
         parting = agreement(node.epochs, len(node.log), ask.position)
         if parting is None:
-            office.ends[ask.asker.key] = ask.position.end
+            office.ends[ask.asker.key] = ask.position.offset
             self._advance(node, office)
-        up_to = self.random.randint(ask.position.end, max(len(node.log), ask.position.end))
+        up_to = self.random.randint(ask.position.offset, max(len(node.log), ask.position.offset))
         mark = node.high_watermark if node.high_watermark > office.start else -1
-        self.messages.append(Answer(ask, parting, node.log[ask.position.end : up_to], mark))
+        self.messages.append(Answer(ask, parting, node.log[ask.position.offset : up_to], mark))
 
     def _answered(self, answer: Answer) -> None:
         ask = answer.ask

@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from ottla_broker.config import Config
-from ottla_broker.metadata.broker_control import Heartbeat, Standing
+from ottla_broker.metadata.cluster_control import BrokerHeartbeat, BrokerHeartbeatReply
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.image import Changes, Image
-from ottla_broker.metadata.records import Endpoint, MetadataRecord, PartitionRecord, RegisterBroker
+from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.records import Endpoint, MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
@@ -34,7 +34,7 @@ async def until(holds: Callable[[], object]) -> None:
 class MemoryLog:
     """`refuses`: what the next commits raise; `commits`: how many records each had; `majority`: whether one is heard."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self.refuses: KafkaError | None = None
         self.commits: list[int] = []
@@ -43,46 +43,49 @@ class MemoryLog:
     def hears_majority(self, within_s: float) -> bool:
         return self.majority
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
+    async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
         await asyncio.sleep(0)
         if self.refuses is not None:
             raise self.refuses
         self.commits.append(len(records))
-        return self._image.apply((self._image.end + n, record) for n, record in enumerate(records))
+        return self._image.apply_records((self._image.end_offset + n, record) for n, record in enumerate(records))
 
 
 class SmallController:
     """Over a new image, or this one. `settings`: the controller's own."""
 
-    def __init__(self, image: Image | None = None, **settings: str) -> None:
-        self.image = image or Image(end=100)
+    def __init__(self, image: MetadataImage | None = None, **settings: str) -> None:
+        self.image = image or MetadataImage(end_offset=100)
         self.log = MemoryLog(self.image)
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = Config.of({"log.dirs": "/nowhere", "node.id": "1", **given})
         self.controller = Controller(self.image, self.log, Runtime(), config, me=1)
-        self.brokers, self.replicas = self.controller.brokers, self.controller.replicas
+        self.brokers, self.replicas = self.controller.cluster_control, self.controller.replication_control
 
     async def come(self, *brokers: int) -> "SmallController":
         for broker in brokers:
             await self.register(broker)
-            assert not (await self.beat(broker)).fenced
+            assert not (await self.beat(broker)).is_fenced
         return self
 
     async def register(
         self, broker: int, *, incarnation: int = 0, directories: tuple[int, ...] | None = None, previous: int = -1
     ) -> int:
-        coming = RegisterBroker(
+        coming = RegisterBrokerRecord(
             broker,
             UUID(int=incarnation or 100 + broker),
             {"PLAINTEXT": Endpoint(f"host-{broker}", 9092)},
             rack=f"r{broker % 2}",
             directories=tuple(UUID(int=d) for d in (directories or (1000 + broker,))),
         )
-        return await self.brokers.register(coming, previous)
+        return await self.brokers.register_broker(coming, previous)
 
-    async def beat(self, broker: int, **how: Any) -> Standing:
-        beat = {"epoch": self.image.brokers[broker].epoch, "offset": self.image.end - 1} | how
-        return await self.brokers.heartbeat(Heartbeat(broker, **beat))
+    async def beat(self, broker: int, **how: Any) -> BrokerHeartbeatReply:
+        beat = {
+            "broker_epoch": self.image.brokers[broker].epoch,
+            "metadata_offset": self.image.end_offset - 1,
+        } | how
+        return await self.brokers.process_heartbeat(BrokerHeartbeat(broker, **beat))
 
     async def topic(
         self, name: str = "t", partitions: int = 1, replicas: Sequence[int] = (1, 2, 3), **config: str

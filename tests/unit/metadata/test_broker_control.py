@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ottla_broker.metadata.broker_control import Heartbeat
+from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.making_topics import make_topic
@@ -22,30 +22,30 @@ async def test_a_broker_is_unfenced_when_it_knows_of_its_own_registration() -> N
     small = SmallController()
     epoch = await small.register(1)
     assert small.fenced() == [1]
-    standing = await small.beat(1, offset=epoch - 1)
-    assert (standing.caught_up, standing.fenced) == (False, True)
-    standing = await small.beat(1, offset=epoch)
-    assert (standing.caught_up, standing.fenced) == (True, False)
-    assert (await small.beat(1, want_fence=True)).fenced
+    standing = await small.beat(1, metadata_offset=epoch - 1)
+    assert (standing.is_caught_up, standing.is_fenced) == (False, True)
+    standing = await small.beat(1, metadata_offset=epoch)
+    assert (standing.is_caught_up, standing.is_fenced) == (True, False)
+    assert (await small.beat(1, want_fence=True)).is_fenced
 
 
 @on_a_loop
 async def test_rule_6_who_was_fenced_must_know_it_before_it_is_not() -> None:
     small = await SmallController().come(1, 2)
     await small.topic(replicas=(1, 2))
-    heard = small.image.end - 1
-    await small.brokers.fence(1, small.image.brokers[1].epoch, "a test")
-    standing = await small.beat(1, offset=heard)  # it believes that it leads
-    assert (standing.caught_up, standing.fenced) == (False, True)
-    fenced = small.image.end - 1
+    heard = small.image.end_offset - 1
+    await small.brokers.fence_broker(1, small.image.brokers[1].epoch, "a test")
+    standing = await small.beat(1, metadata_offset=heard)  # it believes that it leads
+    assert (standing.is_caught_up, standing.is_fenced) == (False, True)
+    fenced = small.image.end_offset - 1
     await small.topic("another", replicas=(2,))
-    assert not (await small.beat(1, offset=fenced)).fenced  # what came later need not be waited for
+    assert not (await small.beat(1, metadata_offset=fenced)).is_fenced  # what came later need not be waited for
 
     later = SmallController(image=small.image)  # another controller, which has fenced nobody itself
-    await later.brokers.fence(1, later.image.brokers[1].epoch, "a test")
+    await later.brokers.fence_broker(1, later.image.brokers[1].epoch, "a test")
     again = SmallController(image=small.image)
-    assert (await again.beat(1, offset=fenced)).fenced
-    assert not (await again.beat(1)).fenced
+    assert (await again.beat(1, metadata_offset=fenced)).is_fenced
+    assert not (await again.beat(1)).is_fenced
 
 
 @on_a_loop
@@ -63,7 +63,7 @@ async def test_another_process_under_a_living_id_is_refused_unless_it_holds_the_
     old = small.image.brokers[1].epoch
     assert await small.register(1, incarnation=7) > old  # the lock on the directory was its predecessor's
     assert small.fenced() == [1]
-    assert await code_of(small.beat(1, epoch=old)) is ErrorCode.stale_broker_epoch
+    assert await code_of(small.beat(1, broker_epoch=old)) is ErrorCode.stale_broker_epoch
     assert await code_of(small.register(2, directories=(6, 6))) is ErrorCode.invalid_registration
 
 
@@ -108,12 +108,12 @@ async def test_fencing_moves_leaders_and_shrinks_isrs_in_one_commit() -> None:
     small = await SmallController(min_insync_replicas="2").come(1, 2, 3)
     await small.topic(partitions=50)
     small.log.commits.clear()
-    await small.brokers.fence(1, small.image.brokers[1].epoch, "a test")
+    await small.brokers.fence_broker(1, small.image.brokers[1].epoch, "a test")
     assert small.log.commits == [51]
     assert {(s.leader, s.isr, s.eligible) for s in small.image.topics["t"].partitions.values()} == {(2, (2, 3), ())}
-    await small.brokers.fence(2, small.image.brokers[2].epoch, "a test")
+    await small.brokers.fence_broker(2, small.image.brokers[2].epoch, "a test")
     assert (small.state().leader, small.state().isr, small.state().eligible) == (3, (3,), (2,))
-    await small.brokers.fence(3, small.image.brokers[3].epoch, "a test")
+    await small.brokers.fence_broker(3, small.image.brokers[3].epoch, "a test")
     assert (small.state().leader, small.state().isr, small.state().eligible) == (-1, (3,), (2,))
     await small.beat(2)  # one that is trusted is as good as one in sync
     assert (small.state().leader, small.state().isr, small.state().eligible) == (2, (2,), (3,))
@@ -125,7 +125,7 @@ async def test_rule_5_nobody_leads_uncleanly_unless_the_topic_says_so() -> None:
     await small.topic("safe", replicas=(1, 2))
     await small.topic("loose", replicas=(1, 2), unclean_leader_election_enable="true")
     for broker in (2, 1):
-        await small.brokers.fence(broker, small.image.brokers[broker].epoch, "a test")
+        await small.brokers.fence_broker(broker, small.image.brokers[broker].epoch, "a test")
     await small.beat(2)
     assert (small.state(topic="safe").leader, small.state(topic="safe").isr) == (-1, (1,))
     assert (small.state(topic="loose").leader, small.state(topic="loose").isr) == (2, (2,))
@@ -138,11 +138,11 @@ async def test_rule_5_a_life_that_may_have_lost_something_gives_way_to_others() 
     small = await SmallController(min_insync_replicas="2").come(1, 2, 3)
     await small.topic()
     for broker in (1, 2):
-        await small.brokers.fence(broker, small.image.brokers[broker].epoch, "a test")
+        await small.brokers.fence_broker(broker, small.image.brokers[broker].epoch, "a test")
     assert (small.state().isr, small.state().eligible) == ((3,), (2,))
     await small.register(2, incarnation=2)  # it does not say that its last life ended well
     assert (small.state().isr, small.state().eligible) == ((3,), ())
-    await small.brokers.fence(3, small.image.brokers[3].epoch, "a test")
+    await small.brokers.fence_broker(3, small.image.brokers[3].epoch, "a test")
     await small.register(3, incarnation=3)
     assert small.state().isr == (3,)  # nobody else is left
     await small.beat(3)
@@ -155,7 +155,7 @@ async def test_a_life_that_lost_nothing_is_trusted_as_before() -> None:
     await small.topic()
     epochs = {broker: small.image.brokers[broker].epoch for broker in (1, 2, 3)}
     for broker in (1, 2, 3):
-        await small.brokers.fence(broker, epochs[broker], "a test")
+        await small.brokers.fence_broker(broker, epochs[broker], "a test")
     assert (small.state().isr, small.state().eligible) == ((3,), (2,))
     await small.register(2, incarnation=2, previous=epochs[2])
     await small.beat(2)
@@ -166,12 +166,12 @@ async def test_a_life_that_lost_nothing_is_trusted_as_before() -> None:
 async def test_rule_4_a_wiped_disk_never_passes_as_its_old_self() -> None:
     small = await SmallController().come(1)
     await small.topic(replicas=(1,))
-    await small.brokers.fence(1, small.image.brokers[1].epoch, "a test")
+    await small.brokers.fence_broker(1, small.image.brokers[1].epoch, "a test")
     await small.register(1, incarnation=2, directories=(77,), previous=small.image.brokers[1].epoch)
     await small.beat(1)
     assert (small.state().leader, small.state().isr) == (-1, ())
     assert small.state().directories[0].int == 77
-    [outcome] = (await small.replicas.elect_unclean([("t", 0)])).values()
+    [outcome] = (await small.replicas.elect_unclean_leaders([("t", 0)])).values()
     assert outcome is None
     assert (small.state().leader, small.state().isr) == (1, (1,))
 
@@ -186,7 +186,7 @@ async def test_a_topic_that_was_made_when_one_broker_was_there_is_not_lost_with_
     await small.controller.create_partitions("t", 2, [(3, 1, 2)])
     for state in small.image.topics["t"].partitions.values():
         assert (state.isr, state.leader, state.eligible) == ((3,), 3, tuple(b for b in state.replicas if b != 3))
-    await small.brokers.fence(3, small.image.brokers[3].epoch, "a test")
+    await small.brokers.fence_broker(3, small.image.brokers[3].epoch, "a test")
     await small.register(3, incarnation=7, directories=(7,))
     for broker in (1, 2):
         await small.beat(broker)
@@ -218,7 +218,7 @@ async def test_a_directory_that_fails_gives_its_partitions_away() -> None:
     await small.come(2)
     await small.topic(partitions=2, replicas=(1, 2))
     broken = small.state(0).directories[0]
-    await small.beat(1, offline=(broken,))
+    await small.beat(1, offline_directories=(broken,))
     assert [small.state(p).leader for p in (0, 1)] == [2, 1]
     assert small.fenced() == []
     epoch = small.image.brokers[1].epoch
@@ -255,7 +255,7 @@ async def test_a_broker_may_stop_when_others_lead_and_know_it() -> None:
     small = await SmallController().come(1, 2, 3)
     await small.topic()
     standing = await small.beat(1, want_shut_down=True)
-    assert (standing.fenced, standing.should_shut_down) == (False, False)
+    assert (standing.is_fenced, standing.should_shut_down) == (False, False)
     assert (small.state().leader, small.state().isr) == (2, (2, 3))
     assert small.fenced() == []
     await small.beat(2)
@@ -263,7 +263,7 @@ async def test_a_broker_may_stop_when_others_lead_and_know_it() -> None:
     await small.beat(3)
     assert (await small.beat(1, want_shut_down=True)).should_shut_down
     assert small.fenced() == [1]
-    assert (await small.beat(1)).fenced  # it does not come back but by registering
+    assert (await small.beat(1)).is_fenced  # it does not come back but by registering
 
 
 @on_a_loop
@@ -292,10 +292,13 @@ async def test_a_broker_that_is_taken_out_leads_nothing_and_must_register() -> N
     small = await SmallController().come(1, 2)
     await small.topic(replicas=(1, 2))
     epoch = small.image.brokers[1].epoch
-    await small.brokers.unregister(1)
+    await small.brokers.unregister_broker(1)
     assert (small.state().leader, small.state().isr, small.state().replicas) == (2, (2,), (1, 2))
-    assert await code_of(small.brokers.heartbeat(Heartbeat(1, epoch, 0))) is ErrorCode.broker_id_not_registered
-    assert await code_of(small.brokers.unregister(1)) is ErrorCode.broker_id_not_registered
+    assert (
+        await code_of(small.brokers.process_heartbeat(BrokerHeartbeat(1, epoch, 0)))
+        is ErrorCode.broker_id_not_registered
+    )
+    assert await code_of(small.brokers.unregister_broker(1)) is ErrorCode.broker_id_not_registered
     await small.register(1)
     await small.beat(1)
     assert small.state().isr == (2,)

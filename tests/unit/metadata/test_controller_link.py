@@ -12,11 +12,11 @@ from kio.schema.types import BrokerId, ProducerId
 from kio.static.primitive import i16, i32, i64
 
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.metadata.controller_link import RELAYED_BY, ControllerLink
+from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME, ControllerChannel
 from ottla_broker.wire.codec import (
     API_VERSIONS,
-    read_front,
     read_request,
+    read_request_header,
     read_response,
     request_class,
     write_request,
@@ -54,7 +54,7 @@ class Office:
         try:
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-                header = read_front(frame)
+                header = read_request_header(frame)
                 if header.api_key == API_VERSIONS:
                     hello = read_request(frame, header, request_class(API_VERSIONS, 3))
                     self.software.add(hello.client_software_name)
@@ -78,10 +78,10 @@ class Office:
 
 class Leader:
     def __init__(self, address: tuple[str, int] | None = None) -> None:
-        self.leads = False
+        self.is_active_controller = False
         self.address = address
 
-    def leader_address(self) -> tuple[str, int] | None:
+    def controller_address(self) -> tuple[str, int] | None:
         return self.address
 
 
@@ -97,15 +97,15 @@ async def test_what_is_asked_waits_for_a_controller_and_goes_to_the_next_one() -
 
     old, new = Office(not_me), Office(me)
     leader = Leader()
-    link = ControllerLink(leader, "me")
-    asking = asyncio.create_task(link.ask(QUESTION))
+    link = ControllerChannel(leader, "me")
+    asking = asyncio.create_task(link.send_request(QUESTION))
     await asyncio.sleep(0)
     leader.address = await old.open()
     await until(lambda: old.asked)
     leader.address = await new.open()
     assert (await asking).producer_id_start == 70
     assert new.asked == 2  # the first answer was lost
-    assert new.software == {RELAYED_BY}
+    assert new.software == {FORWARDING_SOFTWARE_NAME}
     link.close()
     old.close()
     new.close()
@@ -121,8 +121,8 @@ async def test_a_controller_that_says_nothing_is_left_when_there_is_another() ->
 
     stuck, new = Office(never), Office(me)
     leader = Leader(await stuck.open())
-    link = ControllerLink(leader, "me")
-    asking = asyncio.create_task(link.ask(QUESTION))
+    link = ControllerChannel(leader, "me")
+    asking = asyncio.create_task(link.send_request(QUESTION))
     await until(lambda: stuck.asked)
     leader.address = await new.open()
     assert (await asking).producer_id_start == 70
@@ -141,11 +141,11 @@ async def test_a_slow_question_holds_up_no_other_and_connections_are_used_again(
         return block(number)
 
     office = Office(me)
-    link = ControllerLink(Leader(await office.open()), "me")
-    slow = asyncio.create_task(link.ask(QUESTION))
+    link = ControllerChannel(Leader(await office.open()), "me")
+    slow = asyncio.create_task(link.send_request(QUESTION))
     await until(lambda: office.asked)
     for number in (2, 3, 4):
-        assert (await link.ask(QUESTION)).producer_id_start == number
+        assert (await link.send_request(QUESTION)).producer_id_start == number
     assert office.connections == 2
     gate.set()
     assert (await slow).producer_id_start == 1
@@ -156,25 +156,25 @@ async def test_a_slow_question_holds_up_no_other_and_connections_are_used_again(
 @on_a_loop
 async def test_in_the_controller_itself_nothing_goes_over_a_wire() -> None:
     leader = Leader()
-    link = ControllerLink(leader, "me")
+    link = ControllerChannel(leader, "me")
     codes = [ErrorCode.not_controller, ErrorCode.none]
 
     async def here(request: Any) -> Any:
         assert request is QUESTION
         return block(3, codes.pop(0))
 
-    link.answer_here = here
-    leader.leads = True
-    assert (await link.ask(QUESTION)).producer_id_start == 3
+    link.handle_locally = here
+    leader.is_active_controller = True
+    assert (await link.send_request(QUESTION)).producer_id_start == 3
     assert codes == []
-    assert await link.relay(b"") is None
+    assert await link.forward_frame(b"") is None
 
 
 @on_a_loop
 async def test_without_a_controller_the_end_is_not_controller() -> None:
-    link = ControllerLink(Leader(), "me")
+    link = ControllerChannel(Leader(), "me")
     with pytest.raises(KafkaError, match=r"no controller answered within 0\.05 s: nobody leads") as caught:
-        await link.ask(QUESTION, within_s=0.05)
+        await link.send_request(QUESTION, within_s=0.05)
     assert caught.value.code is ErrorCode.not_controller
 
 
@@ -184,9 +184,9 @@ async def test_a_request_is_relayed_as_it_is_and_answered_under_its_own_number()
         return block(70)
 
     office = Office(me)
-    link = ControllerLink(Leader(await office.open()), "me")
+    link = ControllerChannel(Leader(await office.open()), "me")
     frame = bytes(write_request(ALLOCATE, 0, 4711, "somebody", QUESTION)[4:])
-    answers = await asyncio.gather(link.relay(frame), link.relay(frame))
+    answers = await asyncio.gather(link.forward_frame(frame), link.forward_frame(frame))
     for answer in answers:
         assert answer is not None
         assert int.from_bytes(answer[:4]) == len(answer) - 4

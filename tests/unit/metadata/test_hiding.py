@@ -1,14 +1,14 @@
 """Secrets in the metadata log: not for consumers, and nothing else is touched."""
 
-from ottla_broker.metadata.hiding import hidden
-from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, decode, encode
-from ottla_broker.wire.records import Record, decode_all, encode_batch
+from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, decode_record, encode_record
+from ottla_broker.metadata.redaction import redact_secrets
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 PASSWORD = 'p"ss \\ wörd'
 
 
 def batch(base: int, *records: MetadataRecord) -> bytes:
-    return encode_batch([Record(1, None, encode(one)) for one in records], base_offset=base)
+    return encode_batch([Record(1, None, encode_record(one)) for one in records], base_offset=base)
 
 
 def test_a_secret_is_stars_and_all_else_stays() -> None:
@@ -22,13 +22,13 @@ def test_a_secret_is_stars_and_all_else_stays() -> None:
     )
     removing = batch(5, ConfigRecord(101, "west", "sasl.password", None))
     data = plain + telling + removing
-    shown = hidden(data)
+    shown = redact_secrets(data)
     assert len(shown) == len(data)
-    records = [decode(record.value or b"") for _, record in decode_all(shown)]  # which looks at the checksums
+    records = [decode_record(record.value or b"") for _, record in iter_records(shown)]  # which looks at the checksums
     values = {one.key: one.value for one in records[:5] if isinstance(one, ConfigRecord)}
     assert values["topics"] == 'sasl.password","value":"not this' and values["sasl.username"] == "u"
     assert set(values["sasl.password"] or "") == set(values["ssl.keystore.key"] or "") == {"*"}
     assert values["role"] == "Paused"
     assert records[5] == ConfigRecord(101, "west", "sasl.password", None)
     assert shown[: len(plain)] == plain and shown[-len(removing) :] == removing
-    assert hidden(plain) == plain and hidden(b"") == b""
+    assert redact_secrets(plain) == plain and redact_secrets(b"") == b""

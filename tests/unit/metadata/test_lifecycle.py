@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import Config
-from ottla_broker.metadata.broker_control import Heartbeat
-from ottla_broker.metadata.controller_link import ControllerLink
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.last_life import LOST, LastLife
-from ottla_broker.metadata.lifecycle import Lifecycle
+from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
+from ottla_broker.metadata.cluster_control import BrokerHeartbeat
+from ottla_broker.metadata.controller_channel import ControllerChannel
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.last_life import LOST, PreviousIncarnation
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -28,28 +28,28 @@ class Directory:
         self.directory_id = UUID(int=1007)
         self.previous_broker_epoch = -1
         self.broker_epoch = -1
-        self.failed: str | None = None
+        self.failure: str | None = None
 
 
 class Here:
     """This broker is the controller, while it has one."""
 
-    leads = True
+    is_active_controller = True
 
-    def leader_address(self) -> None:
+    def controller_address(self) -> None:
         return None
 
 
 class Heard:
     """An image of which a broker says that it has heard it up to here; None: all of it."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self.up_to: int | None = None
 
     @property
-    def end(self) -> int:
-        return self._image.end if self.up_to is None else self.up_to
+    def end_offset(self) -> int:
+        return self._image.end_offset if self.up_to is None else self.up_to
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._image, name)
@@ -87,7 +87,7 @@ class Broker:
             }
         )
         ask = Asking(small).ask
-        link = ControllerLink(Here(), "broker-7")
+        link = ControllerChannel(Here(), "broker-7")
 
         async def answer(request: Any) -> Any:
             if self.cut:
@@ -102,9 +102,9 @@ class Broker:
             self.asked_majority_within_s.add(within_s)
             return self.majority
 
-        link.answer_here = answer
-        self.last_life = LastLife("/data", disk or MemoryDisk(), Runtime(boot=lambda: boot))
-        self.life = Lifecycle(
+        link.handle_locally = answer
+        self.last_life = PreviousIncarnation("/data", disk or MemoryDisk(), Runtime(boot_id=lambda: boot))
+        self.life = BrokerLifecycle(
             config,
             UUID(int=incarnation),
             image or small.image,
@@ -112,13 +112,13 @@ class Broker:
             cast(Any, self.directories),
             self.last_life,
             hears_majority=hears_majority,
-            replaced=self.replaced.append,
+            on_replaced=self.replaced.append,
         )
 
     async def come(self) -> "Broker":
         await self.life.register("c", ENDPOINTS)
         self.running = asyncio.create_task(self.life.run())
-        await self.life.unfenced()
+        await self.life.wait_until_unfenced()
         return self
 
 
@@ -127,10 +127,10 @@ async def test_it_registers_is_unfenced_and_stays() -> None:
     small = SmallController()
     broker = await Broker(small).come()
     registered = small.image.brokers[7]
-    assert (registered.epoch, registered.fenced, registered.rack) == (broker.life.epoch, False, None)
+    assert (registered.epoch, registered.fenced, registered.rack) == (broker.life.broker_epoch, False, None)
     assert registered.endpoints == ENDPOINTS
-    assert broker.directories[0].broker_epoch == broker.life.epoch
-    assert broker.life.in_session
+    assert broker.directories[0].broker_epoch == broker.life.broker_epoch
+    assert broker.life.is_in_session
     broker.running.cancel()
 
 
@@ -139,11 +139,11 @@ async def test_rule_6_who_is_not_heard_for_a_session_is_in_none() -> None:
     small = SmallController()
     broker = await Broker(small).come()
     broker.cut = True
-    await until(lambda: not broker.life.in_session)
+    await until(lambda: not broker.life.is_in_session)
     broker.cut = False
-    await until(lambda: broker.life.in_session)
+    await until(lambda: broker.life.is_in_session)
     broker.majority = False  # it is the controller itself, and hears nobody
-    assert not broker.life.in_session
+    assert not broker.life.is_in_session
     broker.running.cancel()
 
 
@@ -151,8 +151,8 @@ async def test_rule_6_who_is_not_heard_for_a_session_is_in_none() -> None:
 async def test_a_new_controller_hears_it_at_once() -> None:
     small = SmallController()
     broker = await Broker(small, interval_ms=60_000).come()
-    small.brokers.sessions.forget(7, broker.life.epoch)
-    broker.life.beat_now()
+    small.brokers.sessions.forget(7, broker.life.broker_epoch)
+    broker.life.send_heartbeat_now()
     await until(lambda: small.brokers.sessions.offset(7) >= 0)
     broker.running.cancel()
 
@@ -163,12 +163,12 @@ async def test_rule_6_who_was_the_controller_has_only_its_own_word_that_it_was_h
     small = SmallController()
     broker = await Broker(small, interval_ms=20).come()
     broker.majority = True
-    await until(lambda: broker.life.in_session)
+    await until(lambda: broker.life.is_in_session)
     broker.cut, broker.majority = True, None
-    broker.life.deposed()
-    assert not broker.life.in_session
+    broker.life.on_controller_resigned()
+    assert not broker.life.is_in_session
     broker.cut = False
-    await until(lambda: broker.life.in_session)
+    await until(lambda: broker.life.is_in_session)
     broker.running.cancel()
 
 
@@ -178,13 +178,13 @@ async def test_rule_6_what_it_answered_itself_just_before_does_not_come_after() 
     broker = await Broker(small, interval_ms=20).come()
     broker.held = asyncio.Event()
     await until(lambda: broker.asked_while_held > 0)
-    broker.life.deposed()
+    broker.life.on_controller_resigned()
     held, broker.held = broker.held, asyncio.Event()
     held.set()  # the answer to what was sent before
     await until(lambda: broker.asked_while_held > 1)
-    assert not broker.life.in_session
+    assert not broker.life.is_in_session
     broker.held.set()
-    await until(lambda: broker.life.in_session)
+    await until(lambda: broker.life.is_in_session)
     broker.running.cancel()
 
 
@@ -192,7 +192,7 @@ async def test_rule_6_what_it_answered_itself_just_before_does_not_come_after() 
 async def test_rule_6_a_controller_believes_itself_no_longer_than_others_wait_before_they_follow_it() -> None:
     small = SmallController()
     broker = await Broker(small, lease_ms=100).come()
-    assert broker.life.in_session
+    assert broker.life.is_in_session
     assert broker.asked_majority_within_s == {0.1}
     broker.running.cancel()
 
@@ -203,12 +203,12 @@ async def test_rule_6_who_is_fenced_is_in_no_session() -> None:
     small = SmallController()
     heard = Heard(small.image)
     broker = await Broker(small, image=heard).come()
-    heard.up_to = small.image.end
-    await small.brokers.fence(7, broker.life.epoch, "a test")
-    await until(lambda: not broker.life.in_session)
+    heard.up_to = small.image.end_offset
+    await small.brokers.fence_broker(7, broker.life.broker_epoch, "a test")
+    await until(lambda: not broker.life.is_in_session)
     assert small.fenced() == [7]
     heard.up_to = None
-    await until(lambda: broker.life.in_session)
+    await until(lambda: broker.life.is_in_session)
     broker.running.cancel()
 
 
@@ -216,10 +216,10 @@ async def test_rule_6_who_is_fenced_is_in_no_session() -> None:
 async def test_it_waits_until_its_predecessor_is_given_up() -> None:
     small = SmallController(broker_session_timeout_ms="100", broker_heartbeat_interval_ms="20")
     epoch = await small.register(7, incarnation=1, directories=(5,))
-    await small.brokers.heartbeat(Heartbeat(7, epoch, epoch))
+    await small.brokers.process_heartbeat(BrokerHeartbeat(7, epoch, epoch))
     running = asyncio.create_task(small.controller.run())
     broker = await Broker(small).come()
-    assert broker.life.epoch > epoch
+    assert broker.life.broker_epoch > epoch
     broker.running.cancel()
     running.cancel()
 
@@ -242,7 +242,7 @@ async def test_it_is_let_go_when_others_lead() -> None:
     small = await SmallController().come(1)
     broker = await Broker(small).come()
     await small.topic(replicas=(7, 1))
-    leaving = asyncio.create_task(broker.life.leave())
+    leaving = asyncio.create_task(broker.life.controlled_shutdown())
     await until(lambda: small.state().leader == 1)
     assert not leaving.done()
     await small.beat(1)
@@ -258,17 +258,17 @@ async def test_it_goes_when_another_process_is_this_broker() -> None:
     await small.register(7, incarnation=8, directories=(1007,))
     await broker.running
     assert broker.replaced == ["another process has registered as broker 7; this one must go"]
-    assert not broker.life.in_session
+    assert not broker.life.is_in_session
 
 
 @on_a_loop
 async def test_it_comes_again_when_it_was_taken_out() -> None:
     small = SmallController()
     broker = await Broker(small).come()
-    before = broker.life.epoch
-    await small.brokers.unregister(7)
+    before = broker.life.broker_epoch
+    await small.brokers.unregister_broker(7)
     await until(lambda: 7 in small.image.brokers and not small.image.brokers[7].fenced)
-    assert broker.life.epoch > before
+    assert broker.life.broker_epoch > before
     assert broker.replaced == []
     broker.running.cancel()
 
@@ -278,7 +278,7 @@ async def test_without_a_directory_that_works_it_is_fenced(caplog: pytest.LogCap
     caplog.set_level(logging.INFO)
     small = SmallController()
     broker = await Broker(small).come()
-    broker.directories[0].failed = "it smokes"
+    broker.directories[0].failure = "it smokes"
     await until(lambda: small.fenced() == [7])
     await until(lambda: small.image.brokers[7].directories == ())  # the controller does one after the other
     assert broker.last_life.epoch() == LOST
@@ -304,7 +304,7 @@ def test_a_killed_process_has_lost_nothing_while_its_machine_runs(first: str, th
         broker = await Broker(small, boot=first, disk=disk).come()
         await small.topic(replicas=(7, 1), min_insync_replicas="2")
         broker.running.cancel()
-        await small.brokers.fence(7, broker.life.epoch, "a test")
+        await small.brokers.fence_broker(7, broker.life.broker_epoch, "a test")
         assert (small.state().isr, small.state().eligible) == ((1,), (7,))
         again = Broker(small, incarnation=8, boot=then, disk=disk)
         await again.life.register("c", ENDPOINTS)
@@ -320,8 +320,8 @@ async def test_what_a_clean_stop_says_comes_first() -> None:
     broker = await Broker(small, boot="monday", disk=disk).come()
     await small.topic(replicas=(7, 1), min_insync_replicas="2")
     broker.running.cancel()
-    await small.brokers.fence(7, broker.life.epoch, "a test")
+    await small.brokers.fence_broker(7, broker.life.broker_epoch, "a test")
     again = Broker(small, incarnation=8, boot="tuesday", disk=disk)
-    again.directories[0].previous_broker_epoch = broker.life.epoch
+    again.directories[0].previous_broker_epoch = broker.life.broker_epoch
     await again.life.register("c", ENDPOINTS)
     assert small.state().eligible == (7,)

@@ -4,25 +4,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.placement import Place, least_loaded_start, place, ring
+from ottla_broker.metadata.placement import UsableBroker, assign_replicas, least_loaded_start, ring
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[Place]:
+def clusters(draw: st.DrawFn) -> list[UsableBroker]:
     ids = draw(st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True))
     with_racks = draw(st.booleans())
-    return [Place(i, draw(st.sampled_from(["a", "b", "c"])) if with_racks else None) for i in ids]
+    return [UsableBroker(i, draw(st.sampled_from(["a", "b", "c"])) if with_racks else None) for i in ids]
 
 
 @given(clusters(), st.integers(1, 40), st.data())
 def test_replicas_are_distinct_known_and_leaders_even(
-    places: list[Place], partitions: int, data: st.DataObject
+    places: list[UsableBroker], partitions: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(places)))
     start, shift = data.draw(st.integers(0, 100)), data.draw(st.integers(0, 100))
-    placed = place(partitions, factor, places, start=start, shift=shift)
+    placed = assign_replicas(partitions, factor, places, start=start, shift=shift)
     assert len(placed) == partitions
     ids = {p.broker for p in places}
     for replicas in placed:
@@ -34,19 +34,23 @@ def test_replicas_are_distinct_known_and_leaders_even(
 
 
 @given(clusters(), st.integers(1, 20), st.data())
-def test_replicas_span_as_many_racks_as_they_can(places: list[Place], partitions: int, data: st.DataObject) -> None:
+def test_replicas_span_as_many_racks_as_they_can(
+    places: list[UsableBroker], partitions: int, data: st.DataObject
+) -> None:
     factor = data.draw(st.integers(1, len(places)))
     rack_of = {p.broker: p.rack if p.rack is not None else p.broker for p in places}
-    for replicas in place(partitions, factor, places):
+    for replicas in assign_replicas(partitions, factor, places):
         assert len({rack_of[broker] for broker in replicas}) == min(factor, len(set(rack_of.values())))
 
 
 @given(st.integers(2, 9), st.integers(1, 100))
 @settings(deadline=None)
 def test_replicas_are_even_without_racks(brokers: int, partitions: int) -> None:
-    places = [Place(i) for i in range(brokers)]
+    places = [UsableBroker(i) for i in range(brokers)]
     for factor in {1, 2, min(3, brokers)}:
-        counts = Counter(broker for replicas in place(partitions * brokers, factor, places) for broker in replicas)
+        counts = Counter(
+            broker for replicas in assign_replicas(partitions * brokers, factor, places) for broker in replicas
+        )
         assert max(counts.values()) - min(counts.values()) <= 2
         if factor == 1:
             assert len(set(counts.values())) == 1  # as many partitions as a multiple of brokers: exactly even
@@ -55,15 +59,15 @@ def test_replicas_are_even_without_racks(brokers: int, partitions: int) -> None:
 @pytest.mark.parametrize("factor", [0, -1, 4])
 def test_a_factor_that_cannot_be_met_is_refused_by_name(factor: int) -> None:
     with pytest.raises(ValueError, match=f"replication factor {factor} .* brokers, 3"):
-        place(1, factor, [Place(1), Place(2), Place(3)])
+        assign_replicas(1, factor, [UsableBroker(1), UsableBroker(2), UsableBroker(3)])
 
 
 def test_neighbours_on_the_ring_are_in_different_racks() -> None:
-    order = ring([Place(1, "a"), Place(2, "a"), Place(3, "b"), Place(4, "b")])
+    order = ring([UsableBroker(1, "a"), UsableBroker(2, "a"), UsableBroker(3, "b"), UsableBroker(4, "b")])
     assert [p.rack for p in order] == ["a", "b", "a", "b"]
 
 
 def test_the_next_topic_begins_with_the_broker_that_leads_least() -> None:
-    places = [Place(1), Place(2), Place(3)]
+    places = [UsableBroker(1), UsableBroker(2), UsableBroker(3)]
     start = least_loaded_start(places, {1: 3, 2: 1, 3: 2})
-    assert place(1, 1, places, start=start) == [(2,)]
+    assert assign_replicas(1, 1, places, start=start) == [(2,)]

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from ottla_broker.config import Config
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.image import BrokerImage, Image
-from ottla_broker.metadata.pulses import BEAT, Pulses, refused
+from ottla_broker.metadata.failure_detector import PROBE_REQUEST, FailureDetector, is_connection_refused
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from tests.unit.metadata.small_controller import SmallController, on_a_loop, until
@@ -32,7 +32,7 @@ class Broker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(writer)
         try:
-            while await reader.readexactly(len(BEAT)):
+            while await reader.readexactly(len(PROBE_REQUEST)):
                 if self.answers:
                     writer.write(ANSWER)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -50,16 +50,16 @@ class Broker:
             writer.close()
 
 
-def image_of(broker: Broker, epoch: int = 5) -> Image:
+def image_of(broker: Broker, epoch: int = 5) -> MetadataImage:
     at = {"PLAINTEXT": Endpoint("127.0.0.1", broker.port)}
-    return Image(brokers={2: BrokerImage(2, epoch, UUID(int=1), at, None, (), fenced=False)})
+    return MetadataImage(brokers={2: BrokerRegistration(2, epoch, UUID(int=1), at, None, (), fenced=False)})
 
 
-def felt(image: Image) -> tuple[Pulses, list[tuple[int, int]]]:
+def felt(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
     """Broker 1's pulses, and who it said was gone."""
-    pulses, gone = Pulses(1, image, "PLAINTEXT"), list[tuple[int, int]]()
-    pulses.on_gone = lambda broker, epoch, why: gone.append((broker, epoch))
-    pulses.follow()
+    pulses, gone = FailureDetector(1, image, "PLAINTEXT"), list[tuple[int, int]]()
+    pulses.on_broker_failed = lambda broker, epoch, why: gone.append((broker, epoch))
+    pulses.update_peers()
     return pulses, gone
 
 
@@ -70,19 +70,21 @@ async def test_a_broker_whose_port_refuses_is_gone_at_once_under_its_epoch() -> 
     image = image_of(broker)
     pulses, gone = felt(image)
     await until(lambda: pulses._pulses)
-    assert not pulses.doubts
+    assert not pulses.has_suspects
     broker.die()
     await until(lambda: gone)
     assert gone == [(2, 5)]
-    assert [(who, epoch) for who, epoch, _ in pulses.gone()] == [(2, 5)]  # for one who becomes controller later
-    assert pulses.doubts
-    waiting = asyncio.create_task(pulses.sure(within_s=10))
+    assert [(who, epoch) for who, epoch, _ in pulses.failed_brokers()] == [
+        (2, 5)
+    ]  # for one who becomes controller later
+    assert pulses.has_suspects
+    waiting = asyncio.create_task(pulses.wait_until_resolved(within_s=10))
     await asyncio.sleep(0)
     image.brokers[2] = replace(image.brokers[2], fenced=True)
-    pulses.follow()
+    pulses.update_peers()
     await waiting
-    assert not pulses.doubts
-    assert list(pulses.gone()) == []
+    assert not pulses.has_suspects
+    assert list(pulses.failed_brokers()) == []
     await pulses.close()
 
 
@@ -94,7 +96,7 @@ async def test_a_pulse_that_breaks_is_felt_again() -> None:
     await until(lambda: pulses._pulses)
     broker.hang_up()
     await until(lambda: len(broker.connections) == 2)
-    await until(lambda: not pulses.doubts)
+    await until(lambda: not pulses.has_suspects)
     assert gone == []
     await pulses.close()
     await until(lambda: broker.ended == 2)
@@ -107,18 +109,18 @@ async def test_who_is_felt_lives_and_a_process_whose_sockets_are_still_open_does
     await broker.open()
     pulses, _ = felt(image_of(broker))
     await until(lambda: pulses._pulses)
-    await pulses.feel([2], within_s=10)
-    assert not pulses.doubts
+    await pulses.probe_brokers([2], within_s=10)
+    assert not pulses.has_suspects
     broker.answers = False
-    feeling = asyncio.create_task(pulses.feel([2, 3], within_s=10))
+    feeling = asyncio.create_task(pulses.probe_brokers([2, 3], within_s=10))
     await asyncio.sleep(0.01)
     assert not feeling.done()
     broker.hang_up()
     await feeling
-    assert pulses.doubts
+    assert pulses.has_suspects
     await until(lambda: len(broker.connections) == 2)  # its port takes connections still, and answers nothing
     await asyncio.sleep(0.01)
-    assert pulses.doubts
+    assert pulses.has_suspects
     await pulses.close()
     broker.die()
 
@@ -147,7 +149,7 @@ async def test_one_that_was_never_reached_is_left_to_its_session() -> None:
     pulses, gone = felt(image_of(broker))
     await asyncio.sleep(0.05)  # a refusal takes no time on loopback; nothing may come of it
     assert gone == []
-    assert not pulses.doubts
+    assert not pulses.has_suspects
     await pulses.close()
 
 
@@ -160,7 +162,7 @@ async def test_doubts_hold_nobody_up_for_long() -> None:
     broker.die()
     await until(lambda: gone)
     before = asyncio.get_running_loop().time()
-    await pulses.sure(within_s=0.05)
+    await pulses.wait_until_resolved(within_s=0.05)
     assert asyncio.get_running_loop().time() - before < 5
     await pulses.close()
 
@@ -168,7 +170,7 @@ async def test_doubts_hold_nobody_up_for_long() -> None:
 @on_a_loop
 async def test_the_controller_fences_who_is_gone_and_who_was_gone_before_it_came() -> None:
     small = await SmallController().come(1, 2, 3)
-    pulses = Pulses(1, small.image, "PLAINTEXT")
+    pulses = FailureDetector(1, small.image, "PLAINTEXT")
     key = 2, small.image.brokers[2].epoch
     pulses._is_gone(key, "a test")
     controller = Controller(
@@ -176,18 +178,20 @@ async def test_the_controller_fences_who_is_gone_and_who_was_gone_before_it_came
     )
     running = asyncio.create_task(controller.run())
     await until(lambda: small.fenced() == [2])
-    assert pulses.on_gone is not None
-    pulses.on_gone(3, small.image.brokers[3].epoch, "a test")
+    assert pulses.on_broker_failed is not None
+    pulses.on_broker_failed(3, small.image.brokers[3].epoch, "a test")
     await until(lambda: small.fenced() == [2, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert pulses.on_gone is None
+    assert pulses.on_broker_failed is None
 
 
 def test_what_counts_as_refused() -> None:
-    assert refused(ConnectionRefusedError(errno.ECONNREFUSED, "no"))
-    assert refused(
+    assert is_connection_refused(ConnectionRefusedError(errno.ECONNREFUSED, "no"))
+    assert is_connection_refused(
         OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1'), [Errno 111] Connect call failed")
     )
-    assert not refused(OSError("Multiple exceptions: [Errno 111] Connect call failed, [Errno 113] No route to host"))
-    assert not refused(OSError(errno.EHOSTUNREACH, "no route"))
+    assert not is_connection_refused(
+        OSError("Multiple exceptions: [Errno 111] Connect call failed, [Errno 113] No route to host")
+    )
+    assert not is_connection_refused(OSError(errno.EHOSTUNREACH, "no route"))

@@ -19,7 +19,7 @@ def test_a_leader_that_is_gone_is_followed_at_once(seed: int) -> None:
             assert await cluster.new_leader(leader) < 0.4
             assert len(cluster.leaders) == 1
             leader.start()
-            await cluster.until(lambda: all(node.up for node in cluster))
+            await cluster.until(lambda: all(node.is_serving for node in cluster))
             leader = cluster.leader
         await cluster.make_topic("four")
         await cluster.all_agree("one", "two", "three", "four")
@@ -32,12 +32,12 @@ def test_a_leader_that_is_silent_is_followed_when_its_lease_is_over(seed: int) -
     async def scene(cluster: WholeCluster) -> None:
         leader = await cluster.all_up()
         assert leader.process is not None
-        leader.process.stop()
+        leader.process.pause()
         took_s = await cluster.new_leader(leader)
         assert LEASE_S * 0.6 < took_s < LEASE_S * 1.3
         await cluster.make_topic("made-meanwhile")
         await cluster.pause(2.0)
-        leader.process.go_on()
+        leader.process.resume()
         await cluster.until(lambda: leader not in cluster.leaders)
         await cluster.all_agree("made-meanwhile")
 
@@ -52,7 +52,7 @@ def test_a_leader_that_stops_is_succeeded_before_it_is_gone() -> None:
         assert cluster.leaders  # nobody had to wait
         assert cluster.leader is not leader
         leader.start()
-        await cluster.until(lambda: leader.up)
+        await cluster.until(lambda: leader.is_serving)
         await cluster.all_agree("one")
 
     played(scene)
@@ -94,7 +94,7 @@ def test_without_the_register_everything_goes_on_but_a_change_of_leader() -> Non
         follower.kill()
         await cluster.make_topic("two")
         follower.start()  # from what it remembers of the register
-        await cluster.until(lambda: follower.up)
+        await cluster.until(lambda: follower.is_serving)
         await cluster.all_agree("one", "two")
         leader.kill()
         await cluster.pause(LEASE_S * 3)
@@ -102,7 +102,7 @@ def test_without_the_register_everything_goes_on_but_a_change_of_leader() -> Non
         cluster.register.come_back()
         await cluster.new_leader(leader, 10)
         leader.start()
-        await cluster.until(lambda: all(node.up for node in cluster))
+        await cluster.until(lambda: all(node.is_serving for node in cluster))
         await cluster.make_topic("three")
         await cluster.all_agree("one", "two", "three")
 
@@ -114,10 +114,10 @@ def test_a_leader_that_comes_back_while_the_register_is_away_is_followed_again()
         leader = await cluster.all_up()
         assert leader.process is not None
         cluster.register.leave()
-        leader.process.stop()
+        leader.process.pause()
         await cluster.pause(LEASE_S * 3)
         assert cluster.leaders == [leader]
-        leader.process.go_on()
+        leader.process.resume()
         await cluster.make_topic("one")
         await cluster.all_agree("one", within_s=5)
         assert cluster.leaders == [leader]
@@ -134,7 +134,7 @@ def test_what_was_committed_survives_a_loss_of_all_power(seed: int) -> None:
         for node in cluster:
             node.lose_power()
         for node in cluster:
-            node.power_up()
+            node.power_on()
         await cluster.all_up()
         await cluster.all_agree(*(f"topic-{number}" for number in range(10)))
 
@@ -149,7 +149,7 @@ def test_a_wiped_broker_comes_back_as_another_member() -> None:
         leader.kill()
         leader.wipe()
         leader.start()
-        await cluster.until(lambda: all(node.up for node in cluster))
+        await cluster.until(lambda: all(node.is_serving for node in cluster))
         await cluster.until(lambda: len(cluster.member_keys - before) == 1 and len(cluster.member_keys) == 3)
         await cluster.all_agree("one")
 
@@ -179,7 +179,7 @@ def test_all_restarted_at_once_find_a_leader_again() -> None:
         await cluster.pause(1.0)
         for node in cluster:
             node.start()
-        assert await cluster.until(lambda: all(node.up for node in cluster)) < 2.0
+        assert await cluster.until(lambda: all(node.is_serving for node in cluster)) < 2.0
         await cluster.all_agree("one")
 
     played(scene)
@@ -200,7 +200,7 @@ def test_a_register_that_is_lost_is_written_anew_by_the_leader(brokers: int) -> 
         await cluster.make_topic("one")
         leader.kill()
         leader.start()
-        await cluster.until(lambda: leader.up)
+        await cluster.until(lambda: leader.is_serving)
         await cluster.all_agree("one")
 
     played(scene, brokers=brokers)
@@ -231,7 +231,7 @@ def test_a_leader_whose_disk_is_full_leaves_the_lead_to_others_and_stays() -> No
         await cluster.make_topic("two")
         leader.disk.full = False
         await cluster.all_agree("one", "two")
-        assert leader.runs
+        assert leader.is_running
 
     played(scene)
 
@@ -268,8 +268,8 @@ def test_rule_6_a_controller_that_neither_its_successor_nor_the_register_reaches
 
         await cluster.until(is_fenced)
         assert old.broker is not None
-        assert not old.broker.lifecycle.in_session, "others lead what it led"
+        assert not old.broker.lifecycle.is_in_session, "others lead what it led"
         assert other.broker is not None
-        assert other.broker.lifecycle.in_session
+        assert other.broker.lifecycle.is_in_session
 
     played(scene, seed=seed)

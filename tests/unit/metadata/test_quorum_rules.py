@@ -12,7 +12,7 @@ from ottla_broker.metadata import quorum_rules
 from ottla_broker.metadata.quorum_rules import (
     Candidate,
     commit_point,
-    majority,
+    majority_size,
     may_be_asked_for,
     needed_to_lead,
     next_membership,
@@ -42,7 +42,7 @@ def test_what_is_committed_is_in_every_later_leaders_log() -> None:
 
 WRONG: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a leader hears one member too few": lambda patch: patch.setattr(
-        quorum_rules, "needed_to_lead", lambda members: members - majority(members)
+        quorum_rules, "needed_to_lead", lambda members: members - majority_size(members)
     ),
     "half of the members is a majority": lambda patch: patch.setattr(
         quorum_rules,
@@ -83,7 +83,7 @@ def candidates(brokers: Collection[int], alive: Collection[int]) -> list[Candida
 @given(st.integers(1, 9), st.integers(1, 9))
 def test_a_commit_and_a_take_over_share_a_member(members: int, after: int) -> None:
     if abs(members - after) <= 1:
-        assert majority(members) + needed_to_lead(members) > members
+        assert majority_size(members) + needed_to_lead(members) > members
 
 
 @given(st.sets(st.integers(1, 7), min_size=1), st.data())

@@ -7,24 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.metadata import reassignment
-from ottla_broker.metadata.election import Electorate, TopicRules
-from ottla_broker.metadata.image_records import records_of
-from ottla_broker.metadata.isr_changes import Proposal
+from ottla_broker.metadata.election import Electorate, TopicElectionRules
+from ottla_broker.metadata.image_records import image_to_records
+from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.metadata.replica_control import Move
+from ottla_broker.metadata.replication_control import PartitionReassignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
 TOPIC = UUID(int=9)
 
 
-def proposal(small: SmallController, isr: tuple[int, ...], partition: int = 0, **wrong: int) -> Proposal:
+def proposal(small: SmallController, isr: tuple[int, ...], partition: int = 0, **wrong: int) -> IsrChangeRequest:
     state = small.state(partition)
     epochs = {"leader_epoch": state.leader_epoch, "partition_epoch": state.partition_epoch}
     of = {key: wrong.pop(key, value) for key, value in epochs.items()}
     registered = {broker.id: broker.epoch for broker in small.image.brokers.values()}
     members = [(broker, wrong.get(f"epoch_{broker}", registered.get(broker, -1))) for broker in isr]
-    return Proposal(state.topic, partition, of["leader_epoch"], of["partition_epoch"], members)
+    return IsrChangeRequest(state.topic, partition, of["leader_epoch"], of["partition_epoch"], members)
 
 
 async def altered(
@@ -79,7 +79,7 @@ async def test_rule_4_who_may_join_an_isr() -> None:
     await small.topic()
     await altered(small, (1,))
     assert await altered(small, (1, 2), epoch_2=5) is ErrorCode.ineligible_replica
-    await small.brokers.fence(2, small.image.brokers[2].epoch, "a test")
+    await small.brokers.fence_broker(2, small.image.brokers[2].epoch, "a test")
     assert await altered(small, (1, 2)) is ErrorCode.ineligible_replica
     await small.beat(3, want_shut_down=True)
     assert await altered(small, (1, 3)) is ErrorCode.ineligible_replica
@@ -107,7 +107,7 @@ async def test_a_lower_default_of_min_insync_replicas_ends_eligibility_too() -> 
     await small.topic("own", replicas=(1, 2), min_insync_replicas="2")
     for topic in ("t", "own"):
         state = small.state(topic=topic)
-        await small.replicas.alter_partitions(1, [Proposal(state.topic, 0, 0, 0, [(1, -1)])])
+        await small.replicas.alter_partitions(1, [IsrChangeRequest(state.topic, 0, 0, 0, [(1, -1)])])
         assert small.state(topic=topic).eligible == (2,)
     await small.controller.alter_configs(4, "", {"min.insync.replicas": "1"})
     assert [small.state(topic=topic).eligible for topic in ("t", "own")] == [(), (2,)]
@@ -121,7 +121,7 @@ async def test_a_new_controller_forgets_the_eligible_by_its_own_settings() -> No
     await small.replicas.forget_the_eligible()
     assert small.state().eligible == (2,)
     later = SmallController(min_insync_replicas="1")
-    later.image.apply((n, record) for n, record in enumerate(records_of(small.image, 0)))
+    later.image.apply_records((n, record) for n, record in enumerate(image_to_records(small.image, 0)))
     await later.replicas.forget_the_eligible()
     assert later.state().eligible == ()
 
@@ -130,7 +130,7 @@ async def test_a_new_controller_forgets_the_eligible_by_its_own_settings() -> No
 
 
 async def move(small: SmallController, replicas: tuple[int, ...] | None, **how: bool) -> ErrorCode | None:
-    [outcome] = await small.replicas.reassign([Move("t", 0, replicas)], **how)
+    [outcome] = await small.replicas.reassign_partitions([PartitionReassignment("t", 0, replicas)], **how)
     return None if outcome is None else outcome.code
 
 
@@ -141,14 +141,14 @@ async def test_rule_12_a_move_ends_when_every_target_is_in_sync() -> None:
     assert await move(small, (4, 2, 1)) is None
     state = small.state()
     assert (state.replicas, state.adding, state.removing) == ((4, 2, 1, 3), (4,), (3,))
-    assert [s.partition for _, s in small.replicas.moving()] == [0]
+    assert [s.partition for _, s in small.replicas.ongoing_reassignments()] == [0]
     await altered(small, (1, 3))
     done = await altered(small, (1, 3, 4))
     assert isinstance(done, PartitionRecord) and done.removing == (3,)  # 2, which stays, is not in sync
     done = await altered(small, (1, 2, 3, 4))
     assert isinstance(done, PartitionRecord)
     assert (done.replicas, done.isr, done.adding, done.removing, done.leader) == ((4, 2, 1), (4, 2, 1), (), (), 1)
-    assert list(small.replicas.moving()) == []
+    assert list(small.replicas.ongoing_reassignments()) == []
 
 
 @on_a_loop
@@ -194,7 +194,7 @@ async def test_what_cannot_be_moved_is_refused() -> None:
     assert await move(small, (9,)) is ErrorCode.invalid_replica_assignment
     assert await move(small, (1, 2), same_factor=True) is ErrorCode.invalid_replication_factor
     assert await move(small, (2,), same_factor=True) is None
-    [outcome] = await small.replicas.reassign([Move("nowhere", 0, (1,))])
+    [outcome] = await small.replicas.reassign_partitions([PartitionReassignment("nowhere", 0, (1,))])
     assert outcome is not None and outcome.code is ErrorCode.unknown_topic_or_partition
 
 
@@ -206,7 +206,7 @@ async def test_a_topic_that_is_deleted_takes_its_moves_with_it() -> None:
     old = proposal(small, (1, 2))
     await small.controller.delete_topic("t")
     await small.topic(replicas=(1,))
-    assert list(small.replicas.moving()) == []
+    assert list(small.replicas.ongoing_reassignments()) == []
     [outcome] = await small.replicas.alter_partitions(1, [old])
     assert isinstance(outcome, KafkaError) and outcome.code is ErrorCode.unknown_topic_id  # rule 13
 
@@ -218,7 +218,7 @@ def test_rule_12_no_begin_and_no_cancel_takes_more_than_it_should(data: st.DataO
     isr = data.draw(st.lists(st.sampled_from(before), min_size=1, unique=True))
     state = PartitionRecord(TOPIC, 0, before, tuple(isr), isr[0])
     voters = Electorate(dict.fromkeys(range(6), ()))
-    rules = TopicRules(1, unclean=False)
+    rules = TopicElectionRules(1, allow_unclean=False)
     for wanted in data.draw(st.lists(ids, min_size=1, max_size=3)):
         try:
             state = reassignment.begun(state, wanted, {}, voters, rules) or state
@@ -251,13 +251,13 @@ async def test_preferred_leaders_come_back_where_they_can() -> None:
     small = await SmallController().come(1, 2, 3)
     await small.topic(partitions=3)
     await small.topic("other", replicas=(3, 1))
-    await small.brokers.fence(1, small.image.brokers[1].epoch, "a test")
+    await small.brokers.fence_broker(1, small.image.brokers[1].epoch, "a test")
     await small.beat(1)
     state = small.state(0)
     await small.replicas.alter_partitions(
-        2, [Proposal(state.topic, 0, state.leader_epoch, state.partition_epoch, [(1, -1), (2, -1), (3, -1)])]
+        2, [IsrChangeRequest(state.topic, 0, state.leader_epoch, state.partition_epoch, [(1, -1), (2, -1), (3, -1)])]
     )
-    outcomes = await small.replicas.elect_preferred([("t", 0), ("t", 1), ("other", 0), ("t", 9)])
+    outcomes = await small.replicas.elect_preferred_leaders([("t", 0), ("t", 1), ("other", 0), ("t", 9)])
     codes = {key: None if outcome is None else outcome.code for key, outcome in outcomes.items()}
     assert codes == {
         ("t", 0): None,
@@ -266,7 +266,7 @@ async def test_preferred_leaders_come_back_where_they_can() -> None:
         ("t", 9): ErrorCode.unknown_topic_or_partition,
     }
     assert [small.state(p).leader for p in range(3)] == [1, 2, 2]
-    everything = await small.replicas.elect_preferred(None)
+    everything = await small.replicas.elect_preferred_leaders(None)
     assert list(everything) == [("t", 1), ("t", 2)]  # those that are as they should be are left out
     assert await small.replicas.balance() == 0
 
@@ -278,13 +278,13 @@ async def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     await small.topic("alone", replicas=(1,))
     for partition in range(2):
         await small.replicas.alter_partitions(1, [proposal(small, (1,), partition)])
-    await small.brokers.fence(1, small.image.brokers[1].epoch, "a test")
-    outcomes = await small.replicas.elect_unclean([("t", 0), ("alone", 0)])
+    await small.brokers.fence_broker(1, small.image.brokers[1].epoch, "a test")
+    outcomes = await small.replicas.elect_unclean_leaders([("t", 0), ("alone", 0)])
     assert outcomes["t", 0] is None
     assert outcomes["alone", 0] is not None
     assert outcomes["alone", 0].code is ErrorCode.eligible_leaders_not_available
     assert (small.state(0).leader, small.state(0).isr) == (2, (2,))
-    again = await small.replicas.elect_unclean([("t", 0)])
+    again = await small.replicas.elect_unclean_leaders([("t", 0)])
     assert again["t", 0] is not None and again["t", 0].code is ErrorCode.election_not_needed
 
 

@@ -7,22 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.image import Image
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.placed import Placed
-from ottla_broker.metadata.records import BrokerChange, Endpoint, MetadataRecord, PartitionRecord, RegisterBroker
+from ottla_broker.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
 from ottla_broker.metadata.site import Site
 from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, creation, growth, removal
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-def apply(image: Image, records: list[MetadataRecord]) -> None:
-    image.apply((image.end + n, record) for n, record in enumerate(records))
+def apply(image: MetadataImage, records: list[MetadataRecord]) -> None:
+    image.apply_records((image.end_offset + n, record) for n, record in enumerate(records))
 
 
-def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> Image:
-    image = Image()
+def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> MetadataImage:
+    image = MetadataImage()
     for broker in range(brokers):
-        coming = RegisterBroker(
+        coming = RegisterBrokerRecord(
             broker,
             UUID(int=broker),
             {"P": Endpoint("h", 1)},
@@ -30,11 +36,11 @@ def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> Image
             directories=(UUID(int=broker),),
         )
         apply(image, [coming])
-        apply(image, [BrokerChange(broker, image.brokers[broker].epoch, fenced=broker in fenced)])
+        apply(image, [BrokerRegistrationChangeRecord(broker, image.brokers[broker].epoch, fenced=broker in fenced)])
     return image
 
 
-def counted(image: Image) -> tuple[Counter[int], Counter[int]]:
+def counted(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
     states = [state for topic in image.topics.values() for state in topic.partitions.values()]
     return Counter(state.leader for state in states), Counter(b for state in states for b in state.replicas)
 
@@ -92,7 +98,7 @@ def test_without_a_living_broker_there_are_no_new_topics() -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_index_says_what_looking_at_everything_says(does: list[tuple[int, int, int]]) -> None:
     image = cluster(3)
-    assert image.placed.leaders == Counter()  # from here on it is kept
+    assert image.replica_index.leaders == Counter()  # from here on it is kept
     for what, number, factor in does:
         name = f"t{number}"
         if what == 0 and name not in image.topics:
@@ -108,9 +114,9 @@ def test_the_index_says_what_looking_at_everything_says(does: list[tuple[int, in
     for topic in image.topics.values():
         for state in topic.partitions.values():
             fresh.replace(None, state)
-    assert +image.placed.leaders == +fresh.leaders
-    assert +image.placed.in_directory == +fresh.in_directory
-    assert +image.placed.replicas() == +fresh.replicas()
+    assert +image.replica_index.leaders == +fresh.leaders
+    assert +image.replica_index.in_directory == +fresh.in_directory
+    assert +image.replica_index.replicas() == +fresh.replicas()
     for broker in range(3):
-        found = {(state.topic, state.partition) for state in image.partitions_of(broker)}
+        found = {(state.topic, state.partition) for state in image.partitions_on_broker(broker)}
         assert found == set(fresh.on(broker))

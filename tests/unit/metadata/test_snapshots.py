@@ -7,25 +7,25 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.log.disk import OsDisk
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.image_records import become, records_of
-from ottla_broker.metadata.quorum_rules import Position
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.image_records import become, image_to_records
+from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
-    BrokerChange,
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
-    ControllerChange,
     Endpoint,
+    LeaderChangeRecord,
     MetadataRecord,
-    MirroredPartition,
-    MirroredTopic,
+    MirroredPartitionRecord,
+    MirroredTopicRecord,
     PartitionRecord,
-    ProducerIds,
-    RegisterBroker,
-    RemoveTopic,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
-    UnregisterBroker,
+    UnregisterBrokerRecord,
 )
-from ottla_broker.metadata.snapshots import Snapshots
+from ottla_broker.metadata.snapshots import SnapshotStore
 from tests.unit.metadata.whole_cluster import WholeCluster, played
 
 # --- the image as records
@@ -44,7 +44,7 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
                 topics[name] = UUID(int=offset + 1)
                 said.append(TopicRecord(name, topics[name]))
             case 1 if name in topics:
-                said.append(RemoveTopic(topics.pop(name)))
+                said.append(RemoveTopicRecord(topics.pop(name)))
             case 2 | 3 if name in topics:
                 said.append(
                     PartitionRecord(
@@ -52,44 +52,46 @@ def a_history(random: Random, length: int) -> list[MetadataRecord]:
                     )
                 )
             case 8 if name in topics:
-                said.append(MirroredTopic(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
+                said.append(MirroredTopicRecord(topics[name], "west", name, UUID(int=offset), random.random() < 0.5))
             case 9 if name in topics:
                 said.append(PartitionRecord(topics[name], 0, (1, 2), (1,), 1, leader_epoch=offset))
-                said.append(MirroredPartition(topics[name], 0, ((offset, offset),)))
+                said.append(MirroredPartitionRecord(topics[name], 0, ((offset, offset),)))
             case 4:
                 value = random.choice(("1", "2", None))
                 said.append(ConfigRecord(2, random.choice(list(topics) or ["nothing"]), random.choice("ab"), value))
             case 5:
                 epochs[broker] = len(said)
                 said.append(
-                    RegisterBroker(
+                    RegisterBrokerRecord(
                         broker, UUID(int=offset), {"PLAINTEXT": Endpoint("here", offset)}, rack="r", http="h:1"
                     )
                 )
             case 6 if broker in epochs:
                 if random.random() < 0.2:
-                    said.append(UnregisterBroker(broker, epochs.pop(broker)))
+                    said.append(UnregisterBrokerRecord(broker, epochs.pop(broker)))
                 else:
                     directories = random.choice((None, (UUID(int=7),)))
                     said.append(
-                        BrokerChange(broker, epochs[broker], random.random() < 0.5, random.random() < 0.5, directories)
+                        BrokerRegistrationChangeRecord(
+                            broker, epochs[broker], random.random() < 0.5, random.random() < 0.5, directories
+                        )
                     )
             case 7:
-                said.append(random.choice((ControllerChange(broker, offset), ProducerIds(offset * 1000))))
+                said.append(random.choice((LeaderChangeRecord(broker, offset), ProducerIdsRecord(offset * 1000))))
     return said
 
 
-def image_of(records: list[MetadataRecord]) -> Image:
-    image = Image()
-    image.apply(enumerate(records))
+def image_of(records: list[MetadataRecord]) -> MetadataImage:
+    image = MetadataImage()
+    image.apply_records(enumerate(records))
     return image
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_an_image_is_what_its_records_say(seed: int) -> None:
     image = image_of(a_history(Random(seed), 120))
-    again = image_of(records_of(image, epoch=5))
-    again.end = image.end
+    again = image_of(image_to_records(image, epoch=5))
+    again.end_offset = image.end_offset
     assert again == image
 
 
@@ -100,38 +102,38 @@ def test_becoming_another_image_tells_what_has_changed(seed: int) -> None:
     before = dict(image.topic_names)
     changes = become(image, other)
     assert image == image_of(history)
-    assert {topic.id for topic in changes.removed} == before.keys() - image.topic_names.keys()
-    assert {image.topics[name].id for name in changes.created} == image.topic_names.keys() - before.keys()
-    assert changes.partitions == {(name, p) for name, topic in image.topics.items() for p in topic.partitions}
+    assert {topic.id for topic in changes.deleted_topics} == before.keys() - image.topic_names.keys()
+    assert {image.topics[name].id for name in changes.created_topics} == image.topic_names.keys() - before.keys()
+    assert changes.changed_partitions == {(name, p) for name, topic in image.topics.items() for p in topic.partitions}
 
 
 # --- files
 
 
 def test_two_are_kept_and_parts_are_not(tmp_path: Path) -> None:
-    snapshots = Snapshots(str(tmp_path), OsDisk())
+    snapshots = SnapshotStore(str(tmp_path), OsDisk())
     for end in (3, 5, 9):
-        snapshots.write(Position(1, end), [ProducerIds(end)], now_ms=0)
-        snapshots.keep(Position(1, end))
-    snapshots.begin(Position(2, 12))
+        snapshots.write(EpochAndOffset(1, end), [ProducerIdsRecord(end)], now_ms=0)
+        snapshots.keep(EpochAndOffset(1, end))
+    snapshots.begin(EpochAndOffset(2, 12))
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "00000000000000000005-0000000001.checkpoint",
         "00000000000000000009-0000000001.checkpoint",
         "00000000000000000012-0000000002.checkpoint.part",
     ]
-    again = Snapshots(str(tmp_path), OsDisk())
-    assert again.kept == [Position(1, 5), Position(1, 9)]
-    assert list(again.records(Position(1, 9))) == [ProducerIds(9)]
+    again = SnapshotStore(str(tmp_path), OsDisk())
+    assert again.kept == [EpochAndOffset(1, 5), EpochAndOffset(1, 9)]
+    assert list(again.records(EpochAndOffset(1, 9))) == [ProducerIdsRecord(9)]
     assert again.epoch_before(5) == 1
     assert again.epoch_before(6) is None
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_snapshot_of_many_records_is_several_batches(tmp_path: Path) -> None:
-    snapshots = Snapshots(str(tmp_path), OsDisk())
+    snapshots = SnapshotStore(str(tmp_path), OsDisk())
     records: list[MetadataRecord] = [ConfigRecord(2, "t", str(number), "v") for number in range(1_234)]
-    snapshots.write(Position(1, 3), records, now_ms=0)
-    assert list(snapshots.records(Position(1, 3))) == records
+    snapshots.write(EpochAndOffset(1, 3), records, now_ms=0)
+    assert list(snapshots.records(EpochAndOffset(1, 3))) == records
 
 
 # --- brokers
@@ -155,12 +157,12 @@ def test_a_start_does_not_grow_with_history(seed: int) -> None:
             await cluster.pause(3)
         for node in cluster:
             node.lose_power()
-            node.power_up()
+            node.power_on()
         await cluster.all_up()
         await cluster.all_agree(alike_from=-1)
         for node in cluster:
             assert node.broker is not None
-            assert node.broker.image.end > 180
+            assert node.broker.image.end_offset > 180
             assert node.broker.quorum.log.records_read < 110
             assert node.broker.quorum.log.log.start > 60
         assert leader.broker is not None
@@ -179,7 +181,7 @@ def test_a_broker_far_behind_gets_a_snapshot() -> None:
         assert leader.broker is not None
         start = leader.broker.quorum.log.log.start
         late.start()
-        await cluster.until(lambda: late.up)
+        await cluster.until(lambda: late.is_serving)
         await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
         assert late.broker is not None
         assert late.broker.quorum.log.log.start >= start > 0

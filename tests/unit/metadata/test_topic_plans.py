@@ -2,28 +2,36 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.metadata.image import Changes, Image
-from ottla_broker.metadata.records import BrokerChange, MetadataRecord, RegisterBroker, decode, encode
+from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
 from ottla_broker.metadata.topic_plans import NewTopic, creation, growth, removal
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ID = UUID(int=7)
 
 
-def cluster(brokers: int = 3) -> Image:
-    image = Image()
+def cluster(brokers: int = 3) -> MetadataImage:
+    image = MetadataImage()
     for broker in range(1, brokers + 1):
-        follow(image, [RegisterBroker(broker, UUID(int=broker), {}, directories=(UUID(int=100 + broker),))])
-        follow(image, [BrokerChange(broker, image.brokers[broker].epoch, fenced=False)])
+        follow(image, [RegisterBrokerRecord(broker, UUID(int=broker), {}, directories=(UUID(int=100 + broker),))])
+        follow(image, [BrokerRegistrationChangeRecord(broker, image.brokers[broker].epoch, fenced=False)])
     return image
 
 
-def follow(image: Image, records: list[MetadataRecord]) -> Changes:
+def follow(image: MetadataImage, records: list[MetadataRecord]) -> MetadataDelta:
     """Applies records as a broker would: written and read back."""
-    return image.apply([(image.end + n, decode(encode(record))) for n, record in enumerate(records)])
+    return image.apply_records(
+        [(image.end_offset + n, decode_record(encode_record(record))) for n, record in enumerate(records)]
+    )
 
 
-def refusal(image: Image, topic: NewTopic) -> KafkaError:
+def refusal(image: MetadataImage, topic: NewTopic) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
         creation(image, topic, ID)
     return caught.value
@@ -32,14 +40,14 @@ def refusal(image: Image, topic: NewTopic) -> KafkaError:
 def test_a_topic_is_created_grown_and_removed() -> None:
     image = cluster()
     changes = follow(image, creation(image, NewTopic("flights", 4, 2, config={"retention.ms": "5"}), ID))
-    assert changes.created == ["flights"]
-    assert changes.partitions == {("flights", p) for p in range(4)}
+    assert changes.created_topics == ["flights"]
+    assert changes.changed_partitions == {("flights", p) for p in range(4)}
     assert image.topic_config("flights") == {"retention.ms": "5"}
     assert all(len(p.replicas) == 2 and p.leader == p.replicas[0] for p in image.topics["flights"].partitions.values())
     follow(image, growth(image, "flights", 6, None))
     assert sorted(image.topics["flights"].partitions) == [0, 1, 2, 3, 4, 5]
     changes = follow(image, removal(image, "flights"))
-    assert [topic.id for topic in changes.removed] == [ID]
+    assert [topic.id for topic in changes.deleted_topics] == [ID]
     assert image.topics == {} and image.topic_names == {} and image.configs == {}
 
 
@@ -74,7 +82,7 @@ def test_names_that_collide_in_metrics_are_refused() -> None:
 
 def test_fenced_brokers_get_no_replicas() -> None:
     image = cluster()
-    follow(image, [BrokerChange(2, image.brokers[2].epoch, fenced=True)])
+    follow(image, [BrokerRegistrationChangeRecord(2, image.brokers[2].epoch, fenced=True)])
     follow(image, creation(image, NewTopic("t", 10, 2), ID))
     assert {b for p in image.topics["t"].partitions.values() for b in p.replicas} == {1, 3}
 
@@ -82,8 +90,8 @@ def test_fenced_brokers_get_no_replicas() -> None:
 def test_a_change_for_an_older_broker_epoch_changes_nothing() -> None:
     image = cluster(1)
     old = image.brokers[1].epoch
-    follow(image, [RegisterBroker(1, UUID(int=50), {})])
-    follow(image, [BrokerChange(1, old, fenced=False)])
+    follow(image, [RegisterBrokerRecord(1, UUID(int=50), {})])
+    follow(image, [BrokerRegistrationChangeRecord(1, old, fenced=False)])
     assert image.brokers[1].fenced
 
 
@@ -96,5 +104,5 @@ def test_partitions_never_fall() -> None:
 
 def test_a_record_of_another_kind_is_refused_not_guessed() -> None:
     with pytest.raises(KafkaError, match="not a metadata record") as caught:
-        decode(b'{"type":"teleport"}')
+        decode_record(b'{"type":"teleport"}')
     assert caught.value.code is ErrorCode.unsupported_version

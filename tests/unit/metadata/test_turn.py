@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from ottla_broker.config import Config
-from ottla_broker.metadata.image import Changes, Image
-from ottla_broker.metadata.records import MetadataRecord, ProducerIds
+from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.records import MetadataRecord, ProducerIdsRecord
 from ottla_broker.metadata.turn import Turn
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -16,11 +16,11 @@ class SlowLog:
     """Commits when it is told to, in the order in which it was asked."""
 
     def __init__(self) -> None:
-        self.image = Image()
-        self.asked: list[tuple[Sequence[MetadataRecord], asyncio.Future[Changes]]] = []
+        self.image = MetadataImage()
+        self.asked: list[tuple[Sequence[MetadataRecord], asyncio.Future[MetadataDelta]]] = []
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> Changes:
-        committed: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
+    async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
+        committed: asyncio.Future[MetadataDelta] = asyncio.get_running_loop().create_future()
         self.asked.append((records, committed))
         return await committed
 
@@ -29,7 +29,7 @@ class SlowLog:
 
     def settle(self) -> None:
         records, committed = self.asked.pop(0)
-        committed.set_result(self.image.apply(enumerate(records, self.image.end)))
+        committed.set_result(self.image.apply_records(enumerate(records, self.image.end_offset)))
 
 
 def take_next(turn: Turn) -> "asyncio.Task[int]":
@@ -37,7 +37,7 @@ def take_next(turn: Turn) -> "asyncio.Task[int]":
 
     def plan() -> tuple[list[MetadataRecord], int]:
         taken = turn.image.next_producer_id
-        return [ProducerIds(taken + 1)], taken
+        return [ProducerIdsRecord(taken + 1)], taken
 
     return asyncio.ensure_future(turn.take(plan))
 

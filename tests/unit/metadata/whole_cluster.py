@@ -7,15 +7,15 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.image_records import records_of
-from ottla_broker.metadata.records import MetadataRecord, encode
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.image_records import image_to_records
+from ottla_broker.metadata.records import MetadataRecord, encode_record
 from ottla_broker.metadata.register import MemberKey
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import KafkaError
-from tests.sim.cluster import Cluster, SimulatedBroker
+from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.processes import SimulatedLoop
-from tests.sim.runs import forget
+from tests.sim.simulation import close_loop
 from tests.sim.trace import Trace
 from tests.unit.making_topics import ensure_topic
 
@@ -25,7 +25,7 @@ LEASE_S = 2.5
 SETTINGS = {"offsets.topic.num.partitions": "1", "default.replication.factor": "1"}
 
 
-class WholeCluster(Cluster):
+class WholeCluster(SimulatedCluster):
     """`all_up` first; then every method looks at the cluster from outside, as a director does."""
 
     async def until(self, condition: Callable[[], T], within_s: float = 30.0) -> float:
@@ -44,9 +44,9 @@ class WholeCluster(Cluster):
     async def all_up(self) -> SimulatedBroker:
         """Starts everybody; returns the leader when all are members."""
         for node in self:
-            if not node.runs:
+            if not node.is_running:
                 node.start()
-        await self.until(lambda: all(node.up for node in self))
+        await self.until(lambda: all(node.is_serving for node in self))
         await self.until(lambda: len(self.members) == min(3, len(self.brokers)))
         return self.leader
 
@@ -92,7 +92,7 @@ class WholeCluster(Cluster):
             assert node.broker is not None
             assert node.broker.controller is not None
             work = node.process.run(what(node.broker.controller))
-            await self.until(lambda: work.done() or not node.runs)
+            await self.until(lambda: work.done() or not node.is_running)
             try:
                 work.result()
             except KafkaError:
@@ -110,7 +110,7 @@ class WholeCluster(Cluster):
             return (
                 len(images) == len(self.brokers)
                 and all(set(topics) <= image.topics.keys() for image in images)
-                and len({image.end for image in images}) == 1
+                and len({image.end_offset for image in images}) == 1
                 and len({self.log_of(node, alike_from) for node in self}) == 1
                 and len({records_of_text(image) for image in images}) == 1
             )
@@ -124,8 +124,8 @@ class WholeCluster(Cluster):
         return bytes(log.read(start, 1 << 24, up_to=log.high_watermark))
 
 
-def records_of_text(image: Image) -> str:
-    return "\n".join(sorted(encode(record).decode() for record in records_of(image, 0)))
+def records_of_text(image: MetadataImage) -> str:
+    return "\n".join(sorted(encode_record(record).decode() for record in image_to_records(image, 0)))
 
 
 def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
@@ -139,14 +139,14 @@ def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
 def a_cluster(brokers: int, seed: int, settings: Mapping[str, str]) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
     loop = SimulatedLoop()
     trace = Trace(loop.time, None)
-    trace.follow(logging.INFO)
-    loop.set_exception_handler(trace.loop_failed)
+    trace.start_capturing_logs(logging.INFO)
+    loop.set_exception_handler(trace.handle_loop_exception)
     try:
         yield loop, WholeCluster(loop, Random(seed), brokers, {**SETTINGS, **settings}, trace)
     finally:
-        trace.unfollow()
+        trace.stop_capturing_logs()
         loop.set_exception_handler(lambda *_: None)
-        forget(loop)
+        close_loop(loop)
 
 
 def played(

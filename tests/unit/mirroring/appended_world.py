@@ -10,20 +10,20 @@ from msgspec.structs import replace
 
 from ottla_broker.config import MIRROR_OFFSETS
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.metadata.image import MIRROR_RESOURCE, Image, TopicImage
-from ottla_broker.metadata.records import AppendedPartition, AppendedSource, PartitionRecord
-from ottla_broker.mirroring.copying import Copy, Outcome, take
-from ottla_broker.mirroring.keeping import Keeping
+from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
+from ottla_broker.metadata.records import AppendedPartitionRecord, AppendedSourceRecord, PartitionRecord
+from ottla_broker.mirroring.appended_retention import AppendedRetention
+from ottla_broker.mirroring.mirror_partition import FetchOutcome, MirrorPartition, process_partition_data
 from ottla_broker.mirroring.wanted import wanted_copies
 from ottla_broker.replication import following
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.batch import BatchHeader, batches
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.batch import BatchHeader, iter_batches
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
-from ottla_broker.wire.replica_fetch import Got
+from ottla_broker.wire.replica_fetch import FetchResponsePartition
 from tests.unit.log.making import Clock, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.replication.leading import TOPIC, Peers
@@ -89,7 +89,7 @@ class SourceLog:
 
     def _marker(self, producer: int, *, commit: bool) -> None:
         self.log.append(
-            end_transaction_marker(
+            encode_end_transaction_marker(
                 commit,
                 0,
                 producer_id=producer,
@@ -101,16 +101,18 @@ class SourceLog:
         )
         self.end += 1
 
-    def answer(self, offset: int, most: int, topic: UUID) -> Got:
+    def answer(self, offset: int, most: int, topic: UUID) -> FetchResponsePartition:
         """To a reader of what is committed."""
         found = [batch for batch in self.log if last_of(batch) >= offset][:most]
         upper = last_of(found[-1]) if found else offset
         aborted = [(one, first) for one, first, marker in self.aborted if first <= upper and marker >= offset]
-        return Got(topic, 0, ErrorCode.none, self.end, 0, memoryview(bytearray(b"".join(found))), aborted=aborted)
+        return FetchResponsePartition(
+            topic, 0, ErrorCode.none, self.end, 0, memoryview(bytearray(b"".join(found))), aborted=aborted
+        )
 
 
 def last_of(batch: bytes) -> int:
-    ((_, header),) = batches(batch)
+    ((_, header),) = iter_batches(batch)
     return header.last_offset
 
 
@@ -127,16 +129,18 @@ class World:
         self.sources = {name: SourceLog(name, self.random) for name in MIRRORS}
         self.ids = {name: UUID(int=100 + at) for at, name in enumerate(MIRRORS)}
         self.state = PartitionRecord(TOPIC, 0, (1, 2, 3), (1, 2, 3), 1, leader_epoch=1, partition_epoch=1)
-        self.image = Image(topics={"t": TopicImage("t", TOPIC, {0: self.state})}, topic_names={TOPIC: "t"})
+        self.image = MetadataImage(topics={"t": TopicImage("t", TOPIC, {0: self.state})}, topic_names={TOPIC: "t"})
         for name, mark in MIRRORS.items():
             self.image.configs[MIRROR_RESOURCE, name] = {"bootstrap.servers": "h:1", MIRROR_OFFSETS.name: "Appended"}
-            source = AppendedSource(TOPIC, self.ids[name], name, "t", mark, 1)
-            self.image.appended.setdefault(TOPIC, {})[self.ids[name]] = source
+            source = AppendedSourceRecord(TOPIC, self.ids[name], name, "t", mark, 1)
+            self.image.appended_sources.setdefault(TOPIC, {})[self.ids[name]] = source
         self.disk = MemoryDisk()
         self.replicas = {number: self._made(number) for number in (1, 2, 3)}
-        self.keeping = Keeping(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
-        self.copies: dict[str, Copy] = {}
-        self.stale: list[tuple[str, Copy]] = []  # of fetchers that were told to end, and have not heard it yet
+        self.keeping = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
+        self.copies: dict[str, MirrorPartition] = {}
+        self.stale: list[
+            tuple[str, MirrorPartition]
+        ] = []  # of fetchers that were told to end, and have not heard it yet
         self.gone: dict[int, bytes] = {}  # by their offsets
         self.wiped = 0
         self.ours = 0
@@ -161,24 +165,24 @@ class World:
 
     def write_here(self) -> None:
         self.ours += 1
-        self.leader.append(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
+        self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
 
-    def copy(self, name: str | None = None, copy: Copy | None = None, most: int = 0) -> bool:
+    def copy(self, name: str | None = None, copy: MirrorPartition | None = None, most: int = 0) -> bool:
         """Whether anything was new."""
         name = name or self.random.choice(list(MIRRORS))
         copy = copy or self.copies[name]
-        copy.asked = copy.position
-        got = self.sources[name].answer(copy.asked, most or self.random.randint(1, 6), self.ids[name])
-        while (outcome := take(copy, replace_records(got), 1.0)) is Outcome.learned:
-            copy.epochs = copy.to_learn
-            known = AppendedPartition(TOPIC, self.ids[name], 0, copy.to_learn)
+        copy.requested_offset = copy.position
+        got = self.sources[name].answer(copy.requested_offset, most or self.random.randint(1, 6), self.ids[name])
+        while (outcome := process_partition_data(copy, replace_records(got), 1.0)) is FetchOutcome.new_epochs:
+            copy.source_epochs = copy.unrecorded_epochs
+            known = AppendedPartitionRecord(TOPIC, self.ids[name], 0, copy.unrecorded_epochs)
             self.image.appended_partitions[TOPIC, self.ids[name], 0] = known
-        assert outcome in (Outcome.same, Outcome.moved), copy.why
-        return outcome is Outcome.moved
+        assert outcome in (FetchOutcome.unchanged, FetchOutcome.advanced), copy.reason
+        return outcome is FetchOutcome.advanced
 
     def copy_late(self) -> None:
         """A fetcher that should have ended takes an answer all the same."""
-        late = [(name, copy) for name, copy in self.stale if copy.is_led]
+        late = [(name, copy) for name, copy in self.stale if copy.is_leader]
         if late:
             self.copy(*self.random.choice(late))
 
@@ -193,22 +197,23 @@ class World:
         log = leader.log
         wanted = following.wanted(follower, ALL)
         if not log.start <= wanted.offset <= log.end:
-            following.start_where_leader_is(follower.log, log.start, log.end)
+            following.move_into_leader_range(follower.log, log.start, log.end)
             return
         diverging = None
         if wanted.last_epoch >= 0:
-            epoch, end = log.epochs.end_of(wanted.last_epoch, log.end)
+            epoch, end = log.epochs.end_offset_for(wanted.last_epoch, log.end)
             if 0 <= epoch < wanted.last_epoch or 0 <= end < wanted.offset:
                 diverging = epoch, end
         if diverging is None:
-            leader.fetched_by(number, number * 10, wanted.offset, follower.log.start)
+            leader.record_follower_fetch(number, number * 10, wanted.offset, follower.log.start)
         records = b"" if diverging else log.read(wanted.offset, self.random.choice([1, 300, ALL]), up_to=log.end)
         view = memoryview(bytearray(records))
         following.take(
-            follower, Got(TOPIC, 0, ErrorCode.none, log.high_watermark, log.start, view, diverging=diverging)
+            follower,
+            FetchResponsePartition(TOPIC, 0, ErrorCode.none, log.high_watermark, log.start, view, diverging=diverging),
         )
-        if number == self.wiped and follower.log.end >= max(log.high_watermark, leader.epoch_start):
-            leader.fetched_by(number, number * 10, follower.log.end, follower.log.start)
+        if number == self.wiped and follower.log.end >= max(log.high_watermark, leader.epoch_start_offset):
+            leader.record_follower_fetch(number, number * 10, follower.log.end, follower.log.start)
             self.wiped = 0
             self._commit(isr=(1, 2, 3))
 
@@ -227,7 +232,7 @@ class World:
         start = replica.partition.log.start
         replica.storage.files.close_all()
         storage = Storage(self.disk, runtime(Clock()))
-        log = open_log(storage, replica.directory, "t", 0, SMALL, Known(start=start))
+        log = open_log(storage, replica.directory, "t", 0, SMALL, LogCheckpoint(start=start))
         again = Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, Peers(joinable={}))
         self.replicas[number] = Replica(again, storage, replica.directory)
 
@@ -259,7 +264,7 @@ class World:
     def _commit(self, **changes: object) -> None:
         self.state = replace(self.state, partition_epoch=self.state.partition_epoch + 1, **changes)
         for replica in self.replicas.values():
-            replica.partition.become(self.state)
+            replica.partition.update_registration(self.state)
 
     def _elected(self) -> None:
         self.copies = wanted_copies(self.image, self.leader)
@@ -287,9 +292,11 @@ class World:
                 assert mine == source.committed, (number, name)
 
 
-def replace_records(got: Got) -> Got:
+def replace_records(got: FetchResponsePartition) -> FetchResponsePartition:
     """As it comes again: what was taken before may have been changed in place."""
-    return Got(got.topic, 0, got.error, got.high_watermark, 0, memoryview(bytearray(got.records)), aborted=got.aborted)
+    return FetchResponsePartition(
+        got.topic, 0, got.error, got.high_watermark, 0, memoryview(bytearray(got.records)), aborted=got.aborted
+    )
 
 
 def values_of(partition: Partition, start: int, end: int) -> dict[int, bytes]:
@@ -299,7 +306,7 @@ def values_of(partition: Partition, start: int, end: int) -> dict[int, bytes]:
     while at < end:
         data = bytes(partition.log.read(at, ALL, up_to=end))
         assert data, (at, end)
-        for position, header in batches(data):
+        for position, header in iter_batches(data):
             found |= _of_batch(data, header, position, start)
             at = header.next_offset
     return found

@@ -6,26 +6,26 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import FAILED_OVER, REPLICATE
-from ottla_broker.log.producer_state import LASTING
-from ottla_broker.metadata.appended_sources import Carried, kept, live, told
+from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
+from ottla_broker.metadata.appended_sources import CarriedSource, active_sources, describe_sources, retained_sources
 from ottla_broker.metadata.image import MIRROR_RESOURCE
-from ottla_broker.metadata.mirror_plans import NewMirror, Report
-from ottla_broker.metadata.records import AppendedSource
-from ottla_broker.mirroring.discovery import Create, Refused, Trace, steps
+from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
+from ottla_broker.metadata.records import AppendedSourceRecord
 from ottla_broker.mirroring.joining import Join, joins
-from ottla_broker.mirroring.links import links
-from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.mirroring.mirror_config import mirror_configs
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
 from ottla_broker.mirroring.source_copies import SourceCopy
+from ottla_broker.mirroring.sync_plan import Create, Refused, Trace, steps
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import HERE, World, view
 
-NEWARK = Carried(UUID(int=1), "newark", "t", LASTING + 11, 2)
-NEWYORK = Carried(UUID(int=2), "newyork", "t", LASTING + 22, 2)
+NEWARK = CarriedSource(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
+NEWYORK = CarriedSource(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
 OF_NEWARK = SourceView("n", {1: ("h", 1)}, {"t": SourceTopic("t", NEWARK.source_id, {0: 1, 1: 1})}, frozenset())
 
 
-def region(*sources: Carried) -> SourceView:
+def region(*sources: CarriedSource) -> SourceView:
     found = view(t=2)
     return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
 
@@ -45,32 +45,34 @@ class Standby(World):
     def id(self) -> UUID:
         return self.image.topics["t"].id
 
-    def sources(self) -> dict[UUID, AppendedSource]:
-        return self.image.appended[self.id]
+    def sources(self) -> dict[UUID, AppendedSourceRecord]:
+        return self.image.appended_sources[self.id]
 
     async def fail_over(self) -> None:
         await self.set(role=FAILED_OVER)
         for state in self.image.topics["t"].partitions.values():
-            await self.controller.mirrors.report(
-                Report(state.leader, self.id, state.partition, state.leader_epoch, end=9)
+            await self.controller.mirror_control.report_partition(
+                MirrorReport(state.leader, self.id, state.partition, state.leader_epoch, end=9)
             )
 
     async def join(self) -> list[object]:
-        found = list(joins(self.image, links(self.image)["newark"], OF_NEWARK, None, 1, HERE))
+        found = list(joins(self.image, mirror_configs(self.image)["newark"], OF_NEWARK, None, 1, HERE))
         for step in found:
             if isinstance(step, Join):
-                await self.controller.mirrors.join(step.source)
+                await self.controller.mirror_control.add_source(step.source)
         return list(found)
 
 
 @on_a_loop
 async def test_they_are_known_with_the_copy_and_when_others_come() -> None:
     world = await Standby().begin()
-    assert [(one.producer_id, one.carried) for one in world.sources().values()] == [(LASTING + 11, True)]
-    assert live(world.image, world.id) == {} and kept(world.image, world.id) == []
+    assert [(one.producer_id, one.carried) for one in world.sources().values()] == [
+        (FIRST_RESERVED_PRODUCER_ID + 11, True)
+    ]
+    assert active_sources(world.image, world.id) == {} and retained_sources(world.image, world.id) == []
     assert [type(step) for step in await world.take(region(NEWARK, NEWYORK))] == [Trace]
     assert world.steps(region(NEWARK, NEWYORK)) == [], "and then nothing is left to do"
-    assert told(world.image, world.id) == [NEWARK, NEWYORK], "for copies of the copy"
+    assert describe_sources(world.image, world.id) == [NEWARK, NEWYORK], "for copies of the copy"
     assert world.steps(region(NEWARK)) == [], "what is not told any more is in the log still"
 
 
@@ -80,12 +82,17 @@ async def test_a_mirror_here_goes_on_by_the_same_producer_id_once_the_copy_has_f
     (refused,) = await world.join()
     assert isinstance(refused, Refused) and "identical copy" in refused.why
     await world.fail_over()
-    assert [one.producer_id for one in kept(world.image, world.id)] == [LASTING + 11], (
+    assert [one.producer_id for one in retained_sources(world.image, world.id)] == [FIRST_RESERVED_PRODUCER_ID + 11], (
         "how far it came is not forgotten"
     )
     assert [type(step) for step in await world.join()] == [Join]
-    (now,) = live(world.image, world.id).values()
-    assert (now.producer_id, now.mirror, now.ended, now.carried) == (LASTING + 11, "newark", False, False)
+    (now,) = active_sources(world.image, world.id).values()
+    assert (now.producer_id, now.mirror, now.ended, now.carried) == (
+        FIRST_RESERVED_PRODUCER_ID + 11,
+        "newark",
+        False,
+        False,
+    )
     assert await world.join() == []
 
 
@@ -100,19 +107,21 @@ async def test_a_topic_with_sources_of_its_own_does_not_become_a_copy_before_the
     assert isinstance(step, Refused) and step.why == why
     other_way = SourceView("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
     reverse = {"t": SourceCopy("back", world.id, failed_over=True)}
-    (step,) = steps(world.image, links(world.image)["west"], other_way, None, 1, HERE, reverse)
+    (step,) = steps(world.image, mirror_configs(world.image)["west"], other_way, None, 1, HERE, reverse)
     assert isinstance(step, Refused) and step.why == why
-    wish = NewMirror("west", "t", "t", UUID(int=99), 2, 1)
-    for command in (world.controller.mirrors.take_back, world.controller.mirrors.adopt):
+    wish = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
+    for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="that has to end first"):
             await command(wish, world.id)
     # It ends, the topic is a copy for a while, in which another cluster copies on, and fails over again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
-    await world.controller.mirrors.take_back(
-        replace(wish, source_id=world.image.mirrored[world.id].source_id, sources=(NEWARK,)), world.id
+    await world.controller.mirror_control.fail_back(
+        replace(wish, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id
     )
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
     assert [type(found) for found in await world.join()] == [Join]
-    assert [one.producer_id for one in live(world.image, world.id).values()] == [LASTING + 11]
+    assert [one.producer_id for one in active_sources(world.image, world.id).values()] == [
+        FIRST_RESERVED_PRODUCER_ID + 11
+    ]

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from ottla_broker.log.cleaning import may_clean
-from ottla_broker.log.producer_state import LASTING
-from ottla_broker.mirroring.positions import statement
-from ottla_broker.wire.batch import parse_header
+from ottla_broker.log.cleaning_job import can_clean
+from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
+from ottla_broker.mirroring.source_positions import statement
+from ottla_broker.wire.batch import parse_batch_header
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.records.cleaning import NOW_MS, House
 
-MARK = LASTING + 3
+MARK = FIRST_RESERVED_PRODUCER_ID + 3
 
 
 def copied(house: House, sequence: int) -> int:
@@ -27,7 +27,7 @@ def marks(house: House) -> list[int]:
     """Offsets of what says how far the source was copied."""
     found, at = [], house.log.start
     while at < house.log.end:
-        header = parse_header(house.log.read(at, 1, up_to=house.log.end))
+        header = parse_batch_header(house.log.read(at, 1, up_to=house.log.end))
         if header.producer_id == MARK:
             found.append(header.base_offset)
         at = header.next_offset
@@ -53,9 +53,9 @@ def test_while_that_is_not_known_nothing_is_cleaned(tmp_path: Path) -> None:
     for sequence in range(1, 7):  # more than are remembered
         copied(house, sequence)
     house.log.advance_high_watermark(high_watermark)
-    assert not may_clean(house.log) and not house.clean()
+    assert not can_clean(house.log) and not house.clean()
     house.log.advance_high_watermark(house.log.end)
-    assert may_clean(house.log) and house.clean()
+    assert can_clean(house.log) and house.clean()
 
 
 def test_a_statement_stays(tmp_path: Path) -> None:

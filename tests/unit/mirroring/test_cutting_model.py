@@ -16,15 +16,15 @@ import pytest
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
-from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.mirroring import divergence
-from ottla_broker.mirroring.divergence import is_cut, save
-from ottla_broker.replication.following import last_epoch, start_where_leader_is, truncate
+from ottla_broker.mirroring import diverged_records
+from ottla_broker.mirroring.diverged_records import is_cut, save
+from ottla_broker.replication.following import last_record_epoch, move_into_leader_range, truncate_diverging
 from ottla_broker.replication.partition import Partition
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.batch import batches
+from ottla_broker.wire.batch import iter_batches
 from tests.unit.log.making import NOW, batch
 from tests.unit.replication.leading import TOPIC, Peers
 
@@ -39,7 +39,7 @@ class Model:
 
     folder: Path
     random: Random
-    begin: Begin = divergence.begin
+    begin: Begin = diverged_records.begin
     cuts_in_the_middle: bool = False
     joined_epoch: int = -1
     committed: int = JOINED  # the most that a leader that has cut told to be committed
@@ -64,7 +64,7 @@ class Model:
         peers = Peers(joinable={one: one * 10 for one in BROKERS})
         partition = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers)  # type: ignore[arg-type]
         self.replicas[broker] = partition
-        if partition.leads:
+        if partition.is_leader:
             self._led(partition)
 
     @property
@@ -81,7 +81,7 @@ class Model:
         before = self.state
         self.state = msgspec.structs.replace(before, partition_epoch=before.partition_epoch + 1, **change)
         for partition in self.replicas.values():
-            partition.become(self.state)
+            partition.update_registration(self.state)
         if self.state.leader_epoch != before.leader_epoch:
             self._led(self.leader)
 
@@ -99,7 +99,7 @@ class Model:
         """A process dies and comes back with what its machine had written."""
         broker = self.random.choice(BROKERS)
         self.replicas[broker].log.close()
-        log = open_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, LogConfig(), Known())
+        log = open_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, LogConfig(), LogCheckpoint())
         assert log.failed is None, log.failed
         log.advance_high_watermark(min(self.replicas[broker].log.high_watermark, log.end))
         if broker == self.state.leader:
@@ -111,34 +111,34 @@ class Model:
     def fetch(self) -> None:
         follower = self.replicas[self.random.choice([one for one in BROKERS if one != self.state.leader])]
         log, theirs = follower.log, self.leader.log
-        newest = last_epoch(log)
-        if newest != -1 and (newest != theirs.epochs.latest() or log.end > theirs.end):
-            epoch, end = theirs.epochs.end_of(newest, theirs.end)
+        newest = last_record_epoch(log)
+        if newest != -1 and (newest != theirs.epochs.latest_epoch() or log.end > theirs.end):
+            epoch, end = theirs.epochs.end_offset_for(newest, theirs.end)
             if epoch == -1:
-                start_where_leader_is(log, theirs.start, theirs.end)
+                move_into_leader_range(log, theirs.start, theirs.end)
                 return
             if epoch < newest or end < log.end:
-                truncate(log, epoch, end)
-                follower.cut_back()
+                truncate_diverging(log, epoch, end)
+                follower.on_log_truncated()
                 return
-        broker = follower._me
-        self.leader.fetched_by(broker, broker * 10, log.end, log.start)
+        broker = follower._broker_id
+        self.leader.record_follower_fetch(broker, broker * 10, log.end, log.start)
         if (data := theirs.read(log.end, 200, up_to=theirs.end)) and log.end < theirs.end:
             log.append_as_follower(bytes(data), leader_epoch=self.state.leader_epoch)
-        follower.follow_to(theirs.high_watermark, theirs.start)
-        if self.leader.pending is not None:
-            self.commit(isr=self.leader.pending.isr)
+        follower.update_from_leader(theirs.high_watermark, theirs.start)
+        if self.leader.pending_isr_change is not None:
+            self.commit(isr=self.leader.pending_isr_change.isr)
 
     async def lead(self) -> None:
         """Joins, or copies one batch of the source's."""
         log, epoch = self.leader.log, self.state.leader_epoch
         if self.joined_epoch >= 0 and is_cut(log, JOINED, self.joined_epoch):
             if JOINED <= log.end < SOURCE_ENDS:
-                self.leader.append_copied(bytearray(of_source(log.end, epoch)))
+                self.leader.append_mirrored_records(bytearray(of_source(log.end, epoch)))
             return
         if self.cuts_in_the_middle:
             self.joined_epoch = epoch - 1
-            self.leader.cut_as_leader(JOINED)
+            self.leader.truncate_as_leader(JOINED)
             return
         if log.end > JOINED:
             await save(log, JOINED, epoch)
@@ -173,7 +173,7 @@ def of_source(offset: int, epoch: int) -> bytes:
 def sources(partition: Partition, end: int) -> bool:
     """Whether everything from the common point up to `end` has come from the source: it is of another size than ours was."""
     data = partition.log.read(JOINED, 1 << 20, up_to=end) if end > JOINED else b""
-    return all(header.size > 1000 for _, header in batches(data))
+    return all(header.size > 1000 for _, header in iter_batches(data))
 
 
 async def run(model: Model) -> None:

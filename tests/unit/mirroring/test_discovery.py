@@ -9,9 +9,12 @@ import pytest
 from ottla_broker.config import FAILED_OVER, MIRROR_BOOTSTRAP_SERVERS, MIRROR_ROLE, PAUSED
 from ottla_broker.config.config import Config
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
-from ottla_broker.metadata.mirror_plans import NewMirror, Report
+from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.topic_plans import NewTopic
-from ottla_broker.mirroring.discovery import (
+from ottla_broker.mirroring.mirror_config import mirror_configs
+from ottla_broker.mirroring.origins import origin_clusters
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.sync_plan import (
     Configs,
     Configure,
     Create,
@@ -23,9 +26,6 @@ from ottla_broker.mirroring.discovery import (
     is_copy,
     steps,
 )
-from ottla_broker.mirroring.links import links
-from ottla_broker.mirroring.origins import origins_of
-from ottla_broker.mirroring.source import SourceTopic, SourceView
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.making_topics import make_topic
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
@@ -60,23 +60,23 @@ class World:
         await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
 
     def steps(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
-        return list(steps(self.image, links(self.image)["west"], source, configs, 1, HERE))
+        return list(steps(self.image, mirror_configs(self.image)["west"], source, configs, 1, HERE))
 
     async def take(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
         found = self.steps(source, configs)
         for step in found:
             match step:
                 case Create(topic):
-                    (answer,) = await self.controller.mirrors.create([topic])
+                    (answer,) = await self.controller.mirror_control.create_mirrored_topics([topic])
                     assert isinstance(answer, UUID), answer
                 case Recreate(topic, old_id):
-                    await self.controller.mirrors.recreate(topic, old_id)
+                    await self.controller.mirror_control.recreate_mirrored_topic(topic, old_id)
                 case Grow(name, count):
                     await self.controller.create_partitions(name, count)
                 case Configure(name, changes):
                     await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
                 case Trace(_, topic_id, origins, sources):
-                    await self.controller.mirrors.trace(topic_id, origins, sources)
+                    await self.controller.mirror_control.update_origins(topic_id, origins, sources)
                 case Refused():
                     pass
         return found
@@ -84,7 +84,9 @@ class World:
     async def stop(self, name: str, why: str) -> None:
         topic = self.image.topics[name]
         state = topic.partitions[0]
-        await self.controller.mirrors.report(Report(state.leader, topic.id, 0, state.leader_epoch, stopped=why))
+        await self.controller.mirror_control.report_partition(
+            MirrorReport(state.leader, topic.id, 0, state.leader_epoch, stopped=why)
+        )
 
 
 @on_a_loop
@@ -132,7 +134,7 @@ async def test_a_copy_from_which_the_source_has_parted_is_made_anew_only_if_wish
     other = SourceTopic("a", UUID(int=77777), {0: 1})
     (step,) = await world.take(SourceView("there", {}, {"a": other}, frozenset()))
     assert isinstance(step, Recreate)
-    assert world.image.mirrored[world.image.topics["a"].id].source_id == other.id
+    assert world.image.mirrored_topics[world.image.topics["a"].id].source_id == other.id
 
 
 @on_a_loop
@@ -141,17 +143,17 @@ async def test_reports_count_from_who_leads_now_and_nobody_else() -> None:
     await world.take(view(a=1))
     topic = world.image.topics["a"]
     state = topic.partitions[0]
-    good = Report(state.leader, topic.id, 0, state.leader_epoch, epochs=((4, 0),))
-    await world.controller.mirrors.report(good)
+    good = MirrorReport(state.leader, topic.id, 0, state.leader_epoch, epochs=((4, 0),))
+    await world.controller.mirror_control.report_partition(good)
     assert world.image.mirrored_partitions[topic.id, 0].epochs == ((4, 0),)
     for bad, code in (
-        (Report(state.leader + 1, topic.id, 0, state.leader_epoch), ErrorCode.fenced_leader_epoch),
-        (Report(state.leader, topic.id, 0, state.leader_epoch - 1), ErrorCode.fenced_leader_epoch),
-        (Report(state.leader, topic.id, 5, state.leader_epoch), ErrorCode.unknown_topic_or_partition),
-        (Report(state.leader, UUID(int=3), 0, state.leader_epoch), ErrorCode.unknown_topic_id),
+        (MirrorReport(state.leader + 1, topic.id, 0, state.leader_epoch), ErrorCode.fenced_leader_epoch),
+        (MirrorReport(state.leader, topic.id, 0, state.leader_epoch - 1), ErrorCode.fenced_leader_epoch),
+        (MirrorReport(state.leader, topic.id, 5, state.leader_epoch), ErrorCode.unknown_topic_or_partition),
+        (MirrorReport(state.leader, UUID(int=3), 0, state.leader_epoch), ErrorCode.unknown_topic_id),
     ):
         with pytest.raises(KafkaError) as caught:
-            await world.controller.mirrors.report(bad)
+            await world.controller.mirror_control.report_partition(bad)
         assert caught.value.code is code
 
 
@@ -168,13 +170,13 @@ async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> N
         await world.set(rol=PAUSED)
     with pytest.raises(KafkaError, match=r"role cannot be 'Over'.*allowed: Replicate, Paused or FailedOver"):
         await world.set(role="Over")
-    assert world.image.closed(world.image.topics["a"].id) is not None
+    assert world.image.active_mirror(world.image.topics["a"].id) is not None
     await world.set(**{MIRROR_ROLE.name: FAILED_OVER})
-    assert world.image.closed(world.image.topics["a"].id) is None
+    assert world.image.active_mirror(world.image.topics["a"].id) is None
     await world.controller.alter_configs(
         MIRROR_RESOURCE, "west", dict.fromkeys(world.image.configs[MIRROR_RESOURCE, "west"])
     )
-    assert links(world.image) == {}
+    assert mirror_configs(world.image) == {}
 
 
 def come_by(source: SourceView, topic: str, *origins: str) -> SourceView:
@@ -187,12 +189,12 @@ async def test_copies_may_have_other_names() -> None:
     await world.small.topic("a")
     source, configs = view(a=2, b=1), {"a": {"retention.ms": "5"}}
     assert await world.take(source, configs) == [
-        Create(NewMirror("west", "west.a", "a", source.topics["a"].id, 2, 1, {"retention.ms": "5"}, ("there",))),
-        Create(NewMirror("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
+        Create(NewMirroredTopic("west", "west.a", "a", source.topics["a"].id, 2, 1, {"retention.ms": "5"}, ("there",))),
+        Create(NewMirroredTopic("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
     ]
     assert world.steps(source, configs) == []
-    assert world.image.closed(world.image.topics["a"].id) is None, "a topic of the source's name is another"
-    assert is_copy(world.image, links(world.image)["west"], source.topics["a"])
+    assert world.image.active_mirror(world.image.topics["a"].id) is None, "a topic of the source's name is another"
+    assert is_copy(world.image, mirror_configs(world.image)["west"], source.topics["a"])
     grown = replace(source, topics={**source.topics, "a": replace(source.topics["a"], leaders={0: 1, 1: 1, 2: 1})})
     assert await world.take(grown, {"a": {}}) == [Grow("west.a", 3), Configure("west.a", {"retention.ms": None})]
     with pytest.raises(KafkaError, match=r"prefix of mirror 'west' cannot be changed: 'west.a' and 1 other"):
@@ -226,21 +228,21 @@ async def test_what_comes_from_here_is_not_copied_back() -> None:
 async def test_a_copy_says_by_way_of_which_clusters_its_records_come() -> None:
     world = await World().begin()
     await world.take(come_by(view(a=1), "a", "far"))
-    assert origins_of(world.image, "a") == {"there", "far"}
+    assert origin_clusters(world.image, "a") == {"there", "far"}
     assert await world.take(come_by(view(a=1), "a", "far", "farther")) == [
         Trace("a", world.image.topics["a"].id, ("far", "farther", "there"))
     ]
-    assert origins_of(world.image, "a") == {"there", "far", "farther"}
+    assert origin_clusters(world.image, "a") == {"there", "far", "farther"}
     await world.set(role=FAILED_OVER)
-    assert origins_of(world.image, "a") == set(), "its records are this cluster's own from now on"
+    assert origin_clusters(world.image, "a") == set(), "its records are this cluster's own from now on"
 
 
 @on_a_loop
 async def test_several_wishes_are_one_commit_and_refused_one_by_one() -> None:
     world = await World().begin()
     await make_topic(world.controller, NewTopic("c", 1, 1))
-    wishes = [NewMirror("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
+    wishes = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
     before = len(world.small.log.commits)
-    answers = await world.controller.mirrors.create(wishes)
+    answers = await world.controller.mirror_control.create_mirrored_topics(wishes)
     assert [isinstance(answer, UUID) for answer in answers] == [True, False, False, True]
     assert len(world.small.log.commits) == before + 1

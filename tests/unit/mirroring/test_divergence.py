@@ -6,13 +6,13 @@ import pytest
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
-from ottla_broker.log.recovery import Known, open_log
+from ottla_broker.log.recovery import LogCheckpoint, open_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.mirroring.divergence import FOLDER, begin, folder_of, is_cut, is_saved, save
-from ottla_broker.replication.following import last_epoch, truncate
+from ottla_broker.mirroring.diverged_records import FOLDER, begin, folder_of, is_cut, is_saved, save
+from ottla_broker.replication.following import last_record_epoch, truncate_diverging
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.unit.log.making import NOW, batch
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.replication.leading import BATCH, TOPIC, Peers, committed, fetch, led
@@ -24,20 +24,25 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
     fetch(partition, 2, 10)
     log = partition.log
     assert log.high_watermark == 10 and not is_cut(log, 6, 1)
-    waiting = partition.acknowledged(partition.append(BATCH, acks=-1), -1)
+    waiting = partition.commit_future(partition.append_records(BATCH, acks=-1), -1)
     assert waiting is not None
     committed(partition, leader_epoch=2)
-    partition.cut_as_leader(6)
-    assert (log.end, log.high_watermark, partition.epoch_start, partition.settled) == (6, 6, 6, True)
+    partition.truncate_as_leader(6)
+    assert (log.end, log.high_watermark, partition.epoch_start_offset, partition.has_reached_epoch_start) == (
+        6,
+        6,
+        6,
+        True,
+    )
     assert is_cut(log, 6, 1)
     with pytest.raises(KafkaError):
         await waiting  # or the source's record at that offset would acknowledge it
-    partition.append_copied(bytearray(batch(3, base_offset=6, epoch=2)))
+    partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
     assert log.high_watermark == 6, "what the follower has at these offsets is something else"
     follower = led(tmp_path / "follower", Peers(), records=11).log
-    assert (last_epoch(follower), follower.end) == (0, 11)
-    epoch, end = log.epochs.end_of(last_epoch(follower), log.end)
-    truncate(follower, epoch, end)
+    assert (last_record_epoch(follower), follower.end) == (0, 11)
+    epoch, end = log.epochs.end_offset_for(last_record_epoch(follower), log.end)
+    truncate_diverging(follower, epoch, end)
     assert follower.end == 6
     fetch(partition, 2, 6)
     assert log.high_watermark == 6
@@ -76,12 +81,12 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     assert folder.parent.name == FOLDER and log.storage.disk.list(str(folder)) == [f"{20:020d}.log"]
     content = log.storage.disk.read_file(f"{folder}/{20:020d}.log")
     assert content.startswith(before[:400])
-    headers = [header for header, _ in decode_all(content)]
+    headers = [header for header, _ in iter_records(content)]
     assert headers[0].base_offset == 20 and headers[-1].last_offset == 59 and len(headers) == 40
     assert log.storage.disk.list(str(folder.parent)) == [folder.name]
     assert await save(log, 20, 1) == str(folder), "once"
     log.close()
-    again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), Known())
+    again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), LogCheckpoint())
     assert (again.failed, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
 
 
@@ -96,7 +101,7 @@ async def test_a_log_whose_beginning_is_gone_is_saved_from_where_it_begins(tmp_p
     committed(partition, leader_epoch=2)
     begin(partition, 4, 1)
     assert (log.start, log.end) == (4, 4) and is_cut(log, 4, 1)
-    partition.append_copied(bytearray(batch(3, base_offset=4, epoch=2)))
+    partition.append_mirrored_records(bytearray(batch(3, base_offset=4, epoch=2)))
     assert is_cut(log, 4, 1) and (log.start, log.end) == (4, 7)
 
 
@@ -109,7 +114,7 @@ async def test_a_log_of_which_everything_was_deleted_goes_on_where_it_joins_its_
     begin(partition, 6, 1)
     log = partition.log
     assert (log.start, log.end, log.high_watermark) == (6, 6, 6) and is_cut(log, 6, 1)
-    partition.append_copied(bytearray(batch(3, base_offset=6, epoch=2)))
+    partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
     committed(partition, leader_epoch=3)
     begin(partition, 6, 1)
     assert (log.start, log.end) == (6, 9), "what came from the source stays"

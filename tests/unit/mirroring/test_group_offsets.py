@@ -48,11 +48,11 @@ class Cluster:
     async def metadata(self, _: object) -> SimpleNamespace:
         return SimpleNamespace(brokers=[SimpleNamespace(node_id=1)])
 
-    async def ask(self, _: object, broker: int) -> SimpleNamespace:
+    async def send(self, _: object, broker: int) -> SimpleNamespace:
         listed = [SimpleNamespace(group_id=group) for group in self.groups]
         return SimpleNamespace(error_code=ErrorCode.none, groups=listed)
 
-    async def ask_coordinator(self, group: str, request: Any) -> SimpleNamespace:
+    async def send_to_coordinator(self, group: str, request: Any) -> SimpleNamespace:
         self.asked.append(group)
         if group in self.troubles:
             raise self.troubles[group]
@@ -67,7 +67,7 @@ class Cluster:
         )
         return SimpleNamespace(error_code=ErrorCode.none, topics=[SimpleNamespace(name="t", partitions=[one])])
 
-    async def offset(self, topic: str, partition: int) -> int:
+    async def list_offset(self, topic: str, partition: int) -> int:
         return 100
 
 

@@ -5,16 +5,16 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import FAILED_OVER
-from ottla_broker.log.producer_state import LASTING
-from ottla_broker.metadata.appended_sources import live
+from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
+from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.image import MIRROR_RESOURCE
-from ottla_broker.metadata.mirror_plans import NewMirror, Report
-from ottla_broker.metadata.records import AppendedSource
-from ottla_broker.mirroring.discovery import Refused
+from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
+from ottla_broker.metadata.records import AppendedSourceRecord
 from ottla_broker.mirroring.joining import Join, JoinStep, Resume, joins
-from ottla_broker.mirroring.links import links
-from ottla_broker.mirroring.origins import origins_of
-from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.mirroring.mirror_config import mirror_configs
+from ottla_broker.mirroring.origins import origin_clusters
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.sync_plan import Refused
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
@@ -44,16 +44,18 @@ class World:
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
     async def take(self, mirror: str, source: SourceView) -> list[JoinStep]:
-        found = list(joins(self.image, links(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE))
+        found = list(
+            joins(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
+        )
         for step in found:
             if isinstance(step, Join):
-                await self.controller.mirrors.join(step.source)
+                await self.controller.mirror_control.add_source(step.source)
             elif isinstance(step, Resume):
-                await self.controller.mirrors.resume(step.id, step.source_id)
+                await self.controller.mirror_control.resume_source(step.id, step.source_id)
         return found
 
-    def sources(self, name: str = "t") -> dict[UUID, AppendedSource]:
-        return live(self.image, self.image.topics[name].id)
+    def sources(self, name: str = "t") -> dict[UUID, AppendedSourceRecord]:
+        return active_sources(self.image, self.image.topics[name].id)
 
 
 @on_a_loop
@@ -63,12 +65,15 @@ async def test_sources_share_a_topic_each_with_a_mark_of_its_own() -> None:
     assert [type(step) for step in await world.take("west", view("w", topic(2)))] == [Join]
     assert world.image.topic_config("t") == {"retention.ms": "5"}, "as the first one's; they are the topic's own then"
     first, second = world.sources().values()
-    assert first.producer_id != second.producer_id and min(first.producer_id, second.producer_id) >= LASTING
-    assert world.image.is_open(world.image.topics["t"].id, 0), "producers may write to it"
-    assert origins_of(world.image, "t") == {"e", "w"}
+    assert (
+        first.producer_id != second.producer_id
+        and min(first.producer_id, second.producer_id) >= FIRST_RESERVED_PRODUCER_ID
+    )
+    assert world.image.is_writable(world.image.topics["t"].id, 0), "producers may write to it"
+    assert origin_clusters(world.image, "t") == {"e", "w"}
     assert await world.take("east", view("e", topic(1))) == []
     await world.take("east", view("e", topic(1, 2, "far")))
-    assert origins_of(world.image, "t") == {"e", "w", "far"}
+    assert origin_clusters(world.image, "t") == {"e", "w", "far"}
     assert world.sources()[UUID(int=1)].producer_id == first.producer_id
     with pytest.raises(KafkaError, match=r"offsets of mirror 'east' cannot be changed: 't' and 0 other"):
         await world.set("east", offsets="Identical")
@@ -94,7 +99,7 @@ async def test_a_loop_is_refused_and_one_that_was_closed_later_is_stopped() -> N
     assert "t" not in world.image.topics
     await world.take("west", view("w", topic(2)))
     await world.take("west", view("w", topic(2, 2, HERE)))
-    assert world.sources()[UUID(int=2)].stopped and origins_of(world.image, "t") == set()
+    assert world.sources()[UUID(int=2)].stopped and origin_clusters(world.image, "t") == set()
     await world.take("west", view("w", topic(2)))
     assert not world.sources()[UUID(int=2)].stopped, "it goes on when it is none any more"
 
@@ -119,8 +124,10 @@ async def test_a_source_that_was_made_anew_and_one_that_stands_still_go_on_if_wi
     await world.take("east", view("e", topic(1)))
     here = world.image.topics["t"]
     state = here.partitions[0]
-    report = Report(state.leader, here.id, 0, state.leader_epoch, source_id=UUID(int=1), stopped="it lost records")
-    await world.controller.mirrors.report(report)
+    report = MirrorReport(
+        state.leader, here.id, 0, state.leader_epoch, source_id=UUID(int=1), stopped="it lost records"
+    )
+    await world.controller.mirror_control.report_partition(report)
     assert await world.take("east", view("e", topic(1))) == []
     (refused,) = await world.take("east", view("e", topic(3)))
     assert isinstance(refused, Refused) and "deleted and made anew" in refused.why
@@ -130,18 +137,20 @@ async def test_a_source_that_was_made_anew_and_one_that_stands_still_go_on_if_wi
     await world.take("east", view("e", topic(3)))
     assert list(world.sources()) == [UUID(int=3)]
     with pytest.raises(KafkaError, match="not appended to the topic any more"):
-        await world.controller.mirrors.report(replace_source(report, UUID(int=1)))
+        await world.controller.mirror_control.report_partition(replace_source(report, UUID(int=1)))
 
 
-def replace_source(report: Report, source: UUID) -> Report:
-    return Report(report.broker, report.topic_id, 0, report.leader_epoch, source_id=source, stopped="again")
+def replace_source(report: MirrorReport, source: UUID) -> MirrorReport:
+    return MirrorReport(report.broker_id, report.topic_id, 0, report.leader_epoch, source_id=source, stopped="again")
 
 
 @on_a_loop
 async def test_an_identical_copy_takes_nothing_else_and_what_it_brought_does_not_come_twice() -> None:
     world = await World().begin("east")
     await world.set("copier", bootstrap_servers="h:1")
-    (made,) = await world.controller.mirrors.create([NewMirror("copier", "t", "t", UUID(int=1), 2, 1)])
+    (made,) = await world.controller.mirror_control.create_mirrored_topics(
+        [NewMirroredTopic("copier", "t", "t", UUID(int=1), 2, 1)]
+    )
     assert isinstance(made, UUID)
     (refused,) = await world.take("east", view("e", topic(2)))
     assert isinstance(refused, Refused) and "is an identical copy" in refused.why

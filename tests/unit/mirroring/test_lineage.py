@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.mirroring.lineage import common_point, copied_up_to, epochs_below
+from ottla_broker.mirroring.lineage import common_point, epochs_below, last_identical_offset
 from ottla_broker.mirroring.source_epochs import Epochs
 
 
@@ -97,8 +97,10 @@ def test_epochs_of_what_stays() -> None:
 
 
 def test_a_failover_point_counts_as_far_as_nobody_has_written_over_it() -> None:
-    assert copied_up_to(((0, 0), (3, 40)), 120, 100, 3) == 100
-    assert copied_up_to(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, "later leaders, with all of it"
-    assert copied_up_to(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader, with less"
-    assert copied_up_to(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has written nothing yet"
-    assert copied_up_to(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100
+    assert last_identical_offset(((0, 0), (3, 40)), 120, 100, 3) == 100
+    assert last_identical_offset(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, (
+        "later leaders, with all of it"
+    )
+    assert last_identical_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader, with less"
+    assert last_identical_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has written nothing yet"
+    assert last_identical_offset(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100

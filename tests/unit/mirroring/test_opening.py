@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
-from ottla_broker.metadata.image import Image
-from ottla_broker.metadata.mirror_plans import Report, refusal
-from ottla_broker.metadata.records import MirroredPartition, MirroredTopic
-from ottla_broker.mirroring.opening import abort_open, report_end
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.mirror_plans import MirrorReport, produce_rejection
+from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
+from ottla_broker.mirroring.failover import abort_open, report_end
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import batch, marker
 from tests.unit.metadata.small_controller import on_a_loop, until
@@ -18,10 +18,10 @@ class Controller:
     """Hears reports; refuses so many first."""
 
     def __init__(self, refuses: int = 0) -> None:
-        self.heard: list[Report] = []
+        self.heard: list[MirrorReport] = []
         self._refuses = refuses
 
-    async def tell(self, topic: str, report: Report) -> None:
+    async def tell(self, topic: str, report: MirrorReport) -> None:
         assert topic == "t"
         if self._refuses:
             self._refuses -= 1
@@ -38,7 +38,7 @@ async def test_the_end_is_told_when_every_in_sync_replica_has_it(tmp_path: Path)
     assert not controller.heard
     fetch(partition, 2, 5)
     await telling
-    assert controller.heard == [Report(ME, TOPIC, 0, 1, end=5, source_end=9)]
+    assert controller.heard == [MirrorReport(ME, TOPIC, 0, 1, end=5, source_end=9)]
 
 
 @on_a_loop
@@ -55,7 +55,7 @@ async def test_where_an_empty_copy_begins_is_told_when_every_in_sync_replica_beg
     assert not controller.heard
     fetch(partition, 2, 121)
     await telling
-    assert controller.heard == [Report(ME, TOPIC, 0, 1, end=121, source_end=130)]
+    assert controller.heard == [MirrorReport(ME, TOPIC, 0, 1, end=121, source_end=130)]
 
 
 @on_a_loop
@@ -81,21 +81,21 @@ async def test_only_transactions_of_the_source_are_aborted(tmp_path: Path) -> No
     end = log.end
     log.append_as_leader(batch(1, producer=(7, 0, 0), transactional=True), leader_epoch=1, now_ms=1, from_client=False)
     assert abort_open(partition, end, 1) == 1
-    assert [one.producer_id for one in log.aborted(0, log.end)] == [5]
+    assert [one.producer_id for one in log.aborted_transactions(0, log.end)] == [5]
     assert log.last_stable_offset == end, "the one that began here is open still"
     assert abort_open(partition, end, 1) == 0
 
 
 def test_producers_wait_until_the_end_is_known() -> None:
-    image = Image()
+    image = MetadataImage()
     topic = UUID(int=1)
-    assert image.is_open(topic, 0)
-    image.mirrored[topic] = MirroredTopic(topic, "west", "t", UUID(int=2))
-    assert not image.is_open(topic, 0)
-    assert refusal(image, topic, "t").code is ErrorCode.invalid_topic_exception
-    image.mirrored[topic] = MirroredTopic(topic, "west", "t", UUID(int=2), failed_over=True)
-    assert not image.is_open(topic, 0)
-    assert refusal(image, topic, "t").code is ErrorCode.not_enough_replicas
-    image.mirrored_partitions[topic, 0] = MirroredPartition(topic, 0, end=0)
-    assert image.is_open(topic, 0)
-    assert not image.is_open(topic, 1)
+    assert image.is_writable(topic, 0)
+    image.mirrored_topics[topic] = MirroredTopicRecord(topic, "west", "t", UUID(int=2))
+    assert not image.is_writable(topic, 0)
+    assert produce_rejection(image, topic, "t").code is ErrorCode.invalid_topic_exception
+    image.mirrored_topics[topic] = MirroredTopicRecord(topic, "west", "t", UUID(int=2), failed_over=True)
+    assert not image.is_writable(topic, 0)
+    assert produce_rejection(image, topic, "t").code is ErrorCode.not_enough_replicas
+    image.mirrored_partitions[topic, 0] = MirroredPartitionRecord(topic, 0, end=0)
+    assert image.is_writable(topic, 0)
+    assert not image.is_writable(topic, 1)

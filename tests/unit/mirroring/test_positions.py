@@ -7,18 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.producer_rebuild import note_batch
-from ottla_broker.log.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla_broker.log.producer_state import LASTING, ProducerStates
-from ottla_broker.log.validation import Fields, check_from_client
+from ottla_broker.log.producer_rebuild import replay_batch
+from ottla_broker.log.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
+from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID, ProducerStates
+from ottla_broker.log.validation import HeaderFields, validate_client_batch
 from ottla_broker.mirroring.committed import committed_batches
-from ottla_broker.mirroring.positions import END, SEQUENCES, mark, position_of, statement
-from ottla_broker.wire.batch import DELETE_HORIZON, HEADER, HEADER_SIZE, check_crc, pack_batch, parse_header
+from ottla_broker.mirroring.source_positions import END, SEQUENCES, mark, source_position, statement
+from ottla_broker.wire.batch import (
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    has_valid_crc,
+    pack_batch,
+    parse_batch_header,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decode_batch
 from tests.unit.log.making import NOW, batch, marker
 
-MARK = LASTING + 5
+MARK = FIRST_RESERVED_PRODUCER_ID + 5
 
 
 def marked(data: bytes, base_offset: int = 7, append_time_ms: int | None = None) -> bytearray:
@@ -36,8 +43,8 @@ def marked(data: bytes, base_offset: int = 7, append_time_ms: int | None = None)
 
 
 def noted(states: ProducerStates, data: bytes | bytearray) -> int:
-    note_batch(states, parse_header(data), data, NOW)
-    return position_of(states.get(MARK))
+    replay_batch(states, parse_batch_header(data), data, NOW)
+    return source_position(states.get(MARK))
 
 
 OFFSETS = st.one_of(
@@ -60,27 +67,27 @@ def test_whatever_came_last_says_how_far_it_was_copied(came: list[tuple[int, int
             wanted = base + 1
             data = statement(MARK, wanted, base_offset=9, leader_epoch=3, timestamp_ms=NOW)
         assert noted(states, data) == wanted
-        (again,) = decode_snapshot(encode_snapshot(states), NOW)
-        assert position_of(again) == wanted
+        (again,) = decode_producer_snapshot(encode_producer_snapshot(states), NOW)
+        assert source_position(again) == wanted
 
 
 def test_what_nothing_is_known_of_begins_at_the_beginning() -> None:
-    assert position_of(None) == 0
+    assert source_position(None) == 0
 
 
 def test_a_batch_keeps_its_records_and_is_plain_data() -> None:
     sent = batch(3, base_offset=40, producer=(8, 2, 17), transactional=True, step_ms=5)
-    header = parse_header(sent)
-    sent = pack_batch(replace(header, attributes=header.attributes | DELETE_HORIZON), sent[HEADER_SIZE:])
+    header = parse_batch_header(sent)
+    sent = pack_batch(replace(header, attributes=header.attributes | DELETE_HORIZON_FLAG), sent[HEADER_SIZE:])
     found = marked(sent)
-    now = parse_header(found)
-    assert check_crc(found, now)
+    now = parse_batch_header(found)
+    assert has_valid_crc(found, now)
     assert (now.base_offset, now.leader_epoch, now.producer_id, now.base_sequence, now.count) == (7, 3, MARK, 40, 3)
     assert not now.is_transactional and not now.has_delete_horizon
     before = [(one.timestamp_ms, one.key, one.value) for one in decode_batch(sent, header)]
     assert [(one.timestamp_ms, one.key, one.value) for one in decode_batch(found, now)] == before
     stamped = marked(sent, append_time_ms=NOW + 5)
-    assert {one.timestamp_ms for one in decode_batch(stamped, parse_header(stamped))} == {NOW + 5}
+    assert {one.timestamp_ms for one in decode_batch(stamped, parse_batch_header(stamped))} == {NOW + 5}
 
 
 def test_offsets_that_cannot_be_carried_are_refused() -> None:
@@ -90,18 +97,18 @@ def test_offsets_that_cannot_be_carried_are_refused() -> None:
 
 
 def test_nobody_else_may_use_such_an_id() -> None:
-    fields: Fields = HEADER.unpack_from(batch(1, producer=(MARK, 0, 0)))
+    fields: HeaderFields = HEADER.unpack_from(batch(1, producer=(MARK, 0, 0)))
     with pytest.raises(KafkaError) as caught:
-        check_from_client(fields, LogConfig(), NOW)
+        validate_client_batch(fields, LogConfig(), NOW)
     assert caught.value.code is ErrorCode.invalid_record
 
 
 def test_they_do_not_expire() -> None:
     states = ProducerStates()
     noted(states, marked(batch(2, base_offset=5)))
-    note_batch(states, parse_header(plain := batch(1, producer=(6, 0, 0))), plain, NOW)
-    assert states.expire(NOW + 10**12, 1) == 1
-    assert position_of(states.get(MARK)) == 7
+    replay_batch(states, parse_batch_header(plain := batch(1, producer=(6, 0, 0))), plain, NOW)
+    assert states.remove_expired(NOW + 10**12, 1) == 1
+    assert source_position(states.get(MARK)) == 7
 
 
 def test_only_what_was_committed_is_appended() -> None:

@@ -5,13 +5,13 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import FAILED_OVER
-from ottla_broker.metadata.mirror_plans import NewMirror, Report, known_partition
-from ottla_broker.mirroring.discovery import Adopt, Recreate, Refused, Step, candidates, is_copy, steps
+from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic, mirrored_partition
 from ottla_broker.mirroring.group_offsets import Committed
-from ottla_broker.mirroring.links import links
+from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.rewinding import beyond
-from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
 from ottla_broker.mirroring.source_copies import SourceCopy
+from ottla_broker.mirroring.sync_plan import Adopt, Recreate, Refused, Step, candidates, is_copy, steps
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import World, view
@@ -33,19 +33,19 @@ class Returning(World):
         self, source: SourceView | None = None, *, failed_over: bool = True, of: UUID | None = None
     ) -> list[Step]:
         told = {"t": SourceCopy("west", of or self.id, failed_over)}
-        return list(steps(self.image, links(self.image)["west"], source or view(t=2), None, 1, "here", told))
+        return list(steps(self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", told))
 
     async def adopt(self) -> None:
         (step,) = self.wishes()
         assert isinstance(step, Adopt)
-        await self.controller.mirrors.adopt(step.topic, step.topic_id)
+        await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
-    def report(self, partition: int = 0, **told: object) -> Report:
+    def report(self, partition: int = 0, **told: object) -> MirrorReport:
         state = self.image.topics["t"].partitions[partition]
-        return Report(state.leader, self.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
+        return MirrorReport(state.leader, self.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
 
     async def join(self, partition: int = 0, **told: object) -> None:
-        await self.controller.mirrors.report(self.report(partition, **told))
+        await self.controller.mirror_control.report_partition(self.report(partition, **told))
 
     async def refused(self, code: ErrorCode, **told: object) -> None:
         with pytest.raises(KafkaError) as caught:
@@ -64,11 +64,14 @@ async def test_only_what_the_source_proves_to_be_a_copy_of_this_very_topic_is_ad
     assert isinstance(still, Refused) and "has not failed over" in still.why
     (fewer,) = world.wishes(view(t=1))
     assert isinstance(fewer, Refused) and "2 partitions here, and 1 at the source" in fewer.why
-    assert candidates(world.image, links(world.image)["west"], view(t=2, u=1).topics.values()) == ["t"]
-    assert world.image.closed(world.id) is None
+    assert candidates(world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()) == ["t"]
+    assert world.image.active_mirror(world.id) is None
     await world.adopt()
-    assert world.image.closed(world.id) is not None
-    assert world.wishes() == [] and candidates(world.image, links(world.image)["west"], view(t=2).topics.values()) == []
+    assert world.image.active_mirror(world.id) is not None
+    assert (
+        world.wishes() == []
+        and candidates(world.image, mirror_configs(world.image)["west"], view(t=2).topics.values()) == []
+    )
 
 
 @on_a_loop
@@ -76,12 +79,12 @@ async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut
     world = await Returning().begin()
     await world.refused(ErrorCode.invalid_topic_exception, joined=5)
     await world.adopt()
-    link, topic = links(world.image)["west"], view(t=2).topics["t"]
+    link, topic = mirror_configs(world.image)["west"], view(t=2).topics["t"]
     await world.refused(ErrorCode.policy_violation, joined=5, cut=3)
-    assert known_partition(world.image, world.id, 0).joined == -1
+    assert mirrored_partition(world.image, world.id, 0).joined == -1
     before = world.image.topics["t"].partitions[0]
     await world.join(joined=5, epochs=((2, 0),))
-    after, known = world.image.topics["t"].partitions[0], known_partition(world.image, world.id, 0)
+    after, known = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.id, 0)
     assert (after.leader, after.isr) == (before.leader, before.isr)
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
     assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
@@ -92,7 +95,7 @@ async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut
     # A leader that had not cut says it again, in its own epoch; another offset it cannot be.
     await world.set(on_divergence="Stop")
     await world.join(1, joined=7, cut=3)
-    again = known_partition(world.image, world.id, 1)
+    again = mirrored_partition(world.image, world.id, 1)
     assert again.joined_epoch == world.image.topics["t"].partitions[1].leader_epoch - 1 == before.leader_epoch + 1
     with pytest.raises(KafkaError):
         await world.join(1, joined=6, cut=3)
@@ -118,17 +121,19 @@ async def test_it_can_be_opened_again_and_adopted_again() -> None:
         await world.join(partition, joined=4, epochs=((1, 0),))
     await world.set(role=FAILED_OVER)
     await world.join(end=9)
-    assert world.image.is_open(world.id, 0) and not world.image.is_open(world.id, 1)
+    assert world.image.is_writable(world.id, 0) and not world.image.is_writable(world.id, 1)
     await world.set(role="Replicate")
     await world.adopt()
-    assert not world.image.is_open(world.id, 0)
-    known = known_partition(world.image, world.id, 0)
+    assert not world.image.is_writable(world.id, 0)
+    known = mirrored_partition(world.image, world.id, 0)
     assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
         "where it failed over, and nothing else of the last time"
     )
-    assert not is_copy(world.image, links(world.image)["west"], view(t=2).topics["t"])
+    assert not is_copy(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="is a copy already"):
-        await world.controller.mirrors.adopt(NewMirror("west", "t", "t", UUID(int=1), 2, 1), world.id)
+        await world.controller.mirror_control.adopt_topic(
+            NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.id
+        )
 
 
 def test_groups_go_back_to_what_stays_and_no_further() -> None:

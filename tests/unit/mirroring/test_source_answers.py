@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.mirroring.origins import ORIGINS, SOURCES, Tracing
-from ottla_broker.mirroring.source import SourceTopic, SourceView
-from ottla_broker.mirroring.source_copies import SourceCopy, copies_at, described
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.source_copies import SourceCopy, copies_at, mirror_topic_entries
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -22,7 +22,7 @@ VIEW = SourceView("there", {}, {"t": SourceTopic("t", ID, {0: 1})}, frozenset())
 class Source:
     says: dict[str, dict[str, str]]
 
-    async def ask(self, _: Any) -> SimpleNamespace:
+    async def send(self, _: Any) -> SimpleNamespace:
         results = [
             SimpleNamespace(
                 resource_name=topic,
@@ -50,6 +50,9 @@ def test_what_is_said_of_topics_that_nobody_asked_for_is_passed_over() -> None:
 
 
 def test_an_id_that_is_none_says_nothing() -> None:
-    good, bad = described("m", "t", ID, failed_over=True), described("m", "u", ID, failed_over=True)
+    good, bad = (
+        mirror_topic_entries("m", "t", ID, failed_over=True),
+        mirror_topic_entries("m", "u", ID, failed_over=True),
+    )
     says = {"t": good, "u": {**bad, "source.topic.id": "?"}}
     assert asyncio.run(copies_at(source(says), ["t", "u"])) == {"t": SourceCopy("m", ID, True)}

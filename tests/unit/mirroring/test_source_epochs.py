@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.log.validation import Fields
+from ottla_broker.log.validation import HeaderFields
 from ottla_broker.mirroring.source_epochs import Epochs, WentBack, learned, of_last
 
 
-def batch(base: int, count: int, epoch: int) -> tuple[int, Fields]:
+def batch(base: int, count: int, epoch: int) -> tuple[int, HeaderFields]:
     return 0, (base, 100, epoch, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count)
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from ottla_broker.config import FAILED_OVER, REPLICATE
-from ottla_broker.metadata.mirror_plans import NewMirror, Report, known_partition
-from ottla_broker.mirroring.discovery import Refused, TakeBack, is_copy
-from ottla_broker.mirroring.links import links
-from ottla_broker.mirroring.source import SourceTopic, SourceView
+from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic, mirrored_partition
+from ottla_broker.mirroring.mirror_config import mirror_configs
+from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.sync_plan import Refused, TakeBack, is_copy
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import World, view
@@ -26,20 +26,20 @@ class Drill(World):
     async def report(self, partition: int = 0, **told: object) -> None:
         topic = self.image.topics["t"]
         state = topic.partitions[partition]
-        report = Report(state.leader, topic.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
-        await self.controller.mirrors.report(report)
+        report = MirrorReport(state.leader, topic.id, partition, state.leader_epoch, **told)  # type: ignore[arg-type]
+        await self.controller.mirror_control.report_partition(report)
 
     async def over(self) -> None:
         for partition in (0, 1):
             await self.report(partition, end=100 + partition, source_end=105)
 
     async def take_back(self) -> None:
-        copy = self.image.mirrored[self.image.topics["t"].id]
-        wish = NewMirror("west", "t", "t", copy.source_id, 2, 1, origins=copy.origins)
-        await self.controller.mirrors.take_back(wish, copy.topic)
+        copy = self.image.mirrored_topics[self.image.topics["t"].id]
+        wish = NewMirroredTopic("west", "t", "t", copy.source_id, 2, 1, origins=copy.origins)
+        await self.controller.mirror_control.fail_back(wish, copy.topic)
 
     def open(self) -> bool:
-        return self.image.is_open(self.image.topics["t"].id, 0)
+        return self.image.is_writable(self.image.topics["t"].id, 0)
 
     def refused(self, source: SourceView | None = None) -> str:
         (step,) = self.steps(source or view(t=2))
@@ -52,7 +52,7 @@ async def test_it_is_taken_back_by_consent_once_it_is_known_where_it_ended() -> 
     drill = await Drill().begin()
     assert drill.refused() == "it is failing over still"
     await drill.over()
-    known = known_partition(drill.image, drill.image.topics["t"].id, 0)
+    known = mirrored_partition(drill.image, drill.image.topics["t"].id, 0)
     assert (known.end, known.end_epoch) == (100, drill.image.topics["t"].partitions[0].leader_epoch)
     assert "on.divergence=Truncate (onDivergence of a Mirror) makes it a copy again" in drill.refused()
     assert drill.open()
@@ -87,7 +87,7 @@ async def test_another_topic_of_that_name_or_one_that_comes_from_here_is_not() -
 async def test_it_joins_where_it_ended_and_a_later_failover_begins_anew() -> None:
     drill = await Drill().begin(on_divergence="Truncate")
     await drill.over()
-    topic, link = drill.image.topics["t"].id, links(drill.image)["west"]
+    topic, link = drill.image.topics["t"].id, mirror_configs(drill.image)["west"]
     await drill.set(role=REPLICATE)
     await drill.take_back()
     assert not is_copy(drill.image, link, view(t=2).topics["t"])
@@ -99,16 +99,18 @@ async def test_it_joins_where_it_ended_and_a_later_failover_begins_anew() -> Non
     await drill.report(1, joined=101)
     await drill.set(on_divergence="Truncate")
     await drill.report(joined=100, cut=3)
-    known = known_partition(drill.image, topic, 0)
+    known = mirrored_partition(drill.image, topic, 0)
     assert (known.end, known.source_end, known.end_epoch, known.joined) == (-1, -1, -1, 100)
-    assert known.epochs == ((4, 0), (7, 60)) and is_copy(drill.image, links(drill.image)["west"], view(t=2).topics["t"])
+    assert known.epochs == ((4, 0), (7, 60)) and is_copy(
+        drill.image, mirror_configs(drill.image)["west"], view(t=2).topics["t"]
+    )
     await drill.report(joined=100, cut=3)  # of a leader that had not cut
     with pytest.raises(KafkaError):
         await drill.report(joined=99)
     await drill.set(role=FAILED_OVER)
     assert not drill.open()
     await drill.report(end=130)
-    assert drill.open() and known_partition(drill.image, topic, 0).end == 130
+    assert drill.open() and mirrored_partition(drill.image, topic, 0).end == 130
 
 
 @on_a_loop
@@ -119,5 +121,5 @@ async def test_one_that_fails_over_again_before_it_has_joined_is_open_as_it_was(
     await drill.set(role=REPLICATE)
     await drill.take_back()
     await drill.set(role=FAILED_OVER)
-    assert drill.open() and known_partition(drill.image, topic, 0).end == 100
+    assert drill.open() and mirrored_partition(drill.image, topic, 0).end == 100
     assert [type(step) for step in drill.steps(view(t=2))] == [TakeBack]

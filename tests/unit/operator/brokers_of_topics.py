@@ -9,9 +9,9 @@ from unittest import mock
 from uuid import UUID, uuid4
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import reconcile
-from ottla_operator.brokers import topics as brokers_topics
-from ottla_operator.brokers.link import Link
+from ottla_operator.kafka import topic_reconciler
+from ottla_operator.kafka import topics as brokers_topics
+from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kube import topics as looks
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.kinds import TOPIC
@@ -19,7 +19,7 @@ from ottla_operator.kube.known import Key, Known
 from ottla_operator.kube.ledger import Ledger
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.topics import Topics
-from ottla_operator.plan.topics import Change, Create, Seen
+from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
 from tests.unit.operator.api_server import FakeApi
@@ -120,11 +120,11 @@ class Looking:
 
     async def look(self) -> float:
         patches: list[tuple[object, str, object]] = [
-            (looks, "connected", self._connected),
+            (looks, "connect", self._connected),
             (looks, "ready_addresses", self._addresses),
-            (reconcile, "observe", self._observe),
-            (reconcile, "apply", self._apply),
-            (brokers_topics, "delete_by_id", self._delete),
+            (topic_reconciler, "observe_topics", self._observe),
+            (topic_reconciler, "apply_topic_change", self._apply),
+            (brokers_topics, "delete_topic_by_id", self._delete),
             (self.api, "create", self._event),
         ]
         with ExitStack() as stack:
@@ -149,25 +149,27 @@ class Looking:
     # --- brokers
 
     @asynccontextmanager
-    async def _connected(self, *_: object) -> AsyncIterator[Link]:
-        yield cast(Link, None)
+    async def _connected(self, *_: object) -> AsyncIterator[KafkaClient]:
+        yield cast(KafkaClient, None)
 
     async def _addresses(self, *_: object) -> list[str]:
         return [] if self.away else ["one:9091"]
 
-    async def _observe(self, _: Link, wanted: Sequence[Topic]) -> dict[str, Seen]:
+    async def _observe(self, _: KafkaClient, wanted: Sequence[Topic]) -> dict[str, ObservedTopic]:
         names = [it.topic_name for it in wanted]
         if refused := self.hidden & {*names}:
             raise KafkaError(ErrorCode.topic_authorization_failed, f"topic {min(refused)!r} is not told of")
         return {
-            name: Seen(name, 1, 1, topic_id=str(self.topics[name]), brokers=1) for name in names if name in self.topics
+            name: ObservedTopic(name, 1, 1, topic_id=str(self.topics[name]), brokers=1)
+            for name in names
+            if name in self.topics
         }
 
-    async def _apply(self, _: Link, change: Change) -> None:
-        assert isinstance(change, Create)
+    async def _apply(self, _: KafkaClient, change: TopicChange) -> None:
+        assert isinstance(change, CreateTopic)
         self.topics[change.name] = uuid4()
 
-    async def _delete(self, _: Link, topic_id: UUID) -> bool:
+    async def _delete(self, _: KafkaClient, topic_id: UUID) -> bool:
         for name, its in list(self.topics.items()):
             if its == topic_id:
                 if name in self.refusing:

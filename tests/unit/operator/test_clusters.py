@@ -11,7 +11,7 @@ from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, SERVICE
 from ottla_operator.kube.known import Key, slim
 from ottla_operator.kube.telling import Telling, now_text
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.objects.pods import Images
+from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.resources.model import Json
 from tests.unit.operator.api_server import FakeApi
 
@@ -25,7 +25,7 @@ class Operator:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         as_api = cast(Api, api)
-        self.clusters = Clusters(as_api, Telling(as_api, "test"), Images("broker", "1"), self.body)
+        self.clusters = Clusters(as_api, Telling(as_api, "test"), BrokerImages("broker", "1"), self.body)
 
     def body(self, key: Key) -> Json | None:
         it = self.api.objects.get(("Cluster", key.namespace, key.name))

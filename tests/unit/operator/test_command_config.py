@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.wire.channel import OPEN
-from ottla_broker.wire.secured import Secured
+from ottla_broker.wire.channel import UNSECURED
+from ottla_broker.wire.client_security import ClientSecurity
 from ottla_operator.cli.command_config import secured
-from ottla_operator.cli.exits import Exit, Failure
-from tests.kube.authority import authority, client_certificate
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from tests.kube.certificates import create_certificate_authority, create_client_certificate
 
 
-def read(folder: Path, *lines: str) -> Secured:
+def read(folder: Path, *lines: str) -> ClientSecurity:
     file = folder / "client.properties"
     file.write_text("\n".join(lines))
     return secured(file)
 
 
 def test_without_a_file_nothing_is_encrypted(tmp_path: Path) -> None:
-    assert secured(None) == OPEN
-    assert read(tmp_path, "# nothing that concerns us", "client.id=me", "request.timeout.ms=5000") == OPEN
+    assert secured(None) == UNSECURED
+    assert read(tmp_path, "# nothing that concerns us", "client.id=me", "request.timeout.ms=5000") == UNSECURED
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_without_a_file_nothing_is_encrypted(tmp_path: Path) -> None:
 )
 def test_logins(tmp_path: Path, login: list[str]) -> None:
     found = read(tmp_path, "security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-512", *login)
-    assert found == Secured("SASL_SSL", mechanism="SCRAM-SHA-512", username="alice", password="a \\ ä")
+    assert found == ClientSecurity("SASL_SSL", mechanism="SCRAM-SHA-512", username="alice", password="a \\ ä")
     assert "ä" not in repr(found)
 
 
 def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path) -> None:
-    made = authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    certificate, key = client_certificate(made, "alice")
+    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    certificate, key = create_client_certificate(made, "alice")
     (tmp_path / "alice.pem").write_text(key.read_text() + certificate.read_text())
     javas = read(
         tmp_path,
@@ -61,8 +61,8 @@ def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path
         "ssl.endpoint.identification.algorithm=none",
     )
     for found in (javas, librdkafkas):
-        assert (found.authorities, found.checks_name) == (made.certificate.read_text(), False)
-        assert (found.certificate.strip(), found.key.strip()) == (
+        assert (found.trusted_certificates, found.verifies_hostname) == (made.certificate.read_text(), False)
+        assert (found.certificate_chain.strip(), found.key.strip()) == (
             certificate.read_text().strip(),
             key.read_text().strip(),
         )
@@ -84,12 +84,12 @@ def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, lines: list[str], said: str) -> None:
-    with pytest.raises(Failure) as failed:
+    with pytest.raises(CommandError) as failed:
         read(tmp_path, *lines)
-    assert failed.value.code is Exit.usage
+    assert failed.value.code is ExitCode.usage
     assert str(failed.value).startswith(f"{tmp_path / 'client.properties'}{said}")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"none\.properties: No such file or directory"):
+    with pytest.raises(CommandError, match=r"none\.properties: No such file or directory"):
         secured(tmp_path / "none.properties")

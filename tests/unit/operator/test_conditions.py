@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Verdict, Working, conditions, kstatus
 from ottla_operator.resources.common import Condition
-from ottla_operator.resources.crds import KINDS, schema_of
+from ottla_operator.resources.crds import KINDS, openapi_schema
 
 WORDS = st.sampled_from(["Rolling", "Waiting", "Refused"])
 VERDICTS = st.one_of(
@@ -59,7 +59,7 @@ def test_at_each_moment_of_a_history(history: list[tuple[Verdict, list[Aspect], 
 def test_a_resource_that_nobody_has_looked_at_is_in_progress() -> None:
     """The API server shows the schema's default until somebody writes a status."""
     for kind in KINDS:
-        default = schema_of(kind)["properties"]["status"]["default"]
+        default = openapi_schema(kind)["properties"]["status"]["default"]
         assert kstatus({"metadata": {"generation": 1}, "status": default}) == "InProgress"
         (ready,) = default["conditions"]
         Condition.model_validate(ready)

@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 
 from ottla_broker.wire.records import Record
-from ottla_operator.brokers.consuming import Consumer
-from ottla_operator.brokers.offsets import Place
 from ottla_operator.cli import consume
 from ottla_operator.cli.consume import printed_to
+from ottla_operator.kafka.consumer import Consumer
+from ottla_operator.kafka.offsets import TopicPartition
 
-AT: Place = ("t", 0)
+AT: TopicPartition = ("t", 0)
 
 
 def records(first: int, count: int) -> list[Record]:
@@ -26,15 +26,15 @@ class Batches:
     """A consumer of one partition, which brings whole batches and moves on behind them, whatever becomes of their records."""
 
     batches: Sequence[list[Record]]
-    positions: dict[Place, int] = field(default_factory=lambda: {AT: 0})
+    positions: dict[TopicPartition, int] = field(default_factory=lambda: {AT: 0})
 
-    async def records(self) -> AsyncIterator[tuple[Place, list[Record]]]:
+    async def records(self) -> AsyncIterator[tuple[TopicPartition, list[Record]]]:
         for batch in self.batches:
             self.positions[AT] = batch[-1].offset + 1
             yield AT, batch
 
 
-def printed(batches: Batches, *, end: int | None = None, count: int | None = None) -> dict[Place, int]:
+def printed(batches: Batches, *, end: int | None = None, count: int | None = None) -> dict[TopicPartition, int]:
     """Up to where it would be committed."""
     consumer, ends = cast(Consumer, batches), None if end is None else {AT: end}
     asyncio.run(consume._print(consumer, ends, count, lambda place, record: (record.value or b"").decode(), None))

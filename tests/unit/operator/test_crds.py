@@ -29,7 +29,7 @@ FORBIDDEN = {
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda it: it.parent.name)
 def test_the_committed_files_are_what_the_models_say(folder: Path) -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
-    assert written == crds.texts(), "run `python -m ottla_operator.resources.crds crds charts/ottla/files/crds`"
+    assert written == crds.render_crds(), "run `python -m ottla_operator.resources.crds crds charts/ottla/files/crds`"
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -43,7 +43,7 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
 def test_schemas_are_structural(kind: crds.Kind) -> None:
-    for path, node in nodes(crds.schema_of(kind)):
+    for path, node in nodes(crds.openapi_schema(kind)):
         free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
         assert free or node.get("type") in ("object", "array", "string", "integer", "number", "boolean"), path
         found = FORBIDDEN & set(node)
@@ -57,7 +57,7 @@ def test_schemas_are_structural(kind: crds.Kind) -> None:
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
 def test_every_field_of_the_spec_is_explained(kind: crds.Kind) -> None:
-    spec = crds.schema_of(kind)["properties"]["spec"]
+    spec = crds.openapi_schema(kind)["properties"]["spec"]
     silent = [
         path for path, node in nodes(spec, "spec") if "[" not in path.rsplit(".", 1)[-1] and not node.get("description")
     ]
@@ -67,9 +67,9 @@ def test_every_field_of_the_spec_is_explained(kind: crds.Kind) -> None:
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
 def test_every_kind_tells_its_state(kind: crds.Kind) -> None:
-    (version,) = crds.crd_of(kind)["spec"]["versions"]
+    (version,) = crds.build_crd(kind)["spec"]["versions"]
     assert version["subresources"]["status"] == {}
-    assert crds.crd_of(kind)["spec"]["names"]["categories"] == ["ottla"]
+    assert crds.build_crd(kind)["spec"]["names"]["categories"] == ["ottla"]
     assert "Ready" in [column["name"] for column in version["additionalPrinterColumns"]]
     conditions = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
@@ -78,7 +78,7 @@ def test_every_kind_tells_its_state(kind: crds.Kind) -> None:
 
 def test_a_cluster_can_be_scaled() -> None:
     (cluster,) = (kind for kind in crds.KINDS if kind.name == "Cluster")
-    (version,) = crds.crd_of(cluster)["spec"]["versions"]
+    (version,) = crds.build_crd(cluster)["spec"]["versions"]
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"
 
 
@@ -88,5 +88,5 @@ def test_short_names_are_unique() -> None:
 
 
 def test_the_files_are_yaml_that_says_the_same() -> None:
-    for name, text in crds.texts().items():
+    for name, text in crds.render_crds().items():
         assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")

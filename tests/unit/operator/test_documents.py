@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla_operator.local import documents
-from ottla_operator.local.documents import BadInput
+from ottla_operator.local.documents import InvalidFiles
 
 GOOD = """\
 apiVersion: ottla.dev/v1alpha1
@@ -31,13 +31,13 @@ def write(folder: Path, text: str, name: str = "all.yaml") -> Path:
 
 def wrong(folder: Path, text: str) -> list[str]:
     """What is said of a file, without the folder's name."""
-    with pytest.raises(BadInput) as caught:
-        documents.read([write(folder, text)])
+    with pytest.raises(InvalidFiles) as caught:
+        documents.read_files([write(folder, text)])
     return [line.replace(f"{folder}/", "") for line in caught.value.lines]
 
 
 def test_documents_and_lines(tmp_path: Path) -> None:
-    cluster, topic = documents.read([write(tmp_path, GOOD)])
+    cluster, topic = documents.read_files([write(tmp_path, GOOD)])
     assert (cluster.kind, cluster.name, topic.kind, topic.name) == ("Cluster", "demo", "Topic", "flights")
     assert topic.where(("spec", "partitions")) == f"{tmp_path}/all.yaml:13"
     assert topic.where(("spec", "config", "retention.ms")) == f"{tmp_path}/all.yaml:11"
@@ -88,17 +88,17 @@ def test_folders_are_read_without_their_subfolders(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     write(tmp_path / "deeper", "nonsense: 1\n")
     write(tmp_path, '{"some": "data"}', "data.txt")
-    assert len(documents.read([tmp_path])) == 2
+    assert len(documents.read_files([tmp_path])) == 2
 
 
 def test_objects_of_other_groups_and_empty_documents_are_passed_over(tmp_path: Path) -> None:
     foreign = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"
-    assert len(documents.read([write(tmp_path, f"---\n---\n{foreign}---\n{GOOD}")])) == 2
+    assert len(documents.read_files([write(tmp_path, f"---\n---\n{foreign}---\n{GOOD}")])) == 2
 
 
 def test_a_list_is_opened(tmp_path: Path) -> None:
     items = "".join("- " + part.strip().replace("\n", "\n  ") + "\n" for part in GOOD.split("---"))
-    found = documents.read([write(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n{items}")])
+    found = documents.read_files([write(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n{items}")])
     assert [it.name for it in found] == ["demo", "flights"]
     assert found[1].where(("spec", "partitions")) == f"{tmp_path}/all.yaml:15"
 
@@ -111,14 +111,14 @@ def test_dates_stay_text_and_merges_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["nothing", "empty"])
 def test_nothing_to_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match=r"there is no (such file|\.yaml file)"):
-        documents.read([tmp_path / name])
+    with pytest.raises(InvalidFiles, match=r"there is no (such file|\.yaml file)"):
+        documents.read_files([tmp_path / name])
 
 
 def test_what_is_no_text_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_bytes(b"a: 1\nb: \xff\n")
-    with pytest.raises(BadInput) as caught:
-        documents.read([tmp_path])
+    with pytest.raises(InvalidFiles) as caught:
+        documents.read_files([tmp_path])
     assert caught.value.lines == (f"{tmp_path}/all.yaml:2: not YAML: byte 0xff is not text in UTF-8",)
 
 
@@ -130,8 +130,8 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.
 
     write(tmp_path, GOOD)
     monkeypatch.setattr(Path, "read_text", refuse)
-    with pytest.raises(BadInput) as caught:
-        documents.read([tmp_path])
+    with pytest.raises(InvalidFiles) as caught:
+        documents.read_files([tmp_path])
     assert caught.value.lines == (f"{tmp_path}/all.yaml: cannot be read: Permission denied",)
 
 
@@ -140,8 +140,10 @@ def test_a_file_that_held_resources_and_is_empty_takes_nothing_out(tmp_path: Pat
     cluster, topic = GOOD.split("---\n")
     write(tmp_path, cluster, "cluster.yaml")
     topics = write(tmp_path, "\n", "topics.yaml")
-    with pytest.raises(BadInput, match=r"topics\.yaml:1: the file is empty; to take out what it described, remove it"):
-        documents.read([tmp_path], held={topics})
-    assert len(documents.read([tmp_path])) == 1
+    with pytest.raises(
+        InvalidFiles, match=r"topics\.yaml:1: the file is empty; to take out what it described, remove it"
+    ):
+        documents.read_files([tmp_path], held={topics})
+    assert len(documents.read_files([tmp_path])) == 1
     write(tmp_path, topic, "topics.yaml")
-    assert len(documents.read([tmp_path], held={topics})) == 2
+    assert len(documents.read_files([tmp_path], held={topics})) == 2

@@ -8,7 +8,7 @@ from kopf import LoginError
 
 from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.election import LEASE_S, Election
-from tests.sim.virtual_loop import run_virtual
+from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.operator.api_server import FakeApi
 
 
@@ -70,7 +70,7 @@ def test_one_is_active_and_another_takes_over_when_it_is_gone_without_a_word() -
         assert LEASE_S / 2 < other.times[0] - gone < LEASE_S + 2
         second.cancel()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_one_that_stops_in_order_is_followed_at_once() -> None:
@@ -84,7 +84,7 @@ def test_one_that_stops_in_order_is_followed_at_once() -> None:
         assert other.active
         second.cancel()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_one_that_is_cut_off_stops_acting_before_another_begins() -> None:
@@ -106,7 +106,7 @@ def test_one_that_is_cut_off_stops_acting_before_another_begins() -> None:
         for task in tasks:
             task.cancel()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_one_that_cannot_renew_for_whatever_reason_stops_acting() -> None:
@@ -128,4 +128,4 @@ def test_one_that_cannot_renew_for_whatever_reason_stops_acting() -> None:
         second.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
 
-    run_virtual(main())
+    run_in_virtual_time(main())

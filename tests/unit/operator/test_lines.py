@@ -9,33 +9,33 @@ from hypothesis import strategies as st
 
 from ottla_broker.wire.records import Record
 from ottla_operator.cli import produce
-from ottla_operator.cli.exits import Failure, run
-from ottla_operator.cli.records import BadLine, as_json, values, whole_records
+from ottla_operator.cli.exit_codes import CommandError, run_command
+from ottla_operator.cli.record_format import InvalidLine, json_record_reader, record_to_json, value_reader
 
 NOW = 1_700_000_000_000
 
 
 def test_a_line_is_a_value() -> None:
-    it = values("t")(b"hello", NOW)
+    it = value_reader("t")(b"hello", NOW)
     assert (it.topic, it.partition, it.record) == ("t", None, Record(NOW, None, b"hello"))
 
 
 def test_a_key_before_a_separator() -> None:
-    assert values("t", key_separator=": ")(b"k: v: w", NOW).record == Record(NOW, b"k", b"v: w")
-    with pytest.raises(BadLine, match="there is no '=' between key and value"):
-        values("t", key_separator="=")(b"kv", NOW)
+    assert value_reader("t", key_separator=": ")(b"k: v: w", NOW).record == Record(NOW, b"k", b"v: w")
+    with pytest.raises(InvalidLine, match="there is no '=' between key and value"):
+        value_reader("t", key_separator="=")(b"kv", NOW)
 
 
 def test_keys_and_times_from_fields() -> None:
     line = b'{"a": "x", "b": 2, "at": "2013-01-01T00:00:00Z"}'
-    it = values("t", key_fields=("a", "b"), timestamp_field="at", headers=(("h", "1"),))(line, NOW)
+    it = value_reader("t", key_fields=("a", "b"), timestamp_field="at", headers=(("h", "1"),))(line, NOW)
     assert it.record == Record(1_356_998_400_000, b"x|2", line, (("h", b"1"),))
-    with pytest.raises(BadLine, match="it has no field 'c'; it has a, b, at"):
-        values("t", key_fields=("c",))(line, NOW)
+    with pytest.raises(InvalidLine, match="it has no field 'c'; it has a, b, at"):
+        value_reader("t", key_fields=("c",))(line, NOW)
 
 
 def test_whole_records() -> None:
-    read = whole_records("default")
+    read = json_record_reader("default")
     it = read(
         b'{"topic": "t", "key": "k", "value": {"a": 1}, "partition": 3, "timestamp": 7, "headers": {"h": null}}', NOW
     )
@@ -49,8 +49,8 @@ def test_whole_records() -> None:
     "line", [b"", b"[]", b"{", b'{"headers": 1}', b'{"value": 1}', b'{"topic": "t", "timestamp": "soon"}']
 )
 def test_lines_that_are_no_records(line: bytes) -> None:
-    with pytest.raises(BadLine):
-        whole_records(None)(line, NOW)
+    with pytest.raises(InvalidLine):
+        json_record_reader(None)(line, NOW)
 
 
 TEXTS = st.text(max_size=20).map(str.encode)
@@ -65,7 +65,7 @@ def test_what_consume_prints_produce_takes(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     record = Record(NOW, key, value, tuple(headers), offset=5)
-    again = whole_records(None)(as_json("t", 2, record).encode(), 0)
+    again = json_record_reader(None)(record_to_json("t", 2, record).encode(), 0)
     assert (again.topic, again.partition, again.record.timestamp_ms, again.record.key) == ("t", 2, NOW, key)
     assert again.record.headers == tuple(headers)
     if value is None or value[:1] not in (b"{", b"["):
@@ -77,13 +77,13 @@ def test_what_consume_prints_produce_takes(
     [b'{"value": "caf\xe9"}', b'{"key": "\xff"}', b'{"timestamp": 9223372036854775808}', b'{"headers": {"a": "\xe9"}}'],
 )
 def test_a_line_that_is_no_text_or_of_no_time_is_no_record(line: bytes) -> None:
-    with pytest.raises(BadLine):
-        whole_records("t")(line, NOW)
+    with pytest.raises(InvalidLine):
+        json_record_reader("t")(line, NOW)
 
 
 def test_a_field_that_is_no_time_is_told() -> None:
-    with pytest.raises(BadLine, match="1e\\+300 is no time"):
-        values("t", timestamp_field="at")(b'{"at": 1e300}', NOW)
+    with pytest.raises(InvalidLine, match="1e\\+300 is no time"):
+        value_reader("t", timestamp_field="at")(b'{"at": 1e300}', NOW)
 
 
 def test_a_folder_holds_no_lines(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_folder_holds_no_lines(tmp_path: Path) -> None:
         async for _ in produce._chunks(str(tmp_path)):
             pass
 
-    with pytest.raises(Failure, match=f"^{tmp_path}: Is a directory$"):
+    with pytest.raises(CommandError, match=f"^{tmp_path}: Is a directory$"):
         asyncio.run(read())
 
 
@@ -99,5 +99,5 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     async def work() -> None:
         (tmp_path / "nowhere" / "notes").write_text("")
 
-    with pytest.raises(Failure, match=f"^{tmp_path}/nowhere/notes: No such file or directory$"):
-        run(work())
+    with pytest.raises(CommandError, match=f"^{tmp_path}/nowhere/notes: No such file or directory$"):
+        run_command(work())

@@ -13,14 +13,14 @@ from ottla_broker.config import Config
 from ottla_operator.kube.api import ApiError
 from ottla_operator.kube.kinds import SECRET
 from ottla_operator.local import certificates as local
-from ottla_operator.local.documents import read
+from ottla_operator.local.documents import read_files
 from ottla_operator.local.fitting import misfits
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.brokers import plan, unserved
 from ottla_operator.plan.pipeline.whole import bootstrap
 from ottla_operator.plan.source_credentials import SecretSeen, Unusable
 from ottla_operator.resources.cluster import Cluster
-from tests.kube.authority import Authority, authority, server_certificate
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
 from tests.unit.operator.test_clusters import KEY, SPEC, Operator
@@ -31,11 +31,11 @@ REF = {"secretRef": {"name": "demo-tls"}}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
+def made(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
 
 
-def values(made: Authority, name: str = "tls") -> dict[str, str]:
+def values(made: CertificateAuthority, name: str = "tls") -> dict[str, str]:
     files = {"tls.crt": f"{name}.crt", "tls.key": f"{name}.key", "ca.crt": "ca.crt"}
     return {key: (made.folder / file).read_text() for key, file in files.items()}
 
@@ -50,8 +50,8 @@ def found(it: Cluster, secret: dict[str, str]) -> tls.Certificates:
     return made
 
 
-def test_the_digest_changes_with_what_brokers_show_and_trust(made: Authority) -> None:
-    server_certificate(made, "renewed", ["DNS:localhost"])
+def test_the_digest_changes_with_what_brokers_show_and_trust(made: CertificateAuthority) -> None:
+    create_server_certificate(made, "renewed", ["DNS:localhost"])
     before = found(cluster(SAFE), values(made))
     assert found(cluster(SAFE), {**values(made), "ca.crt": "another", "else": "x"}).digest == before.digest
     assert found(cluster(SAFE), values(made, "renewed")).digest != before.digest
@@ -62,7 +62,7 @@ def test_the_digest_changes_with_what_brokers_show_and_trust(made: Authority) ->
     assert tls.certificates(cluster(PLAIN), {}) is None
 
 
-def test_what_is_missing_is_named(made: Authority) -> None:
+def test_what_is_missing_is_named(made: CertificateAuthority) -> None:
     with pytest.raises(Unusable, match=r"^spec.tls: there is no Secret demo-tls$"):
         tls.certificates(cluster(SAFE), {})
     with pytest.raises(Unusable, match=r"^spec.tls: Secret demo-tls has no tls.key; it has: tls.crt$"):
@@ -71,8 +71,8 @@ def test_what_is_missing_is_named(made: Authority) -> None:
         found(cluster(MUTUAL), {"tls.crt": "x", "tls.key": "x"})
 
 
-def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: Authority) -> None:
-    server_certificate(made, "other", ["DNS:localhost"])
+def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: CertificateAuthority) -> None:
+    create_server_certificate(made, "other", ["DNS:localhost"])
     good = found(cluster(SAFE), values(made))
     tls.check(good, time.time())
     with pytest.raises(Unusable, match=r"Secret demo-tls: clients would refuse tls.crt: it expired on "):
@@ -87,7 +87,7 @@ def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: Author
         tls.check(found(cluster(SAFE), {"tls.crt": "x", "tls.key": "x"}), time.time())
 
 
-def test_brokers_of_one_machine_read_files_that_the_digest_names(made: Authority, tmp_path: Path) -> None:
+def test_brokers_of_one_machine_read_files_that_the_digest_names(made: CertificateAuthority, tmp_path: Path) -> None:
     wanted = cluster(PLAIN, MUTUAL, replicas=2)
     certificates = found(wanted, values(made))
     folder = local.written(tmp_path, certificates)
@@ -96,16 +96,16 @@ def test_brokers_of_one_machine_read_files_that_the_digest_names(made: Authority
     assert local.written(tmp_path, certificates) == folder
     first, second = plan([wanted], tmp_path, certificates={"demo": folder})
     config = Config.of(dict(first.settings))
-    assert config.protocol("SAFE") == "SSL"
+    assert config.security_protocol("SAFE") == "SSL"
     assert config.inter_broker_listener == "PLAIN"
     assert config.tls("SAFE").client_auth == "required"
-    assert config.tls("SAFE").opened()
+    assert config.tls("SAFE").load()
     assert (first.address, first.tls_address) == ("127.0.0.1:9092", "127.0.0.1:9094")
     assert (second.address, second.tls_address) == ("127.0.0.1:9093", "127.0.0.1:9095")
     assert not unserved(wanted)
 
 
-def test_brokers_need_a_listener_in_the_open_among_themselves(made: Authority) -> None:
+def test_brokers_need_a_listener_in_the_open_among_themselves(made: CertificateAuthority) -> None:
     (broker,) = plan([cluster(SAFE)], PurePath("/state"), certificates={"demo": PurePath("/c")})
     assert broker.settings["listeners"] == "SAFE://127.0.0.1:9094,INTER_BROKER://127.0.0.1:9095"
     assert broker.settings["inter.broker.listener.name"] == "INTER_BROKER"
@@ -122,19 +122,19 @@ def test_whoever_speaks_no_tls_is_sent_to_a_listener_without() -> None:
     assert bootstrap(of(PLAIN, SAFE), tls=True) == "demo-safe-bootstrap.events.svc:9094"
 
 
-def test_files_without_the_secret_are_refused_with_the_line(made: Authority, tmp_path: Path) -> None:
+def test_files_without_the_secret_are_refused_with_the_line(made: CertificateAuthority, tmp_path: Path) -> None:
     file = tmp_path / "demo.yaml"
     text = (
         "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: demo}\nspec:\n  replicas: 1\n"
         "  listeners: [{name: safe, port: 9094, tls: true}]\n  tls:\n    secretRef: {name: demo-tls}\n"
     )
     file.write_text(text)
-    assert list(misfits(read([file]))) == [f"{file}:8: spec.tls: there is no Secret demo-tls"]
+    assert list(misfits(read_files([file]))) == [f"{file}:8: spec.tls: there is no Secret demo-tls"]
     secret = {key: base64.b64encode(value.encode()).decode() for key, value in values(made).items()}
     file.write_text(
         f"{text}---\napiVersion: v1\nkind: Secret\nmetadata: {{name: demo-tls}}\ndata: {str(secret).replace(chr(39), chr(34))}\n"
     )
-    assert list(misfits(read([file]))) == []
+    assert list(misfits(read_files([file]))) == []
 
 
 # --- on Kubernetes
@@ -157,7 +157,9 @@ def operator(api: FakeApi) -> Operator:
     return Operator(api)
 
 
-def test_nothing_is_started_before_the_secret_is_there(api: FakeApi, operator: Operator, made: Authority) -> None:
+def test_nothing_is_started_before_the_secret_is_there(
+    api: FakeApi, operator: Operator, made: CertificateAuthority
+) -> None:
     assert operator.look() == ["status Cluster demo"]
     assert operator.said["Stalled"]["status"] == "True"
     assert operator.said["Stalled"]["reason"] == "NoCertificate"
@@ -174,7 +176,7 @@ def test_nothing_is_started_before_the_secret_is_there(api: FakeApi, operator: O
     assert [it["key"] for it in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
 
 
-def test_a_secret_that_may_not_be_read_is_told(api: FakeApi, operator: Operator, made: Authority) -> None:
+def test_a_secret_that_may_not_be_read_is_told(api: FakeApi, operator: Operator, made: CertificateAuthority) -> None:
     class Forbidding(FakeApi):
         async def get(self, kind: Any, namespace: str | None, name: str) -> Any:
             if kind is SECRET:
@@ -191,13 +193,15 @@ def test_a_secret_that_may_not_be_read_is_told(api: FakeApi, operator: Operator,
     )
 
 
-def test_a_renewed_secret_restarts_brokers_and_says_why(api: FakeApi, operator: Operator, made: Authority) -> None:
+def test_a_renewed_secret_restarts_brokers_and_says_why(
+    api: FakeApi, operator: Operator, made: CertificateAuthority
+) -> None:
     put(api, values(made))
     operator.look()
     api.run_pods()  # none is ready: each may be restarted without asking anybody
     operator.look()
     assert operator.look() == []
-    server_certificate(made, "next", ["DNS:localhost"])
+    create_server_certificate(made, "next", ["DNS:localhost"])
     put(api, values(made, "next"))
     assert "delete Pod demo-1" in operator.look()
     assert operator.said["Ready"]["reason"] == "Rolling"
@@ -210,11 +214,13 @@ def test_a_renewed_secret_restarts_brokers_and_says_why(api: FakeApi, operator: 
     assert not [it for it in operator.look() if "Pod" in it]
 
 
-def test_brokers_stay_as_they_are_while_the_secret_is_wrong(api: FakeApi, operator: Operator, made: Authority) -> None:
+def test_brokers_stay_as_they_are_while_the_secret_is_wrong(
+    api: FakeApi, operator: Operator, made: CertificateAuthority
+) -> None:
     put(api, values(made))
     operator.look()
     api.run_pods()
-    server_certificate(made, "again", ["DNS:localhost"])
+    create_server_certificate(made, "again", ["DNS:localhost"])
     put(api, {**values(made), "tls.crt": values(made, "again")["tls.crt"]})
     before = api.stateful_set["spec"]["template"]["metadata"]["annotations"]
     assert not [it for it in operator.look() if "Pod" in it or "StatefulSet" in it]

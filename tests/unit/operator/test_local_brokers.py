@@ -11,11 +11,11 @@ import pytest
 
 from ottla_operator.local import broker as local_broker
 from ottla_operator.local import ports
-from ottla_operator.local.board import Board
 from ottla_operator.local.brokers import Brokers
 from ottla_operator.local.documents import Document
 from ottla_operator.local.fitting import misfits
 from ottla_operator.local.home import Home
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.plan.brokers import BrokerPlan, plan
 from ottla_operator.resources.cluster import Cluster
@@ -37,7 +37,7 @@ def plans(folder: Path, replicas: int = 3, config: Mapping[str, str] | None = No
 
 def brokers(folder: Path, said: list[str]) -> Brokers:
     document = Document(folder / "x.yaml", samples.cluster(), {(): 1})
-    return Brokers(Home(folder), Board(say=lambda text, kind: said.append(text)), document)
+    return Brokers(Home(folder), LiveView(say=lambda text, kind: said.append(text)), document)
 
 
 @pytest.fixture(autouse=True)

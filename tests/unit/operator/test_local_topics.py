@@ -8,11 +8,11 @@ from unittest import mock
 import pytest
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import reconcile
-from ottla_operator.brokers.link import Link, Unreachable
-from ottla_operator.local.board import Board
+from ottla_operator.kafka import topic_reconciler
+from ottla_operator.kafka.client import KafkaClient, Unreachable
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.topics import Topics
-from ottla_operator.plan.topics import Change, Delete, Seen
+from ottla_operator.plan.topics import DeleteTopic, ObservedTopic, TopicChange
 from ottla_operator.resources.topic import Topic
 from tests.unit.operator import samples
 from tests.unit.operator.loop import on_loop
@@ -25,13 +25,13 @@ class Brokers:
         self.there = set(there)
         self.trouble: list[Exception] = []
 
-    async def observe(self, _: Link, wanted: Sequence[Topic]) -> dict[str, Seen]:
+    async def observe(self, _: KafkaClient, wanted: Sequence[Topic]) -> dict[str, ObservedTopic]:
         if self.trouble:
             raise self.trouble.pop()
-        return {it.topic_name: Seen(it.topic_name, 1, 1) for it in wanted if it.topic_name in self.there}
+        return {it.topic_name: ObservedTopic(it.topic_name, 1, 1) for it in wanted if it.topic_name in self.there}
 
-    async def apply(self, _: Link, change: Change) -> None:
-        if isinstance(change, Delete):
+    async def apply(self, _: KafkaClient, change: TopicChange) -> None:
+        if isinstance(change, DeleteTopic):
             if self.trouble:
                 raise self.trouble.pop()
             self.there.remove(change.name)
@@ -40,7 +40,7 @@ class Brokers:
 @pytest.fixture
 def brokers() -> Iterator[Brokers]:
     made = Brokers("flights", "sums")
-    with mock.patch.multiple(reconcile, observe=made.observe, apply=made.apply):
+    with mock.patch.multiple(topic_reconciler, observe_topics=made.observe, apply_topic_change=made.apply):
         yield made
 
 
@@ -63,9 +63,9 @@ async def kept(
         said.append(text)
         news.set()
 
-    topics = Topics("demo", Board(say=say), tuple(before))
+    topics = Topics("demo", LiveView(say=say), tuple(before))
     topics.counted.set()
-    keeping = asyncio.create_task(topics.keep(cast(Link, None)))
+    keeping = asyncio.create_task(topics.keep(cast(KafkaClient, None)))
     await topics.settled.wait()
     brokers.trouble = list(trouble)
     topics.want(tuple(after), {})

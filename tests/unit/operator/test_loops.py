@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from ottla_operator.kube.loops import LONGEST_WAIT_S, Loops
-from tests.sim.virtual_loop import run_virtual
+from tests.sim.virtual_loop import run_in_virtual_time
 
 
 class Trouble(Exception):
@@ -43,7 +43,7 @@ def test_it_looks_when_woken_and_when_its_time_has_come_and_once_at_a_time() -> 
         assert looks == pytest.approx([0, 1.05, 12.1])
         await loops.stop()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_trouble_is_told_and_tried_again_after_ever_longer_waits() -> None:
@@ -67,7 +67,7 @@ def test_trouble_is_told_and_tried_again_after_ever_longer_waits() -> None:
         assert told[:2] == ["attempt 1", "attempt 2"]
         await loops.stop()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_a_mistake_of_ours_is_told_too_or_what_was_told_before_would_stay_for_ever() -> None:
@@ -87,7 +87,7 @@ def test_a_mistake_of_ours_is_told_too_or_what_was_told_before_would_stay_for_ev
         assert told == ["the operator has made a mistake, which its log tells: KeyError: 'spec'"]
         await loops.stop()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_what_is_gone_is_no_longer_looked_at_until_it_is_there_again() -> None:
@@ -109,7 +109,7 @@ def test_what_is_gone_is_no_longer_looked_at_until_it_is_there_again() -> None:
         assert looks == 2
         await loops.stop()
 
-    run_virtual(main())
+    run_in_virtual_time(main())
 
 
 def test_a_mistake_of_ours_ends_no_loop_not_even_one_in_telling_what_is_wrong() -> None:
@@ -131,4 +131,4 @@ def test_a_mistake_of_ours_ends_no_loop_not_even_one_in_telling_what_is_wrong() 
         assert looks > 3
         await loops.stop()
 
-    run_virtual(main())
+    run_in_virtual_time(main())

@@ -8,10 +8,10 @@ from unittest import mock
 
 import pytest
 
-from ottla_operator.brokers import cluster, mirrors, topics
-from ottla_operator.brokers.link import Link, Unreachable
-from ottla_operator.brokers.topics import Partition, Topic
-from ottla_operator.plan.mirror import UNTOLD
+from ottla_operator.kafka import cluster, mirrors, topics
+from ottla_operator.kafka.client import KafkaClient, Unreachable
+from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
+from ottla_operator.plan.mirror import UNREPORTED
 from tests.unit.operator.loop import on_loop
 
 LEADERS = {0: 1, 1: 2, 2: -1}  # of topics `copy` and `appended`; that of `other` is broker 1
@@ -44,28 +44,31 @@ class Brokers:
 
 @pytest.fixture
 def brokers() -> Iterator[Brokers]:
-    def topic(name: str, leaders: dict[int, int]) -> Topic:
-        parts = tuple(Partition(index, leader, 0, (1, 2), (1, 2), ()) for index, leader in leaders.items())
-        return Topic(name, None, False, parts)
+    def topic(name: str, leaders: dict[int, int]) -> TopicDescription:
+        parts = tuple(PartitionInfo(index, leader, 0, (1, 2), (1, 2), ()) for index, leader in leaders.items())
+        return TopicDescription(name, None, False, parts)
 
-    async def all_topics(_: Link) -> list[Topic]:
+    async def all_topics(_: KafkaClient) -> list[TopicDescription]:
         return [topic("copy", LEADERS), topic("other", {0: 1}), topic("appended", LEADERS)]
 
-    async def describe(_: Link) -> SimpleNamespace:
+    async def describe(_: KafkaClient) -> SimpleNamespace:
         return SimpleNamespace(brokers=[SimpleNamespace(id=1), SimpleNamespace(id=2)])
 
-    with mock.patch.object(topics, "all_topics", all_topics), mock.patch.object(cluster, "describe", describe):
+    with mock.patch.object(topics, "list_topics", all_topics), mock.patch.object(cluster, "describe_cluster", describe):
         yield Brokers()
 
 
 async def states(brokers: Brokers) -> dict[tuple[str, int], str]:
-    return {(it.topic, it.partition): it.state for it in await mirrors.copies(cast(Link, brokers), "west")}
+    return {
+        (it.topic, it.partition): it.state
+        for it in await mirrors.describe_mirrored_partitions(cast(KafkaClient, brokers), "west")
+    }
 
 
 @on_loop
 async def test_a_partition_of_a_copy_that_nobody_tells_of_is_not_left_out(brokers: Brokers) -> None:
-    copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNTOLD}
+    copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNREPORTED}
     copied |= {("appended", 0): "Replicating", ("appended", 1): "Replicating"}
     assert await states(brokers) == copied, "one has no leader; one takes no records of the source"
     brokers.silent = True
-    assert await states(brokers) == copied | {("copy", 1): UNTOLD, ("appended", 1): UNTOLD}
+    assert await states(brokers) == copied | {("copy", 1): UNREPORTED, ("appended", 1): UNREPORTED}

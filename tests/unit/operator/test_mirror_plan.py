@@ -12,9 +12,9 @@ from ottla_operator.plan.conditions import Current, Stuck, Verdict, Working
 from ottla_operator.plan.mirror import (
     FAILED_OVER,
     UNKNOWN,
-    UNTOLD,
-    MirrorSeen,
-    PartitionSeen,
+    UNREPORTED,
+    ObservedMirror,
+    ObservedMirrorPartition,
     aspects,
     changes,
     settings,
@@ -40,16 +40,16 @@ def mirror(**spec: Any) -> Mirror:
     )
 
 
-def seen(partition: int = 0, state: str = "Replicating", end: int = 10, **how: Any) -> PartitionSeen:
-    return PartitionSeen("t", partition, state, end, **how)
+def seen(partition: int = 0, state: str = "Replicating", end: int = 10, **how: Any) -> ObservedMirrorPartition:
+    return ObservedMirrorPartition("t", partition, state, end, **how)
 
 
-def verdict(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], **itself: Any) -> Verdict:
-    return plan.verdict(wanted, seen, MirrorSeen(**itself))
+def verdict(wanted: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], **itself: Any) -> Verdict:
+    return plan.verdict(wanted, seen, ObservedMirror(**itself))
 
 
-def status(wanted: Mapping[str, str], seen: Sequence[PartitionSeen], **itself: Any) -> dict[str, Any]:
-    return plan.status(wanted, seen, MirrorSeen(**itself))
+def status(wanted: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], **itself: Any) -> dict[str, Any]:
+    return plan.status(wanted, seen, ObservedMirror(**itself))
 
 
 def test_settings_are_the_spec_in_the_brokers_words() -> None:
@@ -99,8 +99,8 @@ def test_verdicts() -> None:
     assert verdict(wanted, [seen(source_end=12, lag=2)]) == Current(
         "1 topics are copied, 2 records behind.", "Replicating"
     )
-    assert isinstance(verdict(wanted, [seen(), seen(1, "Unreachable", why="no route")]), Working)
-    stopped = verdict(wanted, [seen(), seen(1, "Stopped", why="the source has lost records"), seen(2, "Stopped")])
+    assert isinstance(verdict(wanted, [seen(), seen(1, "Unreachable", reason="no route")]), Working)
+    stopped = verdict(wanted, [seen(), seen(1, "Stopped", reason="the source has lost records"), seen(2, "Stopped")])
     assert stopped == Stuck("SourceParted", "t-1 stands still: the source has lost records (and 1 more)")
     over = settings(mirror(role=FAILED_OVER), "w:9092")
     assert isinstance(verdict(over, [seen(state="FailingOver")]), Working)
@@ -113,7 +113,7 @@ def test_verdicts() -> None:
 
 
 def test_aspects() -> None:
-    def holds(*parts: PartitionSeen) -> tuple[bool, bool]:
+    def holds(*parts: ObservedMirrorPartition) -> tuple[bool, bool]:
         in_sync, safe = aspects(parts)
         return in_sync.holds, safe.holds
 
@@ -135,7 +135,7 @@ def test_the_status_fits_the_resource() -> None:
 
 def test_what_diverged_waits_for_a_person_and_says_how_much_of_what() -> None:
     wanted = settings(mirror(), "w:9092")
-    parts = [seen(0, "Diverged", 137, diverging=37), seen(1), seen(2, "Diverged", 5, diverging=5)]
+    parts = [seen(0, "Diverged", 137, diverging_records=37), seen(1), seen(2, "Diverged", 5, diverging_records=5)]
     judged = verdict(wanted, parts)
     assert isinstance(judged, Stuck) and judged.reason == "Diverged"
     said = "42 records are here and not at the source (t-0: 37, t-2: 5); onDivergence: Truncate writes them to files and cuts them off"
@@ -144,13 +144,13 @@ def test_what_diverged_waits_for_a_person_and_says_how_much_of_what() -> None:
         ("InSync", False, "Diverged", said),
         ("FailoverSafe", False, "Diverged", said),
     ]
-    many = [seen(partition, "Diverged", 9, diverging=1) for partition in range(5)]
+    many = [seen(partition, "Diverged", 9, diverging_records=1) for partition in range(5)]
     assert "(t-0: 1, t-1: 1, t-2: 1 and 2 more)" in verdict(wanted, many).message
-    unproven = [seen(0, "Diverged", 9, why="the source does not say")]
+    unproven = [seen(0, "Diverged", 9, reason="the source does not say")]
     assert verdict(wanted, unproven).message == "t-0 stands still: the source does not say"
     (topic,) = status(wanted, parts)["topics"]
     assert topic["state"] == "Stopped"
-    joining = verdict(wanted, [seen(0, "Joining", 9, why="no broker answers")])
+    joining = verdict(wanted, [seen(0, "Joining", 9, reason="no broker answers")])
     assert isinstance(joining, Working) and joining.message.endswith("no broker answers")
 
 
@@ -171,15 +171,15 @@ def test_what_is_in_the_way_is_told() -> None:
     wanted = settings(mirror(), "w:9092")
     trouble = "the source at w:9092: Authentication failed"
     for parts in ([], [seen()]):
-        assert verdict(wanted, parts, trouble=trouble) == Working("SourceUnreachable", trouble)
+        assert verdict(wanted, parts, source_error=trouble) == Working("SourceUnreachable", trouble)
     why = "a topic of that name is here, and is no copy: delete it, or leave it out"
     refused = {"x": why, "y": "records of 'y' come to the source from this cluster"}
-    assert verdict(wanted, [], refused=refused) == Working(
+    assert verdict(wanted, [], refused_topics=refused) == Working(
         "NoTopics", f"no topic of the source is copied yet; x is not copied: {why} (and 1 more)"
     )
-    judged = verdict(wanted, [seen(lag=0)], refused={"x": why})
+    judged = verdict(wanted, [seen(lag=0)], refused_topics={"x": why})
     assert judged == Current(f"1 topics are copied, 0 records behind; x is not copied: {why}.", "Replicating")
-    told = status(wanted, [seen(lag=0)], refused={"x": why})
+    told = status(wanted, [seen(lag=0)], refused_topics={"x": why})
     assert told["topics"] == [
         {"topic": "t", "state": "Replicating", "lagRecords": 0},
         {"topic": "x", "state": "Refused", "why": why},
@@ -190,7 +190,10 @@ def test_what_is_in_the_way_is_told() -> None:
 def test_a_silent_source_is_told_and_one_that_answers_changes_nothing() -> None:
     wanted = settings(mirror(), "w:9092")
     assert status(wanted, [seen(lag=0, silent_seconds=0.4)]) == status(wanted, [seen(lag=0, silent_seconds=0.1)])
-    silent = [seen(lag=0, silent_seconds=0.1), seen(1, "Unreachable", lag=0, silent_seconds=31.7, why="nobody answers")]
+    silent = [
+        seen(lag=0, silent_seconds=0.1),
+        seen(1, "Unreachable", lag=0, silent_seconds=31.7, reason="nobody answers"),
+    ]
     told = status(wanted, silent)
     assert told["silentSeconds"] == 31
     (topic,) = told["topics"]
@@ -218,8 +221,8 @@ def test_what_has_failed_over_is_no_copy_whatever_the_role_is() -> None:
     parts = [seen(state=FAILED_OVER, lag=0), seen(1, FAILED_OVER, lag=0)]
     assert isinstance(verdict(wanted, parts), Working), "the source has not been looked at yet"
     why = "its copy has failed over"
-    assert verdict(wanted, parts, refused={"t": why}) == Stuck("FailedOver", f"nothing is copied into t: {why}")
-    assert verdict(wanted, parts, trouble="away") == Working("SourceUnreachable", "away")
+    assert verdict(wanted, parts, refused_topics={"t": why}) == Stuck("FailedOver", f"nothing is copied into t: {why}")
+    assert verdict(wanted, parts, source_error="away") == Working("SourceUnreachable", "away")
     in_sync, safe = aspects(parts)
     assert (in_sync.holds, in_sync.reason, safe.holds) == (False, FAILED_OVER, True)
 
@@ -227,7 +230,7 @@ def test_what_has_failed_over_is_no_copy_whatever_the_role_is() -> None:
 def test_what_nobody_tells_of_is_not_safe_and_changes_nothing_else() -> None:
     wanted = settings(mirror(), "w:9092")
     told = [seen(0, lag=0)]
-    untold = [*told, seen(1, UNTOLD, UNKNOWN, why="its leader, broker 2, does not tell")]
+    untold = [*told, seen(1, UNREPORTED, UNKNOWN, reason="its leader, broker 2, does not tell")]
     assert [it.holds for it in aspects(told)] == [True, True]
     assert [(it.holds, it.message) for it in aspects(untold)] == [(False, "1 partitions were not compared yet")] * 2
     assert verdict(wanted, untold) == verdict(wanted, told)
@@ -235,9 +238,9 @@ def test_what_nobody_tells_of_is_not_safe_and_changes_nothing_else() -> None:
 
 
 def test_of_thousands_of_topics_those_are_told_that_somebody_has_to_look_at() -> None:
-    fine = [PartitionSeen(f"t{number:04}", 0, "Replicating", 1, lag=number) for number in range(3_000)]
-    bad = [PartitionSeen("zz", 0, "Stopped", 1, lag=0), PartitionSeen("aa", 0, "Unreachable", 1)]
-    found = plan.status({"role": "Replicate"}, [*fine, *bad], MirrorSeen())
+    fine = [ObservedMirrorPartition(f"t{number:04}", 0, "Replicating", 1, lag=number) for number in range(3_000)]
+    bad = [ObservedMirrorPartition("zz", 0, "Stopped", 1, lag=0), ObservedMirrorPartition("aa", 0, "Unreachable", 1)]
+    found = plan.status({"role": "Replicate"}, [*fine, *bad], ObservedMirror())
     names = [it["topic"] for it in found["topics"]]
     assert len(names) == 500 and names == sorted(names) and names[0] == "aa" and names[-1] == "zz"
     assert names[1] == "t2502" and found["lagRecords"] == sum(range(3_000)), "and the sum is of all of them"

@@ -7,31 +7,35 @@ from typing import cast
 import pytest
 import typer
 
-from ottla_broker.metadata.placement import Place
-from ottla_operator.brokers.elections import Election, candidates
-from ottla_operator.brokers.link import Link
-from ottla_operator.brokers.placing import Placing
-from ottla_operator.brokers.producing import KEYLESS_BLOCK, Producer
-from ottla_operator.brokers.progress import Progress, copied_bytes
-from ottla_operator.brokers.reassignments import Ongoing
-from ottla_operator.brokers.throttle import throttled
-from ottla_operator.brokers.topics import Partition, Topic
+from ottla_broker.metadata.placement import UsableBroker
 from ottla_operator.cli import elect, reassign
-from ottla_operator.cli.exits import Failure
+from ottla_operator.cli.exit_codes import CommandError
 from ottla_operator.cli.left_out import Notes
 from ottla_operator.cli.moving import in_words, rate, show_plan
 from ottla_operator.cli.moving_bar import line
 from ottla_operator.cli.options import Format
-from ottla_operator.plan.moves import Move, Replicas
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.elections import ElectionType, find_partitions_to_elect
+from ottla_operator.kafka.producer import KEYLESS_BLOCK, Producer
+from ottla_operator.kafka.progress import ReassignmentProgress, copied_bytes
+from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs
+from ottla_operator.kafka.reassignments import PartitionReassignment
+from ottla_operator.kafka.throttle import throttled_replicas
+from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
+from ottla_operator.plan.moves import Move, PartitionReplicas
 from tests.unit.operator.loop import on_loop
 
 MOVES = (Move("a", 0, (1, 2), (2, 3), 1, 3 << 20), Move("a", 1, (1, 2), (2, 1), 1, 9))
 
 
-def placing(**more: object) -> Placing:
-    partitions = tuple(Replicas("a", it, (1, 2), (1, 2), 1, 100) for it in range(3))
-    given = {"brokers": (Place(1), Place(2), Place(3)), "partitions": partitions, "ongoing": {}}
-    return Placing(**(given | more))  # type: ignore[arg-type]
+def placing(**more: object) -> ReassignmentInputs:
+    partitions = tuple(PartitionReplicas("a", it, (1, 2), (1, 2), 1, 100) for it in range(3))
+    given = {
+        "brokers": (UsableBroker(1), UsableBroker(2), UsableBroker(3)),
+        "partitions": partitions,
+        "reassignments": {},
+    }
+    return ReassignmentInputs(**(given | more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("text", "bytes_"), [("50M", 50_000_000), ("1", 1), ("2Ki", 2048), (None, None)])
@@ -69,7 +73,7 @@ def test_to_some_brokers_with_another_number_of_replicas() -> None:
 
 
 def test_a_broker_that_is_not_up_is_named_with_those_that_are() -> None:
-    with pytest.raises(Failure, match="--to: 9 is no broker that is up; there are 1, 2, 3"):
+    with pytest.raises(CommandError, match="--to: 9 is no broker that is up; there are 1, 2, 3"):
         reassign._decided(placing(), ["a"], "1,9", None)
     with pytest.raises(typer.BadParameter, match="'1;2' is no list of brokers' ids; write 1,2,3"):
         reassign._decided(placing(), ["a"], "1;2", None)
@@ -85,9 +89,9 @@ def test_a_plan_from_a_file(tmp_path: Path) -> None:
         file.write_text(
             json.dumps({"version": 1, "partitions": [{"topic": "a", "partition": partition, "replicas": replicas}]})
         )
-        with pytest.raises(Failure, match=said):
+        with pytest.raises(CommandError, match=said):
             reassign._planned(placing(), file)
-    with pytest.raises(Failure, match="No such file"):
+    with pytest.raises(CommandError, match="No such file"):
         reassign._planned(placing(), tmp_path / "none.json")
 
 
@@ -98,33 +102,38 @@ def test_topics_and_partitions_as_people_write_them() -> None:
 
 
 def test_whom_an_election_is_for() -> None:
-    good = Partition(0, 1, 0, (1, 2), (1, 2), ())
-    swapped = Partition(1, 2, 0, (1, 2), (2, 1), ())
-    behind = Partition(2, 2, 0, (1, 2), (2,), (1,))
-    nobody = Partition(3, -1, 0, (1, 2), (1,), (1,))
-    topic = Topic("a", None, False, (good, swapped, behind, nobody))
-    assert candidates([topic], Election.preferred) == [("a", 1), ("a", 3)]
-    assert candidates([topic], Election.unclean) == [("a", 3)]
+    good = PartitionInfo(0, 1, 0, (1, 2), (1, 2), ())
+    swapped = PartitionInfo(1, 2, 0, (1, 2), (2, 1), ())
+    behind = PartitionInfo(2, 2, 0, (1, 2), (2,), (1,))
+    nobody = PartitionInfo(3, -1, 0, (1, 2), (1,), (1,))
+    topic = TopicDescription("a", None, False, (good, swapped, behind, nobody))
+    assert find_partitions_to_elect([topic], ElectionType.preferred) == [("a", 1), ("a", 3)]
+    assert find_partitions_to_elect([topic], ElectionType.unclean) == [("a", 3)]
 
 
 def test_a_throttle_names_who_is_read_and_who_is_written() -> None:
-    assert throttled(MOVES) == ({"a": "0:1,0:2"}, {"a": "0:3"}, {1, 2, 3})
-    assert throttled(MOVES[1:]) == ({}, {}, set())
+    assert throttled_replicas(MOVES) == ({"a": "0:1,0:2"}, {"a": "0:3"}, {1, 2, 3})
+    assert throttled_replicas(MOVES[1:]) == ({}, {}, set())
 
 
 def test_how_much_is_copied() -> None:
     moving = {
-        ("a", 0): Ongoing((1, 2, 3), adding=(3,), removing=(1,)),
-        ("a", 1): Ongoing((1, 4), adding=(4,), removing=()),
+        ("a", 0): PartitionReassignment((1, 2, 3), adding=(3,), removing=(1,)),
+        ("a", 1): PartitionReassignment((1, 4), adding=(4,), removing=()),
     }
     sizes = {1: {("a", 0): 90, ("a", 1): 50}, 2: {("a", 0): 100}, 3: {("a", 0): 30}}  # 4 did not answer
     assert copied_bytes(moving, sizes) == (30, 150)
-    assert line(Progress(5, 2, 30, 150, ())) == "3 of 5 partitions have arrived; 30 B of 150 B copied of the rest"
+    assert (
+        line(ReassignmentProgress(5, 2, 30, 150, ()))
+        == "3 of 5 partitions have arrived; 30 B of 150 B copied of the rest"
+    )
 
 
 def test_notes_hold_for_the_topic_that_they_were_taken_of(tmp_path: Path) -> None:
-    def topic(name: str, partitions: int) -> Topic:
-        return Topic(name, None, False, tuple(Partition(it, 1, 0, (1,), (1,), ()) for it in range(partitions)))
+    def topic(name: str, partitions: int) -> TopicDescription:
+        return TopicDescription(
+            name, None, False, tuple(PartitionInfo(it, 1, 0, (1,), (1,), ()) for it in range(partitions))
+        )
 
     notes = Notes(tmp_path / "notes.json")
     notes.note(topic("a", 3), 3)
@@ -140,10 +149,10 @@ def test_notes_hold_for_the_topic_that_they_were_taken_of(tmp_path: Path) -> Non
 @on_loop
 async def test_records_without_keys_go_the_same_way_again() -> None:
     async def ways() -> list[int]:
-        producer = Producer(cast(Link, None))
+        producer = Producer(cast(KafkaClient, None))
         producer._leaders["a"] = [1, 1, 1]
         producer.spread_over("a", 2)
-        return [(await producer.place("a", None))[1] for _ in range(5 * KEYLESS_BLOCK // 2)]
+        return [(await producer.choose_partition("a", None))[1] for _ in range(5 * KEYLESS_BLOCK // 2)]
 
     first = await ways()
     assert first == await ways()

@@ -13,16 +13,16 @@ from ottla_broker.wire import properties
 from ottla_operator.plan.objects.addresses import Addresses, Reached, bootstrap
 from ottla_operator.plan.objects.differences import APPLIED, differs, marked
 from ottla_operator.plan.objects.merging import merged
-from ottla_operator.plan.objects.pods import Images, pod_hash
+from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
 from ottla_operator.plan.objects.settings import read, started_with, written
 from ottla_operator.plan.objects.whole import Given, Objects, desired, unfit
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.validation import validate_resource
 from tests.unit.operator.samples import cluster
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
-IMAGES = Images("registry.example/ottla-broker", "0.1.0")
+IMAGES = BrokerImages("registry.example/ottla-broker", "0.1.0")
 STORAGE = {"size": "10Gi"}
 
 
@@ -39,7 +39,7 @@ def parsed(data: dict[str, Any], **spec: Any) -> Cluster:
         "metadata": {"namespace": "events", "uid": "c1", **data["metadata"]},
         "spec": {**data["spec"], **spec},
     }
-    assert not problems(whole)
+    assert not validate_resource(whole)
     return Cluster.model_validate(whole)
 
 
@@ -181,7 +181,7 @@ def test_the_pods_template_goes_over_ours_by_names() -> None:
 def test_settings_come_back_as_they_were_written_for_us_and_for_a_broker(wanted: dict[str, str]) -> None:
     text = written(wanted)
     assert read(text) == wanted
-    assert {it.key: it.value for it in properties.parse(text)} == wanted
+    assert {it.key: it.value for it in properties.parse_properties(text)} == wanted
 
 
 JSON = st.recursive(

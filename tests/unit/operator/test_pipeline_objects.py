@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from ottla_operator.plan.objects.differences import differs, marked
 from ottla_operator.plan.objects.whole import unfit as unfit_cluster
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.whole import Given, Objects, bootstrap, desired, launcher, unfit
-from ottla_operator.resources.check import problems
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.validation import validate_resource
 from ottla_spark import spec as runner
 from tests.unit.operator import samples
 from tests.unit.operator.spark_application_fields import unknown
@@ -24,7 +24,7 @@ from tests.unit.operator.test_objects import Plain
 
 GOLDEN = Path(__file__).parent / "golden" / "pipelines"
 CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
-IMAGE = Image("registry.example/ottla-spark:0.1.0")
+IMAGE = PipelineImage("registry.example/ottla-spark:0.1.0")
 GIVEN = Given("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
 ON_DRIVER = Given("Driver", GIVEN.bootstrap)
 CHECKPOINT = {"pvc": {"size": "1Gi"}}
@@ -43,7 +43,7 @@ Lines.add_representer(
 def parsed(data: dict[str, Any], **spec: Any) -> Pipeline:
     metadata = {"namespace": "events", "uid": "p1", **data["metadata"]}
     whole = {**data, "metadata": metadata, "spec": {**data["spec"], **spec}}
-    assert not problems(whole)
+    assert not validate_resource(whole)
     return Pipeline.model_validate(whole)
 
 
@@ -189,7 +189,7 @@ def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
     folder = Path(__file__).parents[3] / "examples" / "flights"
     for path in sorted(folder.glob("*.yaml")):
         for data in yaml.safe_load_all(path.read_text()):
-            assert not problems(data)
+            assert not validate_resource(data)
             if data["kind"] == "Pipeline":
                 assert not unfit(parsed(data))
             if data["kind"] == "Cluster":

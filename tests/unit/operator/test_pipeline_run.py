@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ottla_operator.local.board import Board, State
 from ottla_operator.local.documents import Document
+from ottla_operator.local.live_view import LiveView, State
 from ottla_operator.local.pipelines import PipelineRun
 from ottla_operator.plan.restart import PIPELINES
 from ottla_operator.resources.pipeline import Pipeline
@@ -14,7 +14,7 @@ from tests.unit.operator import samples
 
 def made(folder: Path, said: list[str], **spec: Any) -> PipelineRun:
     data = samples.pipeline(**spec)
-    board = Board(say=lambda text, kind: said.append(text))
+    board = LiveView(say=lambda text, kind: said.append(text))
     document = Document(folder / "hourly.yaml", data, {(): 1, ("spec",): 5, ("spec", "transforms", 1): 12})
     return PipelineRun(Pipeline.model_validate(data), document, folder / "run", "127.0.0.1:9092", board)
 

@@ -12,7 +12,7 @@ from ottla_operator.kube.known import Key, slim
 from ottla_operator.kube.pipelines import Pipelines
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.seen import Told
 from ottla_operator.resources.model import Json
 from tests.unit.operator import samples
@@ -36,7 +36,7 @@ class World:
         self.pipelines = Pipelines(
             as_api,
             Telling(as_api, "test"),
-            Image("spark:1"),
+            PipelineImage("spark:1"),
             lambda key: self._body("Pipeline", key),
             self._cluster,
             lambda key: [slim(it) for it in self.api.of("Topic").values()],

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ottla_operator.local import processes
-from ottla_operator.local.board import State
-from ottla_operator.local.home import Busy, Home
+from ottla_operator.local.home import Home, HomeLocked
 from ottla_operator.local.keeper import Keeper
+from ottla_operator.local.live_view import State
 from ottla_operator.local.ports import in_use
 from ottla_operator.plan.restart import Pace
 from tests.unit.operator.loop import on_loop
@@ -212,7 +212,7 @@ async def test_a_signal_has_a_number(tmp_path: Path) -> None:
 
 def test_a_folder_has_one_holder(tmp_path: Path) -> None:
     held = Home(tmp_path / ".ottla").lock()
-    with pytest.raises(Busy, match=f"pid {os.getpid()}"):
+    with pytest.raises(HomeLocked, match=f"pid {os.getpid()}"):
         Home(tmp_path / ".ottla").lock()
     os.close(held)
     os.close(Home(tmp_path / ".ottla").lock())

@@ -8,32 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.placement import Place, place
+from ottla_broker.metadata.placement import UsableBroker, assign_replicas
 from ottla_operator.plan.leaders import even_leaders
-from ottla_operator.plan.moves import Move, Replicas, cost
-from ottla_operator.plan.reassign import Impossible, drain, resize, spread
+from ottla_operator.plan.moves import Move, PartitionReplicas, estimate_cost
+from ottla_operator.plan.reassign import ImpossibleAssignment, change_replication_factor, drain_brokers, spread_replicas
 
 BROKERS = range(1, 7)
 RACKS = st.sampled_from([None, "a", "b", "c"])
 
 
 @st.composite
-def clusters(draw: st.DrawFn, racks: st.SearchStrategy[str | None] = RACKS) -> tuple[list[Replicas], list[Place]]:
+def clusters(
+    draw: st.DrawFn, racks: st.SearchStrategy[str | None] = RACKS
+) -> tuple[list[PartitionReplicas], list[UsableBroker]]:
     """Any partitions on any brokers, as people and other tools leave them."""
     there = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=6, unique=True))
-    places = [Place(it, draw(racks)) for it in there]
+    places = [UsableBroker(it, draw(racks)) for it in there]
     partitions = []
     for topic, count in (("a", draw(st.integers(0, 8))), ("b", draw(st.integers(0, 3))), ("c", 1)):
         for index in range(count):
             replicas = draw(st.lists(st.sampled_from(there), min_size=1, max_size=4, unique=True))
             isr = tuple(draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True)))
             partitions.append(
-                Replicas(topic, index, tuple(replicas), isr, draw(st.sampled_from([-1, *isr])), draw(st.integers(0, 9)))
+                PartitionReplicas(
+                    topic, index, tuple(replicas), isr, draw(st.sampled_from([-1, *isr])), draw(st.integers(0, 9))
+                )
             )
     return partitions, places
 
 
-def done(partitions: Sequence[Replicas], moves: Sequence[Move]) -> dict[tuple[str, int], tuple[int, ...]]:
+def done(partitions: Sequence[PartitionReplicas], moves: Sequence[Move]) -> dict[tuple[str, int], tuple[int, ...]]:
     """The layout afterwards; checks that every move is one of an existing partition, once."""
     found = {(it.topic, it.partition): it.replicas for it in partitions}
     seen = set()
@@ -50,19 +54,19 @@ def counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Collection[i
     return [sum(it in replicas for replicas in layout.values()) for it in brokers]
 
 
-def racks_of(replicas: Collection[int], places: Sequence[Place]) -> int:
+def racks_of(replicas: Collection[int], places: Sequence[UsableBroker]) -> int:
     names = {it.broker: it.rack for it in places}
     return len({names.get(it) or f"broker {it}" for it in replicas})
 
 
 @given(clusters(), st.data())
 def test_spreading_is_even_in_every_rack_and_uses_all_racks(
-    found: tuple[list[Replicas], list[Place]], data: st.DataObject
+    found: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
     partitions, places = found
-    more = [Place(it, data.draw(RACKS)) for it in (7, 8)[: data.draw(st.integers(0, 2))]]
+    more = [UsableBroker(it, data.draw(RACKS)) for it in (7, 8)[: data.draw(st.integers(0, 2))]]
     everywhere = [*places, *more]
-    layout = done(partitions, spread(partitions, everywhere))
+    layout = done(partitions, spread_replicas(partitions, everywhere))
     for it in partitions:
         after = layout[it.topic, it.partition]
         assert len(after) == len(it.replicas)
@@ -71,24 +75,24 @@ def test_spreading_is_even_in_every_rack_and_uses_all_racks(
     for rack in {it.rack for it in everywhere} - {None}:
         of_rack = counts(layout, [it.broker for it in everywhere if it.rack == rack])
         assert max(of_rack) - min(of_rack) <= 1
-    assert not [it for it in spread([_as(it, layout) for it in partitions], everywhere) if it.adding]
+    assert not [it for it in spread_replicas([_as(it, layout) for it in partitions], everywhere) if it.adding]
 
 
 @given(clusters(racks=st.none()), st.integers(0, 3))
 def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
-    found: tuple[list[Replicas], list[Place]], new: int
+    found: tuple[list[PartitionReplicas], list[UsableBroker]], new: int
 ) -> None:
     partitions, places = found
-    everywhere = [*places, *(Place(7 + it) for it in range(new))]
+    everywhere = [*places, *(UsableBroker(7 + it) for it in range(new))]
     brokers = [it.broker for it in everywhere]
     before = counts(done(partitions, ()), brokers)
-    moves = spread(partitions, everywhere)
+    moves = spread_replicas(partitions, everywhere)
     after = counts(done(partitions, moves), brokers)
     assert max(after) - min(after) <= 1
     low, rest = divmod(sum(before), len(before))
     high = low + (rest > 0)
     least = max(sum(max(0, it - high) for it in before), sum(max(0, low - it) for it in before))
-    assert cost(moves).replicas == least
+    assert estimate_cost(moves).replicas == least
     leads = Counter(it[0] for it in done(partitions, moves).values())
     if all(len(it.replicas) == len(brokers) for it in partitions):  # anybody can lead
         assert max(leads[it] for it in brokers) - min(leads[it] for it in brokers) <= 1
@@ -96,7 +100,7 @@ def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
 
 @given(clusters(), st.data())
 def test_draining_empties_a_broker_and_moves_nothing_else(
-    found: tuple[list[Replicas], list[Place]], data: st.DataObject
+    found: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
     partitions, places = found
     leaving = data.draw(
@@ -104,10 +108,10 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
     )
     rest = [it for it in places if it.broker not in leaving]
     if any(len(it.replicas) > len(rest) for it in partitions if leaving & set(it.replicas)):
-        with pytest.raises(Impossible, match="need as many brokers"):
-            drain(partitions, places, leaving)
+        with pytest.raises(ImpossibleAssignment, match="need as many brokers"):
+            drain_brokers(partitions, places, leaving)
         return
-    moves = drain(partitions, places, leaving)
+    moves = drain_brokers(partitions, places, leaving)
     layout = done(partitions, moves)
     for it in partitions:
         after = layout[it.topic, it.partition]
@@ -129,13 +133,13 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
 
 
 @given(clusters(), st.integers(1, 7))
-def test_another_number_of_replicas(found: tuple[list[Replicas], list[Place]], factor: int) -> None:
+def test_another_number_of_replicas(found: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int) -> None:
     partitions, places = found
     if factor > len(places):
-        with pytest.raises(Impossible, match=f"{factor} replicas need as many brokers"):
-            resize(partitions, places, {"a", "c"}, factor)
+        with pytest.raises(ImpossibleAssignment, match=f"{factor} replicas need as many brokers"):
+            change_replication_factor(partitions, places, {"a", "c"}, factor)
         return
-    layout = done(partitions, resize(partitions, places, {"a", "c"}, factor))
+    layout = done(partitions, change_replication_factor(partitions, places, {"a", "c"}, factor))
     most = racks_of([it.broker for it in places], places)
     for it in partitions:
         after = layout[it.topic, it.partition]
@@ -194,23 +198,25 @@ def test_leaders_are_even_over_all_and_in_each_topic(brokers: int, counts: list[
 
 
 def test_a_broker_that_is_away_is_neither_given_nor_robbed() -> None:
-    partitions = [Replicas("a", it, (1, 2), (1,), 1) for it in range(4)]
-    moves = spread(partitions, [Place(1), Place(3)])  # 2 is away
+    partitions = [PartitionReplicas("a", it, (1, 2), (1,), 1) for it in range(4)]
+    moves = spread_replicas(partitions, [UsableBroker(1), UsableBroker(3)])  # 2 is away
     assert all(2 in it.after for it in moves)
     assert sum(3 in it.after for it in moves) == 2
 
 
 def test_onto_some_brokers_only() -> None:
-    partitions = [Replicas("a", it, (1, 2), (1, 2), 1) for it in range(4)]
-    layout = done(partitions, spread(partitions, [Place(3), Place(4)], leaving={1, 2}))
+    partitions = [PartitionReplicas("a", it, (1, 2), (1, 2), 1) for it in range(4)]
+    layout = done(partitions, spread_replicas(partitions, [UsableBroker(3), UsableBroker(4)], leaving={1, 2}))
     assert all(set(it) == {3, 4} for it in layout.values())
     assert Counter(it[0] for it in layout.values()) == {3: 2, 4: 2}
 
 
 def test_the_topics_of_a_broker_that_comes_are_mixed() -> None:
     """One topic's partitions must not all go to the newcomer."""
-    partitions = [Replicas(topic, it, (1 + it % 2,), (1 + it % 2,), 1 + it % 2) for topic in "abc" for it in range(6)]
-    moves = spread(partitions, [Place(1), Place(2), Place(3)])
+    partitions = [
+        PartitionReplicas(topic, it, (1 + it % 2,), (1 + it % 2,), 1 + it % 2) for topic in "abc" for it in range(6)
+    ]
+    moves = spread_replicas(partitions, [UsableBroker(1), UsableBroker(2), UsableBroker(3)])
     assert Counter(it.topic for it in moves) == {"a": 2, "b": 2, "c": 2}
 
 
@@ -220,28 +226,28 @@ def test_what_a_plan_costs() -> None:
         Move("a", 1, (1, 2), (3, 4), 2, 50),
         Move("a", 2, (1, 2), (2, 1), 1, 999),
     ]
-    found = cost(moves)
+    found = estimate_cost(moves)
     assert (found.partitions, found.replicas, found.bytes) == (3, 3, 200)
     assert found.busiest_bytes == 150  # broker 3 takes in two partitions
-    assert found.seconds(50) == 3
-    assert cost([]).seconds(1) == 0
+    assert found.duration_s(50) == 3
+    assert estimate_cost([]).duration_s(1) == 0
 
 
 def test_a_large_cluster_is_planned_in_seconds() -> None:
-    brokers = [Place(it, f"rack {it % 3}") for it in range(12)]
-    shapes = [place(100, 3, brokers[:9], start=it, shift=it) for it in range(30)]
+    brokers = [UsableBroker(it, f"rack {it % 3}") for it in range(12)]
+    shapes = [assign_replicas(100, 3, brokers[:9], start=it, shift=it) for it in range(30)]
     partitions = [
-        Replicas(f"t{topic}", it, replicas, replicas, replicas[0], it)
+        PartitionReplicas(f"t{topic}", it, replicas, replicas, replicas[0], it)
         for topic, shape in enumerate(shapes)
         for it, replicas in enumerate(shape)
     ]
-    layout = done(partitions, moves := spread(partitions, brokers))
+    layout = done(partitions, moves := spread_replicas(partitions, brokers))
     found = counts(layout, range(12))
     assert max(found) - min(found) <= 1
     leads = Counter(it[0] for it in layout.values())
     assert max(leads.values()) - min(leads.values()) <= 1
-    assert cost(moves).replicas == 3 * 750
+    assert estimate_cost(moves).replicas == 3 * 750
 
 
-def _as(it: Replicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> Replicas:
-    return Replicas(it.topic, it.partition, layout[it.topic, it.partition], it.isr, it.leader, it.bytes)
+def _as(it: PartitionReplicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> PartitionReplicas:
+    return PartitionReplicas(it.topic, it.partition, layout[it.topic, it.partition], it.isr, it.leader, it.bytes)

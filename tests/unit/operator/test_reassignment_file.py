@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_operator.plan.moves import Move
-from ottla_operator.plan.reassignment_file import BadPlan, after, before, read, write
+from ottla_operator.plan.reassignment_file import InvalidPlan, forward_plan, parse_plan, plan_document, rollback_plan
 
 
 @given(
@@ -18,18 +18,18 @@ from ottla_operator.plan.reassignment_file import BadPlan, after, before, read, 
     )
 )
 def test_what_is_written_is_read(plan: dict[tuple[str, int], tuple[int, ...]]) -> None:
-    assert read(json.dumps(write(plan)), "plan.json") == plan
+    assert parse_plan(json.dumps(plan_document(plan)), "plan.json") == plan
 
 
 def test_the_plan_of_moves_and_the_way_back() -> None:
     moves = [Move("a", 1, (1, 2), (2, 3), 1, 5)]
-    assert after(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [2, 3]}]
-    assert before(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [1, 2]}]
+    assert forward_plan(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [2, 3]}]
+    assert rollback_plan(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [1, 2]}]
 
 
 def test_kafka_s_own_form() -> None:
     text = '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
-    assert read(text, "x") == {("a", 0): (1, 2)}
+    assert parse_plan(text, "x") == {("a", 0): (1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_kafka_s_own_form() -> None:
 def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -> None:
     good = {"topic": "a", "partition": 0, "replicas": [1, 2]}
     entry = good | entry if isinstance(entry, dict) else entry
-    with pytest.raises(BadPlan) as bad:
-        read(json.dumps({"version": 1, "partitions": [entry]}), "plan.json")
+    with pytest.raises(InvalidPlan) as bad:
+        parse_plan(json.dumps({"version": 1, "partitions": [entry]}), "plan.json")
     assert said in str(bad.value)
 
 
@@ -65,11 +65,11 @@ def test_what_is_wrong_is_named_with_what_is_allowed(entry: object, said: str) -
     ],
 )
 def test_what_is_no_plan(text: str, said: str) -> None:
-    with pytest.raises(BadPlan, match=said.replace("[", r"\[")):
-        read(text, "plan.json")
+    with pytest.raises(InvalidPlan, match=said.replace("[", r"\[")):
+        parse_plan(text, "plan.json")
 
 
 def test_a_partition_that_comes_twice() -> None:
     twice = [{"topic": "a", "partition": 0, "replicas": [it]} for it in (1, 2)]
-    with pytest.raises(BadPlan, match=r"partitions\[1\]: a-0 comes twice"):
-        read(json.dumps({"version": 1, "partitions": twice}), "plan.json")
+    with pytest.raises(InvalidPlan, match=r"partitions\[1\]: a-0 comes twice"):
+        parse_plan(json.dumps({"version": 1, "partitions": twice}), "plan.json")

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import cluster_settings
-from ottla_operator.brokers.link import Link
+from ottla_operator.kafka import configs
+from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kube import rolling
 
 
@@ -15,9 +15,9 @@ def put(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> rolling.Rolled:
     async def refuse(*_: Any) -> None:
         raise KafkaError(code, "no")
 
-    monkeypatch.setattr(cluster_settings, "alter", refuse)
+    monkeypatch.setattr(configs, "alter_default_broker_configs", refuse)
     rolled = rolling.Rolled()
-    asyncio.run(rolling._set(cast(Link, None), {"log.retention.ms": "5"}, rolled))
+    asyncio.run(rolling._set(cast(KafkaClient, None), {"log.retention.ms": "5"}, rolled))
     return rolled
 
 

@@ -14,7 +14,7 @@ from ottla_operator.plan.roll import (
     Restart,
     Wait,
     blocked,
-    metadata_log,
+    metadata_log_state,
     next_step,
     regardless,
 )
@@ -210,12 +210,12 @@ def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
 def test_the_metadata_log_keeps_its_majority(
     members: list[int], in_sync: list[int], ready: list[int], needed: list[int]
 ) -> None:
-    log = metadata_log("__cluster_metadata", members, in_sync, ready)
+    log = metadata_log_state("__cluster_metadata", members, in_sync, ready)
     assert [it for it in ready if blocked(it, [log])] == needed
 
 
 def test_that_the_metadata_log_blocks_is_said() -> None:
     brokers = [BrokerState(1, True, "new settings"), BrokerState(2, True, "")]
-    step = next_step(brokers, [metadata_log("__cluster_metadata", [1], [1], [1, 2])], 1)
+    step = next_step(brokers, [metadata_log_state("__cluster_metadata", [1], [1], [1, 2])], 1)
     assert isinstance(step, Wait)
     assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync, and needs 1 beside broker 1"]

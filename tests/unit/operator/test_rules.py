@@ -7,7 +7,7 @@ import celpy
 import pytest
 from celpy.adapter import json_to_cel
 
-from ottla_operator.resources import check
+from ottla_operator.resources import validation
 from ottla_operator.resources.crds import KINDS
 from ottla_operator.resources.model import Model, Rule, Transition
 from ottla_operator.resources.schema import models_within
@@ -158,12 +158,12 @@ def test_there_are_no_examples_of_nothing() -> None:
 
 @pytest.mark.parametrize("sample", samples.ALL)
 def test_good_resources_pass(sample: Any) -> None:
-    assert check.problems(sample()) == []
-    assert check.problems_of_change(sample(), sample()) == []
+    assert validation.validate_resource(sample()) == []
+    assert validation.validate_update(sample(), sample()) == []
 
 
 def said(resource: dict[str, Any]) -> list[str]:
-    return [str(it) for it in check.problems(resource)]
+    return [str(it) for it in validation.validate_resource(resource)]
 
 
 def test_a_misspelt_field_is_named_with_the_likely_word() -> None:
@@ -210,7 +210,7 @@ def test_what_is_not_of_the_form_is_told_in_words() -> None:
 
 
 def test_a_change_that_may_not_be_says_from_what_to_what() -> None:
-    (problem,) = check.problems_of_change(samples.topic(partitions=2), samples.topic(partitions=3))
+    (problem,) = validation.validate_update(samples.topic(partitions=2), samples.topic(partitions=3))
     assert str(problem).endswith("make a new topic instead; 2 is less than 3, as it was")
 
 
@@ -241,12 +241,12 @@ def test_other_things_than_resources_are_refused_in_words() -> None:
 
 
 def test_partitions_never_fall() -> None:
-    (problem,) = check.problems_of_change(samples.topic(partitions=2), samples.topic(partitions=3))
+    (problem,) = validation.validate_update(samples.topic(partitions=2), samples.topic(partitions=3))
     assert problem.path == ("spec", "partitions")
     assert "never shrink" in problem.message
 
 
 def test_a_change_deep_inside_is_found() -> None:
     old, new = samples.cluster(storage={"size": "2Gi"}), samples.cluster(storage={"size": "1Gi"})
-    assert [it.path for it in check.problems_of_change(new, old)] == [("spec", "storage", "size")]
-    assert check.problems_of_change(old, deepcopy(old)) == []
+    assert [it.path for it in validation.validate_update(new, old)] == [("spec", "storage", "size")]
+    assert validation.validate_update(old, deepcopy(old)) == []

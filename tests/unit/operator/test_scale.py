@@ -3,17 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.placement import Place, place
-from ottla_operator.plan.moves import Replicas, applied
+from ottla_broker.metadata.placement import UsableBroker, assign_replicas
+from ottla_operator.plan.moves import PartitionReplicas, apply_moves
 from ottla_operator.plan.scale import Done, IsSpread, LetGo, MovePartitions, Refused, Scale, Wait, next_step
 
 
-def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[Replicas]:
+def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[PartitionReplicas]:
     """`topics`: name → (partitions, replicas)."""
     return [
-        Replicas(topic, index, replicas, replicas, replicas[0], 10)
+        PartitionReplicas(topic, index, replicas, replicas, replicas[0], 10)
         for topic, (count, factor) in topics.items()
-        for index, replicas in enumerate(place(count, factor, [Place(it) for it in range(1, brokers + 1)]))
+        for index, replicas in enumerate(
+            assign_replicas(count, factor, [UsableBroker(it) for it in range(1, brokers + 1)])
+        )
     ]
 
 
@@ -28,12 +30,12 @@ def test_it_ends_with_the_brokers_that_are_wanted(
     begun = here
     for _ in range(20):
         seen = Scale(
-            wanted, frozenset(present), tuple(map(Place, sorted(present))), here, 0, spread, {"own": 3}, on_scale
+            wanted, frozenset(present), tuple(map(UsableBroker, sorted(present))), here, 0, spread, {"own": 3}, on_scale
         )
         match next_step(seen):
             case MovePartitions(moves):
                 assert moves
-                here = applied(here, moves)
+                here = apply_moves(here, moves)
             case LetGo(broker):
                 assert broker not in wanted and broker == max(present), (
                     "a StatefulSet lets its last pod go, and no other"
@@ -67,7 +69,7 @@ def test_it_ends_with_the_brokers_that_are_wanted(
 def scale(**more: object) -> Scale:
     here = partitions(3, {"a": (3, 2)})
     given = {
-        "wanted": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "up": (Place(1), Place(2), Place(3)), "partitions": here,
+        "wanted": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "up": (UsableBroker(1), UsableBroker(2), UsableBroker(3)), "partitions": here,
         "moving": 0, "spread": frozenset({1, 2, 3}), "factors": {},
     }  # fmt: skip
     return Scale(**(given | more))  # type: ignore[arg-type]
@@ -76,7 +78,7 @@ def scale(**more: object) -> Scale:
 def test_nothing_to_do() -> None:
     assert next_step(scale()) == Done()
     assert (
-        next_step(scale(moving=3, up=(Place(1),))) == Done()
+        next_step(scale(moving=3, up=(UsableBroker(1),))) == Done()
     )  # somebody else's move, a broker that is away: not about brokers' number
 
 
@@ -85,24 +87,24 @@ def test_a_first_start_moves_nothing() -> None:
 
 
 def test_it_waits_for_what_comes_by_itself() -> None:
-    smaller = scale(wanted=frozenset({1, 2}), up=(Place(1), Place(3)))
+    smaller = scale(wanted=frozenset({1, 2}), up=(UsableBroker(1), UsableBroker(3)))
     assert next_step(smaller) == Wait("broker 2 is not there yet")
     assert next_step(scale(wanted=frozenset({1, 2}), moving=2)) == Wait("2 partitions are moving")
 
 
 def test_a_broker_that_leaves_and_is_away_is_drained_all_the_same() -> None:
-    step = next_step(scale(wanted=frozenset({1, 2}), up=(Place(1), Place(2))))
+    step = next_step(scale(wanted=frozenset({1, 2}), up=(UsableBroker(1), UsableBroker(2))))
     assert isinstance(step, MovePartitions)
     assert step.why == "off broker 3"
     assert all(3 not in it.after for it in step.moves)
 
 
 def test_one_that_holds_nothing_waits_for_those_after_it() -> None:
-    here = [Replicas("a", 0, (3,), (3,), 3)]
+    here = [PartitionReplicas("a", 0, (3,), (3,), 3)]
     smaller = {"wanted": frozenset({1}), "partitions": here}
     step = next_step(scale(**smaller))
     assert isinstance(step, MovePartitions) and [it.after for it in step.moves] == [(1,)]
-    assert next_step(scale(**smaller | {"partitions": applied(here, step.moves)})) == LetGo(3)
+    assert next_step(scale(**smaller | {"partitions": apply_moves(here, step.moves)})) == LetGo(3)
 
 
 def test_the_brokers_own_topics_stay_as_they_are_where_others_are_in_the_way() -> None:
@@ -112,10 +114,10 @@ def test_the_brokers_own_topics_stay_as_they_are_where_others_are_in_the_way() -
 
 
 def test_the_next_goes_when_the_metadata_log_does_without_the_one_before() -> None:
-    here = [Replicas("a", 0, (1,), (1,), 1)]
+    here = [PartitionReplicas("a", 0, (1,), (1,), 1)]
     smaller = {"wanted": frozenset({1}), "partitions": here}
     assert next_step(scale(**smaller, members=frozenset({1, 2, 3}))) == LetGo(3)
-    two = {"present": frozenset({1, 2}), "up": (Place(1), Place(2))}
+    two = {"present": frozenset({1, 2}), "up": (UsableBroker(1), UsableBroker(2))}
     assert next_step(scale(**smaller, **two, members=frozenset({1, 2, 3}))) == Wait(
         "the metadata log still counts on broker 3, which was let go"
     )

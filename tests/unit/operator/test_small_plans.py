@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers.assignment import assigned
-from ottla_operator.brokers.cluster import ailments
-from ottla_operator.brokers.link import checked
-from ottla_operator.brokers.partitioner import murmur2, partition_of
-from ottla_operator.brokers.reassignments import Ongoing
-from ottla_operator.brokers.topics import Partition, Topic
-from ottla_operator.cli.positions import Position, position
+from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
+from ottla_operator.kafka.assignment import parse_assignment
+from ottla_operator.kafka.client import raise_for_error
+from ottla_operator.kafka.cluster import find_partition_problems
+from ottla_operator.kafka.partitioner import murmur2, partition_for_key
+from ottla_operator.kafka.reassignments import PartitionReassignment
+from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
 from ottla_operator.local.loading import is_loaded
 from ottla_operator.plan.restart import BROKERS, PIPELINES, Failures, Pace
-from ottla_operator.resources.common import duration_ms, quantity, setting_text
+from ottla_operator.resources.common import format_setting, parse_duration_ms, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -50,23 +50,23 @@ NOW = 1_000_000_000
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("beginning", Position(word="beginning")),
-        ("end", Position(word="end")),
-        ("42", Position(exact=42)),
-        ("-10", Position(shift=-10)),
-        ("+10", Position(shift=10)),
-        ("2h", Position(time_ms=NOW - 7_200_000)),
-        ("2013-01-01T00:00:00Z", Position(time_ms=1_356_998_400_000)),
-        ("2013-01-01", Position(time_ms=int(datetime(2013, 1, 1).timestamp() * 1000))),
+        ("beginning", OffsetSpec(word="beginning")),
+        ("end", OffsetSpec(word="end")),
+        ("42", OffsetSpec(exact=42)),
+        ("-10", OffsetSpec(shift=-10)),
+        ("+10", OffsetSpec(shift=10)),
+        ("2h", OffsetSpec(time_ms=NOW - 7_200_000)),
+        ("2013-01-01T00:00:00Z", OffsetSpec(time_ms=1_356_998_400_000)),
+        ("2013-01-01", OffsetSpec(time_ms=int(datetime(2013, 1, 1).timestamp() * 1000))),
     ],
 )
-def test_places_as_people_write_them(text: str, expected: Position) -> None:
-    assert position(text, NOW) == expected
+def test_places_as_people_write_them(text: str, expected: OffsetSpec) -> None:
+    assert parse_offset_spec(text, NOW) == expected
 
 
 def test_a_place_that_is_none() -> None:
     with pytest.raises(typer.BadParameter, match="'yesterday' is no place"):
-        position("yesterday")
+        parse_offset_spec("yesterday")
 
 
 @given(
@@ -76,16 +76,16 @@ def test_a_place_that_is_none() -> None:
     st.none() | st.integers(0, 50),
 )
 def test_an_offset_is_never_outside_of_the_partition(text: str, start: int, more: int, now: int | None) -> None:
-    assert start <= position(text, NOW).offset(start, start + more, now, start) <= start + more
+    assert start <= parse_offset_spec(text, NOW).offset(start, start + more, now, start) <= start + more
 
 
 def test_a_time_after_the_last_record_is_the_end() -> None:
-    assert Position(time_ms=5).offset(0, 9, None, -1) == 9
+    assert OffsetSpec(time_ms=5).offset(0, 9, None, -1) == 9
 
 
 @pytest.mark.parametrize(("text", "bytes_"), [("10Gi", 10 * 2**30), ("1.5k", 1500), ("500m", 0.5), ("7", 7)])
 def test_quantities(text: str, bytes_: float) -> None:
-    assert quantity(text) == bytes_
+    assert parse_quantity(text) == bytes_
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_quantities(text: str, bytes_: float) -> None:
     [("500ms", 500), ("30s", 30_000), ("2 hours", 7_200_000), ("1 day", 86_400_000), ("10 minutes", 600_000)],
 )
 def test_durations(text: str, expected: int) -> None:
-    assert duration_ms(text) == expected
+    assert parse_duration_ms(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "h", "1.5h", "2 weeks", "-1s"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
-        duration_ms(text)
+        parse_duration_ms(text)
 
 
 def test_settings_are_written_as_kafka_reads_them() -> None:
-    assert [setting_text(it) for it in (True, False, 1, 0.5, "x")] == ["true", "false", "1", "0.5", "x"]
+    assert [format_setting(it) for it in (True, False, 1, 0.5, "x")] == ["true", "false", "1", "0.5", "x"]
 
 
 @given(st.binary(max_size=40))
@@ -113,26 +113,29 @@ def test_keys_go_where_other_clients_put_them(key: bytes) -> None:
 
 @given(st.binary(max_size=10), st.integers(1, 100))
 def test_a_partition_is_one_that_there_is(key: bytes, partitions: int) -> None:
-    assert 0 <= partition_of(key, partitions) < partitions
+    assert 0 <= partition_for_key(key, partitions) < partitions
 
 
 def test_an_assignment_of_the_consumer_protocol() -> None:
     data = struct.pack(">hi", 0, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">iii", 2, 4, 5) + struct.pack(">i", -1)
-    assert assigned(data) == {("t", 4), ("t", 5)}
+    assert parse_assignment(data) == {("t", 4), ("t", 5)}
 
 
 @given(st.binary(max_size=60))
 def test_an_assignment_of_another_protocol_is_none(data: bytes) -> None:
-    assert isinstance(assigned(data), frozenset)
+    assert isinstance(parse_assignment(data), frozenset)
 
 
 def test_what_is_wrong_with_partitions() -> None:
-    well = Partition(0, 1, 0, (1, 2), (1, 2), ())
-    lagging = Partition(1, 1, 0, (1, 2), (1,), ())
-    alone = Partition(2, -1, 0, (1, 2), (1,), (1,))
-    found = ailments([Topic("t", None, False, (well, lagging, alone))])
-    assert [(it.partition, it.what) for it in found] == [(1, "under-replicated"), (2, "offline")]
-    assert not ailments([Topic("t", None, False, (lagging,))], {("t", 1): Ongoing((1, 2), adding=(2,), removing=())})
+    well = PartitionInfo(0, 1, 0, (1, 2), (1, 2), ())
+    lagging = PartitionInfo(1, 1, 0, (1, 2), (1,), ())
+    alone = PartitionInfo(2, -1, 0, (1, 2), (1,), (1,))
+    found = find_partition_problems([TopicDescription("t", None, False, (well, lagging, alone))])
+    assert [(it.partition, it.kind) for it in found] == [(1, "under-replicated"), (2, "offline")]
+    assert not find_partition_problems(
+        [TopicDescription("t", None, False, (lagging,))],
+        {("t", 1): PartitionReassignment((1, 2), adding=(2,), removing=())},
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,5 +168,5 @@ def test_a_load_that_nothing_remembers_is_not_done(unreadable: object) -> None:
 )
 def test_what_a_refusal_is_about_is_said_once(said: str | None, told: str) -> None:
     with pytest.raises(KafkaError) as refused:
-        checked(ErrorCode.topic_already_exists, said, "topic 'a'")
+        raise_for_error(ErrorCode.topic_already_exists, said, "topic 'a'")
     assert str(refused.value) == told

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla_operator.local import secrets as local
-from ottla_operator.local.documents import BadInput, read
+from ottla_operator.local.documents import InvalidFiles, read_files
 from ottla_operator.plan.mirror import changes
 from ottla_operator.plan.source_credentials import SECRET, SecretSeen, Unusable, secrets_of, settings, shown, values_of
 from ottla_operator.resources.mirror import Mirror
@@ -126,14 +126,14 @@ metadata: {name: passed-over}
 
 def test_secrets_of_files(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(FILE)
-    (document,) = read([tmp_path])
+    (document,) = read_files([tmp_path])
     found = local.seen([document.data])
     assert found["login"].values == {"username": "u", "password": "hush"}
     again = local.seen([{**document.data, "stringData": {"password": "other"}}])
     assert again["login"].version != found["login"].version == local.seen([document.data])["login"].version
     (tmp_path / "a.yaml").write_text(FILE.replace("dQ==", "hush!"))
-    with pytest.raises(BadInput, match=r"a.yaml:5: .*Secret login: data is not text in base64") as caught:
-        read([tmp_path])
+    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not text in base64") as caught:
+        read_files([tmp_path])
     assert "hush" not in str(caught.value)
     with pytest.raises(Unusable):
         values_of({"metadata": {"name": "x"}, "data": {"key": base64.b64encode(b"\xff").decode()}})

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.brokers import throttle
-from ottla_operator.brokers.link import Link
+from ottla_operator.kafka import throttle
+from ottla_operator.kafka.client import KafkaClient
 from tests.unit.operator.loop import on_loop
 
 
@@ -33,7 +33,7 @@ class Brokers:
 @on_loop
 async def test_a_topic_that_was_deleted_while_it_moved_leaves_no_broker_throttled() -> None:
     brokers = Brokers(gone=ErrorCode.unknown_topic_or_partition)
-    await throttle.take_off(cast(Link, brokers), [1, 2], ["gone", "there"])
+    await throttle.remove_throttle(cast(KafkaClient, brokers), [1, 2], ["gone", "there"])
     assert brokers.asked == ["gone", "there", "1", "2"]
 
 
@@ -41,4 +41,4 @@ async def test_a_topic_that_was_deleted_while_it_moved_leaves_no_broker_throttle
 async def test_what_brokers_refuse_is_an_error() -> None:
     brokers = Brokers(there=ErrorCode.topic_authorization_failed)
     with pytest.raises(KafkaError):
-        await throttle.take_off(cast(Link, brokers), [1], ["there"])
+        await throttle.remove_throttle(cast(KafkaClient, brokers), [1], ["there"])

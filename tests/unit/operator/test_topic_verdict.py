@@ -4,7 +4,7 @@ from typing import Any
 
 from ottla_operator.plan.conditions import Current, Stuck, Working
 from ottla_operator.plan.topic_verdict import Wish, owners, verdict
-from ottla_operator.plan.topics import Seen, changes
+from ottla_operator.plan.topics import ObservedTopic, changes
 from tests.unit.operator.samples import topic
 
 
@@ -32,9 +32,9 @@ def test_a_wrong_spec_owns_nothing_and_says_why() -> None:
 def test_a_topic_is_ready_when_nothing_is_left_to_do() -> None:
     it = wish(partitions=3)
     assert it.topic
-    seen = Seen("flights", 3, 1)
+    seen = ObservedTopic("flights", 3, 1)
     assert verdict(it, seen, changes(it.topic, seen), {}) == Current("topic flights has 3 partitions.")
-    fewer = Seen("flights", 2, 1)
+    fewer = ObservedTopic("flights", 2, 1)
     assert isinstance(verdict(it, fewer, changes(it.topic, fewer), {}), Working)
-    more = Seen("flights", 4, 1)
+    more = ObservedTopic("flights", 4, 1)
     assert isinstance(verdict(it, more, changes(it.topic, more), {}), Stuck)

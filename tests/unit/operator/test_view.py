@@ -5,13 +5,13 @@ import io
 import pytest
 from rich.console import Console
 
-from ottla_operator.figures import counted, size_text, time_text
-from ottla_operator.local.board import Board, BrokerRow, LoadRow, PipelineRow, State, TopicRow
-from ottla_operator.local.view import line, render, say, summary
+from ottla_operator.formatting import format_count, format_duration, format_size
+from ottla_operator.local.live_view import BrokerRow, LiveView, LoadRow, PipelineRow, State, TopicRow
+from ottla_operator.local.terminal import line, print_message, render, summary_lines
 
 
-def board(topics: int = 2) -> Board:
-    made = Board(say=lambda text, kind: None)
+def board(topics: int = 2) -> LiveView:
+    made = LiveView(say=lambda text, kind: None)
     made.brokers["demo-1"] = BrokerRow("demo-1", "127.0.0.1:9092", State.ready, 7)
     for index in range(topics):
         made.topics["demo", f"t{index}"] = TopicRow(
@@ -22,7 +22,7 @@ def board(topics: int = 2) -> Board:
     return made
 
 
-def shown(it: Board, height: int = 40) -> str:
+def shown(it: LiveView, height: int = 40) -> str:
     console = Console(width=120, height=height, record=True, force_terminal=False, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123  # goes with the test
     console.print(render(it, height))
     return console.export_text()
@@ -84,7 +84,7 @@ def test_text_with_brackets_is_text() -> None:
 
 
 def test_sizes() -> None:
-    assert [size_text(it) for it in (None, 0, 1023, 1536, 5 * 2**30, 3 * 2**40)] == [
+    assert [format_size(it) for it in (None, 0, 1023, 1536, 5 * 2**30, 3 * 2**40)] == [
         "",
         "0 B",
         "1023 B",
@@ -95,13 +95,19 @@ def test_sizes() -> None:
 
 
 def test_times_and_counts() -> None:
-    assert [time_text(it) for it in (0.44, 12.4, 150, 9000, 400_000)] == ["0.4 s", "12 s", "2 min", "2.5 h", "4.6 d"]
-    assert [counted(it, "byte") for it in (0, 1, 1000)] == ["0 bytes", "1 byte", "1,000 bytes"]
+    assert [format_duration(it) for it in (0.44, 12.4, 150, 9000, 400_000)] == [
+        "0.4 s",
+        "12 s",
+        "2 min",
+        "2.5 h",
+        "4.6 d",
+    ]
+    assert [format_count(it, "byte") for it in (0, 1, 1000)] == ["0 bytes", "1 byte", "1,000 bytes"]
 
 
 def test_what_happened_first_is_said_once() -> None:
     said: list[str] = []
-    it = Board(say=lambda text, kind: said.append(text))
+    it = LiveView(say=lambda text, kind: said.append(text))
     it.first("first message")
     it.first("first message")
     assert len(said) == 1
@@ -109,7 +115,7 @@ def test_what_happened_first_is_said_once() -> None:
 
 
 def test_the_summary() -> None:
-    assert list(summary(board())) == [
+    assert list(summary_lines(board())) == [
         "topic t0: 0 records, 2.0 KiB",
         "topic t1: 1,000 records, 2.0 KiB",
         "pipeline hourly: 10 rows in, 2 rows out",
@@ -125,5 +131,5 @@ def test_what_nobody_hears_stops_nobody(refusal: BaseException) -> None:
             raise refusal
 
     console = Console(file=Gone())
-    say(console, "stopping pipelines and brokers", "info")
-    say(console, "everything is stopped", "good")
+    print_message(console, "stopping pipelines and brokers", "info")
+    print_message(console, "everything is stopped", "good")

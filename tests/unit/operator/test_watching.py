@@ -13,8 +13,8 @@ from ottla_operator.kube import operator as operators
 from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind, kind_of
 from ottla_operator.kube.known import Key
 from ottla_operator.kube.operator import Operator, Options
-from ottla_operator.plan.objects.pods import Images
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.model import Json
 from tests.unit.operator.loop import on_loop
 
@@ -90,7 +90,9 @@ async def watching(server: ApiServer) -> AsyncIterator[Operator]:
     (address,) = runner.addresses
     info = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
     with mock.patch.object(operators, "login", lambda: info):
-        operator = Operator(Options((), "default", "ottla-operator", Images("broker", "1"), Image("spark"), None))
+        operator = Operator(
+            Options((), "default", "ottla-operator", BrokerImages("broker", "1"), PipelineImage("spark"), None)
+        )
         task = asyncio.create_task(operator._watch(asyncio.Event()))
         try:
             yield operator

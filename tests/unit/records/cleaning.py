@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.log.cleaner import Cleaner, CleanerSettings
+from ottla_broker.log.cleaner import Cleaner, CleanerConfig
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
-from ottla_broker.log.recovery import Known, create_log, open_log
+from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.batch import batches
-from ottla_broker.wire.records import Record, decode_all, encode_batch
+from ottla_broker.wire.batch import iter_batches
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 24 * 3_600_000
@@ -36,13 +36,13 @@ class FailingDisk(OsDisk):
 class House:
     """One log directory with one partition, t-0."""
 
-    def __init__(self, path: Path, config: LogConfig = CONFIG, settings: CleanerSettings | None = None) -> None:
+    def __init__(self, path: Path, config: LogConfig = CONFIG, settings: CleanerConfig | None = None) -> None:
         self.path = path
         self.now_ms = NOW_MS
         self.disk = FailingDisk()
         self.storage = Storage(self.disk, Runtime(now_ms=lambda: self.now_ms))
         self.config = config
-        self.settings = settings or CleanerSettings()
+        self.settings = settings or CleanerConfig()
         self.folder = str(path / "t-0")
         self.log = create_log(self.storage, self.folder, "t", 0, None, config)
         self._begin()
@@ -76,7 +76,7 @@ class House:
     def crash_and_open(self, *, clean: bool = False, recovery_point: int = 0) -> None:
         self.storage.files.close_all()
         self.storage = Storage(OsDisk(), self.storage.runtime)
-        known = Known(clean, self.log.end if clean else recovery_point, 0)
+        known = LogCheckpoint(clean, self.log.end if clean else recovery_point, 0)
         self.log = open_log(self.storage, self.folder, "t", 0, self.config, known)
         assert self.log.failed is None, self.log.failed
         self.log.advance_high_watermark(self.log.end)
@@ -92,8 +92,8 @@ class House:
             data = self.log.read(at, 1 << 20, up_to=self.log.end)
             if not data:
                 break
-            found += [record for header, record in decode_all(data) if not header.is_control and record.offset >= at]
-            at = max(header.next_offset for _, header in batches(data))
+            found += [record for header, record in iter_records(data) if not header.is_control and record.offset >= at]
+            at = max(header.next_offset for _, header in iter_batches(data))
         return found
 
     def table(self) -> dict[bytes | None, bytes]:

@@ -10,8 +10,13 @@ from ottla_broker.log.compaction import Compaction, KeyOffsets, LastOfProducer, 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.txn_index import AbortedTransaction
-from ottla_broker.wire.batch import BatchHeader, Buffer, Compression, parse_header
-from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch, end_transaction_marker
+from ottla_broker.wire.batch import BatchHeader, Buffer, Compression, parse_batch_header
+from ottla_broker.wire.control_records import (
+    ControlRecordType,
+    control_record_type,
+    encode_end_transaction_marker,
+    marker_coordinator_epoch,
+)
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
 
 NOW_MS = 1_700_000_000_000
@@ -53,7 +58,7 @@ class Log:
     end: int = 0
 
     def headers(self) -> list[BatchHeader]:
-        return [parse_header(batch) for batch in self.batches]
+        return [parse_batch_header(batch) for batch in self.batches]
 
     @property
     def producers(self) -> ProducerStates:
@@ -61,7 +66,7 @@ class Log:
 
     @property
     def stable(self) -> int:
-        unstable = states(self.batches, replicated=self.end).first_unstable
+        unstable = states(self.batches, replicated=self.end).first_unstable_offset
         return self.end if unstable is None else unstable
 
 
@@ -69,7 +74,7 @@ def states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerStates:
     """Producer state as recovery builds it from batches."""
     found = ProducerStates()
     for batch in batches:
-        header = parse_header(batch)
+        header = parse_batch_header(batch)
         if header.producer_id < 0:
             continue
         if header.is_control:
@@ -79,12 +84,12 @@ def states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerStates:
                     header.producer_epoch,
                     header.last_offset,
                     header.max_timestamp,
-                    coordinator_epoch(marker),
-                    aborted=control_type(marker) is ControlType.abort,
+                    marker_coordinator_epoch(marker),
+                    aborted=control_record_type(marker) is ControlRecordType.abort,
                     now_ms=0,
                 )
         else:
-            found.apply(
+            found.apply_batch(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
@@ -94,7 +99,7 @@ def states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerStates:
                 header.is_transactional,
                 0,
             )
-    found.replicated_to(replicated)
+    found.remove_replicated_transactions(replicated)
     return found
 
 
@@ -108,7 +113,7 @@ def written(history: Sequence[Write | End], epoch: int = 0) -> Log:
             if step.producer not in started:
                 continue
             log.batches.append(
-                end_transaction_marker(
+                encode_end_transaction_marker(
                     step.commit,
                     1,
                     producer_id=step.producer,

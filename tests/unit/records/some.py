@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from ottla_broker.wire.batch import Compression, parse_header
+from ottla_broker.wire.batch import Compression, parse_batch_header
 from ottla_broker.wire.batch import pack_batch as pack
 from ottla_broker.wire.compression import compress
-from ottla_broker.wire.records import Record, append_record, encode_batch
+from ottla_broker.wire.records import Record, encode_batch, write_record
 
 codecs = st.sampled_from(list(Compression))
 fields = st.none() | st.binary(max_size=40) | st.binary(min_size=1, max_size=3).map(lambda few: few * 700)
@@ -24,10 +24,12 @@ def sparse(
     """A batch of `count` offsets in which only some records are left, as compaction leaves it: (offset delta,
     record)."""
     left = list(kept)
-    whole = parse_header(encode_batch([record for _, record in left], base_offset=base_offset, compression=compression))
+    whole = parse_batch_header(
+        encode_batch([record for _, record in left], base_offset=base_offset, compression=compression)
+    )
     payload = bytearray()
     for delta, record in left:
-        append_record(payload, record, record.timestamp_ms - whole.base_timestamp, delta)
+        write_record(payload, record, record.timestamp_ms - whole.base_timestamp, delta)
     return pack(replace(whole, last_offset_delta=count - 1), compress(compression, payload))
 
 

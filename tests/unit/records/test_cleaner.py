@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import read_offsets
-from ottla_broker.log.cleaner import CHECKPOINT, CleanerSettings
+from ottla_broker.log.cleaner import CHECKPOINT, CleanerConfig
 from ottla_broker.log.compaction import BYTES_PER_KEY
-from ottla_broker.wire.batch import batches, pack_batch, parse_header
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.batch import iter_batches, pack_batch, parse_batch_header
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.records.cleaning import CONFIG, DAY_MS, NOW_MS, House
@@ -29,7 +29,7 @@ def test_a_log_is_compacted_in_place(house: House) -> None:
     assert house.log.end == end
     assert read_offsets(house.disk, f"{house.path}/{CHECKPOINT}") == {("t", 0): 100}
     assert not house.clean(), "nothing is dirty any more"
-    assert not [name for name in house.files() if name.endswith((names.CLEANED, names.SWAP))]
+    assert not [name for name in house.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
     house.crash_and_open()
     assert house.table() == before
     assert house.cleaner.checkpoints == {("t", 0): 100}
@@ -51,17 +51,17 @@ def test_reading_in_the_hole_gives_what_follows_it(house: House) -> None:
     house.clean()
     for offset in (0, 5, 89, 90, 95):
         data = house.log.read(offset, 1, up_to=house.log.end)
-        assert next(header.last_offset for _, header in batches(data)) >= offset, (
+        assert next(header.last_offset for _, header in iter_batches(data)) >= offset, (
             "a reader gets on, if only by an empty batch"
         )
         assert house.records(offset)[0].offset == max(offset, 90)
-    at = house.log.offset_for_time(NOW_MS)
+    at = house.log.offset_for_timestamp(NOW_MS)
     assert at is not None
     assert at.offset == 90
 
 
 def test_several_cleanings_with_little_memory(tmp_path: Path) -> None:
-    house = House(tmp_path, settings=CleanerSettings(dedupe_buffer_bytes=3 * BYTES_PER_KEY))
+    house = House(tmp_path, settings=CleanerConfig(dedupe_buffer_bytes=3 * BYTES_PER_KEY))
     house.fill()
     before = house.table()
     cleanings = 0
@@ -97,12 +97,14 @@ def test_the_active_segment_and_all_behind_the_high_watermark_stay(house: House)
 def test_transactions_and_producers(house: House) -> None:
     for sequence in range(3):
         house.write("a", f"{sequence}", producer_id=1000, sequence=sequence)
-    house.append(end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=NOW_MS))
+    house.append(encode_end_transaction_marker(False, 1, producer_id=1000, producer_epoch=0, timestamp_ms=NOW_MS))
     house.write("b", "1", producer_id=5, sequence=0)
     house.fill()
     house.clean()
     assert [r.key for r in house.records() if r.key in (b"a", b"b")] == [b"b"]
-    assert [(a.producer_id, a.first_offset, a.last_offset) for a in house.log.aborted(0, 200)] == [(1000, 0, 3)]
+    assert [(a.producer_id, a.first_offset, a.last_offset) for a in house.log.aborted_transactions(0, 200)] == [
+        (1000, 0, 3)
+    ]
     house.crash_and_open()
     states = {p.producer_id: (p.epoch, p.last_sequence, p.last_offset) for p in house.log.producers}
     assert states == {1000: (0, 2, 2), 5: (0, 0, 4)}
@@ -161,7 +163,7 @@ def test_a_record_that_does_not_parse_leaves_the_log_alone_and_says_where(house:
     )  # nobody looks into batches, so nobody refuses this one
     broken = bytearray(encode_batch([Record(NOW_MS, b"k", b"v")]))
     broken[61] = 0x7F  # the record's length
-    house.append(pack_batch(parse_header(broken), broken[61:]))
+    house.append(pack_batch(parse_batch_header(broken), broken[61:]))
     house.log.roll()
     house.log.set_config(CONFIG)
     assert not house.clean()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from tests.unit.records.cleaning import DAY_MS, House
 
 
@@ -39,7 +39,9 @@ def test_a_crash_at_any_rename_loses_nothing(tmp_path: Path) -> None:
         house.crash_and_open()
         assert house.table() == expected, f"at rename {point}"
         assert house.log.end == end
-        assert not [name for name in house.files() if name.endswith((names.CLEANED, names.SWAP, names.DELETED))]
+        assert not [
+            name for name in house.files() if name.endswith((file_names.CLEANED, file_names.SWAP, file_names.DELETED))
+        ]
         house.clean()
         assert house.table() == expected, f"cleaned after a crash at rename {point}"
 

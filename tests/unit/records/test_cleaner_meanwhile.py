@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.log import names
+from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import read_offsets
-from ottla_broker.log.cleaner import CHECKPOINT, CleanerSettings
+from ottla_broker.log.cleaner import CHECKPOINT, CleanerConfig
 from tests.unit.records.cleaning import NOW_MS, House
 from tests.waiting import eventually_async
 
@@ -19,7 +19,7 @@ def test_a_truncation_meanwhile_stops_it_and_leaves_nothing_behind(house: House)
     meanwhile(house, lambda: house.log.truncate_to(50))
     assert house.log.end == 50
     assert len(house.records()) == 50
-    assert not [name for name in house.files() if name.endswith((names.CLEANED, names.SWAP))]
+    assert not [name for name in house.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
     assert house.cleaner.checkpoints == {}
 
 
@@ -65,12 +65,12 @@ def test_cancelled_it_stops_and_leaves_nothing_behind(house: House) -> None:
 
     asyncio.run(stopped())
     assert house.log.size == size
-    assert not [name for name in house.files() if name.endswith((names.CLEANED, names.SWAP))]
+    assert not [name for name in house.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
 
 
 def test_the_pace_is_kept(tmp_path: Path) -> None:
     """A thousand bytes a second would take far longer than the test has: the loop's clock is what is asked."""
-    house = House(tmp_path, settings=CleanerSettings(io_max_bytes_per_second=1000))
+    house = House(tmp_path, settings=CleanerConfig(io_max_bytes_per_second=1000))
     house.fill()
     size = house.log.size
     slept: list[float] = []
@@ -100,7 +100,7 @@ def test_a_log_made_anew_under_the_same_name_is_another(house: House) -> None:
         return read_offsets(house.disk, f"{house.path}/{CHECKPOINT}") == {}
 
     async def run() -> None:
-        house.cleaner.settings = CleanerSettings(enabled=False, backoff_ms=10**9)
+        house.cleaner.settings = CleanerConfig(enabled=False, backoff_ms=10**9)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(house.cleaner.run())
             await eventually_async(written)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from ottla_broker.log.compaction import BYTES_PER_KEY
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_state import ProducerStates
-from ottla_broker.wire.batch import Compression, check_crc
-from ottla_broker.wire.control import end_transaction_marker
+from ottla_broker.wire.batch import Compression, has_valid_crc
+from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
 from tests.unit.records.history import (
     NOW_MS,
@@ -27,7 +27,7 @@ DAY_MS = 24 * 3600 * 1000
 
 def remembered(producers: ProducerStates) -> dict[int, tuple[int, int, int, int]]:
     """What makes the next batch of each producer right or wrong."""
-    return {p.producer_id: (p.epoch, p.last_sequence, p.last_offset, p.transaction_start) for p in producers}
+    return {p.producer_id: (p.epoch, p.last_sequence, p.last_offset, p.current_txn_first_offset) for p in producers}
 
 
 def everything(log: Log) -> dict[int, Record]:
@@ -52,7 +52,7 @@ def test_one_cleaning(history: list[Write | End], data: st.DataObject) -> None:
     untouched = [b for b, h in zip(log.batches, log.headers(), strict=True) if h.base_offset >= end]
     assert after.batches[len(after.batches) - len(untouched) :] == untouched
     assert cleaned_to <= end
-    assert all(check_crc(batch, header) for batch, header in zip(after.batches, after.headers(), strict=True))
+    assert all(has_valid_crc(batch, header) for batch, header in zip(after.batches, after.headers(), strict=True))
     assert tally.bytes_kept == sum(map(len, after.batches))
     assert tally.records_kept == len(left)
     if first_dirty == 0:
@@ -120,8 +120,8 @@ def test_no_marker_goes_while_anything_of_its_transaction_is_there(history: list
     step = log
     for days in range(4):
         step, _, _ = cleaned(step, end=log.stable, now_ms=NOW_MS + days * 2 * DAY_MS, producers=ProducerStates())
-        open_before = {p.producer_id for p in log.producers if p.transaction_start >= 0}
-        open_after = {p.producer_id for p in states(step.batches) if p.transaction_start >= 0}
+        open_before = {p.producer_id for p in log.producers if p.current_txn_first_offset >= 0}
+        open_after = {p.producer_id for p in states(step.batches) if p.current_txn_first_offset >= 0}
         assert open_after <= open_before, "a transaction that had ended has lost its end"
 
 
@@ -152,7 +152,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_records() -> None:
 
 def test_a_marker_that_is_all_that_is_left_of_a_producer_stays_whole() -> None:
     """Its epoch fences the producer's older instances."""
-    marker = end_transaction_marker(False, 4, producer_id=9, producer_epoch=5, timestamp_ms=NOW_MS)
+    marker = encode_end_transaction_marker(False, 4, producer_id=9, producer_epoch=5, timestamp_ms=NOW_MS)
     log = Log([marker, encode_batch([Record(NOW_MS, b"k", b"v")], base_offset=1)], end=2)
     for days in range(4):
         after, _, _ = cleaned(log, now_ms=NOW_MS + days * DAY_MS)

@@ -17,10 +17,22 @@ from kio.records.writers import write_batch
 from kio.serial.writers import write_signed_varlong
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
-from ottla_broker.wire.batch import HEADER_SIZE, Compression, batches, check_crc, pack_batch, parse_header
-from ottla_broker.wire.control import ControlType, control_type, coordinator_epoch, end_transaction_marker
+from ottla_broker.wire.batch import (
+    HEADER_SIZE,
+    Compression,
+    has_valid_crc,
+    iter_batches,
+    pack_batch,
+    parse_batch_header,
+)
+from ottla_broker.wire.control_records import (
+    ControlRecordType,
+    control_record_type,
+    encode_end_transaction_marker,
+    marker_coordinator_epoch,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, decode_all, decode_batch, encode_batch, spans, varint
+from ottla_broker.wire.records import Record, decode_batch, encode_batch, encode_varint, iter_record_spans, iter_records
 from tests.unit.records.some import codecs, numbered, record_lists, sparse, timestamps_ms
 
 offsets = st.integers(0, 2**62)
@@ -38,8 +50,8 @@ def test_what_is_encoded_decodes(given_records: list[Record], codec: Compression
         producer_epoch=2,
         base_sequence=9,
     )
-    header = parse_header(batch)
-    assert check_crc(batch, header)
+    header = parse_batch_header(batch)
+    assert has_valid_crc(batch, header)
     assert header.size == len(batch)
     assert (header.count, header.last_offset, header.compression) == (
         len(given_records),
@@ -80,8 +92,8 @@ def test_we_read_what_aiokafka_writes(given_records: list[Record], codec: Compre
     for n, r in enumerate(given_records):
         builder.append(n, r.timestamp_ms, r.key, r.value, list(r.headers))
     batch = bytes(builder.build())
-    header = parse_header(batch)
-    assert check_crc(batch, header)
+    header = parse_batch_header(batch)
+    assert has_valid_crc(batch, header)
     assert decode_batch(batch, header) == numbered(given_records)
 
 
@@ -121,14 +133,14 @@ def test_kio_writes_the_same_bytes(given_records: list[Record]) -> None:
 @given(record_lists, timestamps_ms)
 def test_log_append_time_is_every_record_s_time(given_records: list[Record], now_ms: int) -> None:
     batch = encode_batch(given_records, log_append_time_ms=now_ms)
-    assert {record.timestamp_ms for record in decode_batch(batch, parse_header(batch))} == {now_ms}
+    assert {record.timestamp_ms for record in decode_batch(batch, parse_batch_header(batch))} == {now_ms}
     theirs = aiokafka.record.memory_records.MemoryRecords(batch).next_batch()
     assert {record.timestamp for record in theirs} == {now_ms}
 
 
 def test_gaps_that_compaction_leaves_keep_their_offsets() -> None:
     batch = sparse([(1, Record(5, b"a", b"1")), (4, Record(3, b"b", None))], count=9, base_offset=100)
-    header = parse_header(batch)
+    header = parse_batch_header(batch)
     assert [(r.offset, r.timestamp_ms) for r in decode_batch(batch, header)] == [(101, 5), (104, 3)]
     assert header.next_offset == 109
 
@@ -137,11 +149,15 @@ def test_decode_all_goes_through_every_batch_and_checks_every_crc() -> None:
     data = encode_batch([Record(1, b"a", b"")]) + encode_batch(
         [Record(2, b"b", None)] * 2, base_offset=1, compression=Compression.zstd
     )
-    assert [(h.base_offset, r.offset, r.key) for h, r in decode_all(data)] == [(0, 0, b"a"), (1, 1, b"b"), (1, 2, b"b")]
+    assert [(h.base_offset, r.offset, r.key) for h, r in iter_records(data)] == [
+        (0, 0, b"a"),
+        (1, 1, b"b"),
+        (1, 2, b"b"),
+    ]
     broken = bytearray(data)
     broken[-1] ^= 1
     with pytest.raises(KafkaError) as refusal:
-        list(decode_all(broken))
+        list(iter_records(broken))
     assert refusal.value.code is ErrorCode.corrupt_message
 
 
@@ -151,7 +167,7 @@ def test_no_bytes_bring_the_parser_down(given_records: list[Record], draw: st.Da
     batch = bytearray(encode_batch(given_records))
     for _ in range(draw.draw(st.integers(1, 3))):
         batch[draw.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = draw.draw(st.integers(0, 255))
-    header = replace(parse_header(batch), count=draw.draw(st.integers(-1, 40)))
+    header = replace(parse_batch_header(batch), count=draw.draw(st.integers(-1, 40)))
     try:
         decode_batch(batch, header)
     except KafkaError as refusal:
@@ -162,7 +178,7 @@ def test_no_bytes_bring_the_parser_down(given_records: list[Record], draw: st.Da
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_no_payload_brings_the_parser_down(payload: bytes, count: int) -> None:
     try:
-        found = list(spans(payload, count))
+        found = list(iter_record_spans(payload, count))
     except KafkaError as refusal:
         assert refusal.code is ErrorCode.corrupt_message
     else:
@@ -171,12 +187,12 @@ def test_no_payload_brings_the_parser_down(payload: bytes, count: int) -> None:
 
 def test_a_number_without_end_is_refused_at_once() -> None:
     with pytest.raises(KafkaError):
-        list(spans(b"\xff" * 1_000_000, 1))
+        list(iter_record_spans(b"\xff" * 1_000_000, 1))
 
 
 def test_a_codec_that_kafka_does_not_define_is_named() -> None:
     batch = encode_batch([Record(1, b"", b"")])
-    header = replace(parse_header(batch), attributes=6)
+    header = replace(parse_batch_header(batch), attributes=6)
     with pytest.raises(KafkaError) as refusal:
         decode_batch(batch, header)
     assert refusal.value.code is ErrorCode.unsupported_compression_type
@@ -186,26 +202,28 @@ def test_a_codec_that_kafka_does_not_define_is_named() -> None:
 def test_varints_of_every_size(value: int) -> None:
     out = io.BytesIO()
     write_signed_varlong(out, i64(value))
-    assert varint(value) == out.getvalue()
+    assert encode_varint(value) == out.getvalue()
 
 
 def test_an_oversized_batch_is_refused_at_its_limit() -> None:
     batch = encode_batch([Record(1, None, bytes(1 << 20))], compression=Compression.zstd)
     with pytest.raises(KafkaError) as refusal:
-        decode_batch(batch, parse_header(batch), limit=1 << 19)
+        decode_batch(batch, parse_batch_header(batch), limit=1 << 19)
     assert refusal.value.code is ErrorCode.message_too_large
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_transaction_markers(commit: bool) -> None:
-    batch = end_transaction_marker(commit, 12, producer_id=77, producer_epoch=3, timestamp_ms=1000, base_offset=50)
-    header = parse_header(batch)
+    batch = encode_end_transaction_marker(
+        commit, 12, producer_id=77, producer_epoch=3, timestamp_ms=1000, base_offset=50
+    )
+    header = parse_batch_header(batch)
     (marker,) = decode_batch(batch, header)
     assert header.is_control
     assert header.is_transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (77, 3, -1)
-    assert control_type(marker) is (ControlType.commit if commit else ControlType.abort)
-    assert coordinator_epoch(marker) == 12
+    assert control_record_type(marker) is (ControlRecordType.commit if commit else ControlRecordType.abort)
+    assert marker_coordinator_epoch(marker) == 12
     assert (marker.key, marker.value) == (b"\0\0\0" + (b"\1" if commit else b"\0"), b"\0\0\0\0\0\x0c")
     theirs = aiokafka.record.memory_records.MemoryRecords(batch).next_batch()
     assert theirs.is_control_batch
@@ -213,13 +231,13 @@ def test_transaction_markers(commit: bool) -> None:
 
 
 def test_control_records_of_a_later_kafka_are_unknown_not_an_error() -> None:
-    assert control_type(Record(0, b"\0\0\0\x63", None)) is ControlType.unknown
+    assert control_record_type(Record(0, b"\0\0\0\x63", None)) is ControlRecordType.unknown
     with pytest.raises(KafkaError):
-        control_type(Record(0, b"\0", None))
+        control_record_type(Record(0, b"\0", None))
 
 
 def test_packing_a_header_again_gives_the_same_batch() -> None:
     batch = encode_batch([Record(1, b"k", b"v", (("h", None),))], base_offset=3, compression=Compression.gzip)
-    ((_, header),) = batches(batch)
+    ((_, header),) = iter_batches(batch)
     assert pack_batch(header, memoryview(batch)[HEADER_SIZE:]) == batch
     assert header.crc == crc32c(batch[21:])

@@ -42,8 +42,8 @@ class Peers:
         return self.registered.get(broker, epoch) == epoch
 
     def propose(self, partition: Partition) -> None:
-        assert partition.pending is not None
-        self.proposed.append(partition.pending.isr)
+        assert partition.pending_isr_change is not None
+        self.proposed.append(partition.pending_isr_change.isr)
 
 
 def state(isr: tuple[int, ...] = (1, 2, 3), **how: object) -> PartitionRecord:
@@ -60,9 +60,9 @@ def led(folder: Path, peers: Peers, isr: tuple[int, ...] = (1, 2, 3), records: i
 
 def committed(partition: Partition, **change: object) -> None:
     """The metadata move on by one partition epoch."""
-    old = partition.state
-    partition.become(msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1, **change))
+    old = partition.registration
+    partition.update_registration(msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1, **change))
 
 
 def fetch(partition: Partition, broker: int, offset: int) -> None:
-    partition.fetched_by(broker, broker * 10, offset, 0)
+    partition.record_follower_fetch(broker, broker * 10, offset, 0)

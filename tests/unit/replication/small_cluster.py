@@ -19,22 +19,22 @@ from kio.schema.errors import ErrorCode
 from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import Config
 from ottla_broker.log.log_dir import LogDir
-from ottla_broker.metadata.controller_link import ControllerLink
-from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerImage, Changes, Image, TopicImage
+from ottla_broker.metadata.controller_channel import ControllerChannel
+from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, MetadataDelta, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
-from ottla_broker.replication.fetchers import Fetchers
-from ottla_broker.replication.hosting import Hosting
-from ottla_broker.replication.isr_proposals import IsrProposals
+from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
+from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
-from ottla_broker.replication.peers import BrokersAround
+from ottla_broker.replication.replica_fetchers import ReplicaFetchers
+from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.records import Record, decode_all, encode_batch
-from tests.sim.disk import Offloading, SimulatedDisk
-from tests.sim.network import Network
-from tests.sim.processes import NOBODY, Process, SimulatedLoop
+from ottla_broker.wire.records import Record, encode_batch, iter_records
+from tests.sim.disk import SimulatedDisk, SimulatedExecutor
+from tests.sim.network import SimulatedNetwork
+from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -57,11 +57,11 @@ class Node:
         self.disk.mount("/data")
         self.life = 0
         self.led: list[tuple[str, int]] = []  # what hosting told of leadership: (led or lost, epoch)
-        self.process: Process
+        self.process: SimulatedProcess
 
-    leads = False
+    is_active_controller = False
 
-    def leader_address(self) -> None:
+    def controller_address(self) -> None:
         return None
 
     @property
@@ -70,19 +70,19 @@ class Node:
 
     def start(self) -> None:
         self.life += 1
-        self.process = Process(self.cluster.loop, self.host, self.life)
-        self.process.at_death.append(self.disk.process_died)
+        self.process = SimulatedProcess(self.cluster.loop, self.host, self.life)
+        self.process.on_exit.append(self.disk.release_locks)
         self.process.run(self._serve())
 
     async def _serve(self) -> None:
         cluster = self.cluster
         settings = {"node.id": str(self.node_id), "listeners": f"{LISTENER}://{self.host}:{PORT}", "log.dirs": "/data"}
         self.config = Config.of(settings | cluster.settings)
-        self.runtime = Runtime(now_ms=cluster.now_ms, random=Random(self.epoch), executor=Offloading(self.disk))
+        self.runtime = Runtime(now_ms=cluster.now_ms, random=Random(self.epoch), executor=SimulatedExecutor(self.disk))
         self.cluster_id = "a-cluster"
         self.controller = None
-        self.to_controller = ControllerLink(self, self.host)
-        self.image = Image()
+        self.controller_channel = ControllerChannel(self, self.host)
+        self.image = MetadataImage()
         self.partitions = Partitions(self.image)
         self.ready = True
         self.when_ready: list[Callable[[], None]] = []
@@ -96,25 +96,25 @@ class Node:
                 config_of=lambda _: self.config.log_config({}),
             )
         ]
-        self.proposals = IsrProposals(
+        self.proposals = AlterPartitionSender(
             self.node_id, lambda: self.epoch, lambda broker: self.image.brokers[broker].epoch, cluster.ask
         )
-        self.fetchers = Fetchers(self.node_id, self.image, self.config, lambda: self.epoch)
-        self.hosting = Hosting(
+        self.fetchers = ReplicaFetchers(self.node_id, self.image, self.config, lambda: self.epoch)
+        self.hosting = ReplicaManager(
             self.node_id,
             self.image,
             self.partitions,
             self.directories,
             self.runtime,
             self.config.log_config,
-            led=lambda partition: self.led.append(("led", partition.leader_epoch)),
-            lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
-            peers=BrokersAround(self.image, self.proposals.send),
-            following=self.fetchers,
+            on_leadership_gained=lambda partition: self.led.append(("led", partition.leader_epoch)),
+            on_leadership_lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
+            cluster=MetadataClusterView(self.image, self.proposals.send),
+            fetchers=self.fetchers,
         )
         self.server = Server(
             cast("Broker", self),
-            take_port=lambda at, _: cluster.network.take_port(at.host, at.port),  # type: ignore[arg-type,return-value]
+            listen_on=lambda at, _: cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
         )
         self.server.bind()
         await self.server.serve()
@@ -124,28 +124,28 @@ class Node:
         """As when the metadata log brings them; in the process's own context."""
 
         def apply() -> None:
-            changes = Changes()
+            changes = MetadataDelta()
             for record in records:
                 topic = self.image.topics.get(TOPIC)
                 if topic is not None and topic.id != record.topic:
                     del self.image.topic_names[topic.id]
-                    changes.removed.append(self.image.topics.pop(TOPIC))
+                    changes.deleted_topics.append(self.image.topics.pop(TOPIC))
                     topic = None
                 if topic is None:
                     topic = self.image.topics[TOPIC] = TopicImage(TOPIC, record.topic)
                     self.image.topic_names[record.topic] = TOPIC
                     self.image.configs[TOPIC_RESOURCE, TOPIC] = dict(self.cluster.topic_config)
                 topic.partitions[record.partition] = record
-                changes.partitions.add((TOPIC, record.partition))
-            self.hosting.follow(changes)
+                changes.changed_partitions.add((TOPIC, record.partition))
+            self.hosting.apply_changes(changes)
 
         if self.process.alive:
             self.process.context.copy().run(apply)
 
-    def brokers_are(self, brokers: dict[int, BrokerImage]) -> None:
+    def brokers_are(self, brokers: dict[int, BrokerRegistration]) -> None:
         def apply() -> None:
             self.image.brokers = dict(brokers)
-            self.hosting.follow(Changes(brokers=set(brokers)))
+            self.hosting.apply_changes(MetadataDelta(changed_brokers=set(brokers)))
 
         if self.process.alive:
             self.process.context.copy().run(apply)
@@ -160,7 +160,7 @@ class Node:
         found: list[bytes | None] = []
         offset = log.start
         while offset < log.end:
-            for header, record in decode_all(log.read(offset, 1 << 20, up_to=log.end)):
+            for header, record in iter_records(log.read(offset, 1 << 20, up_to=log.end)):
                 found.append(record.value)
                 offset = header.next_offset
         return found
@@ -173,8 +173,8 @@ class Node:
         async def produce() -> int:
             partition = self.partitions.leader(TOPIC, index)
             batch = encode_batch([Record(1, None, value) for value in values], **how)
-            appended = partition.append(batch, acks=acks)
-            waiting = partition.acknowledged(appended, acks, across_leaders=across_leaders)
+            appended = partition.append_records(batch, acks=acks)
+            waiting = partition.commit_future(appended, acks, across_leaders=across_leaders)
             if waiting is not None:
                 await waiting
             return appended.first_offset
@@ -190,7 +190,7 @@ class Node:
         self.cluster.network.lose_power(self.host)
         self.kill()
         self.disk.lose_power()
-        self.cluster.network.power_up(self.host)
+        self.cluster.network.power_on(self.host)
 
 
 class SmallCluster:
@@ -203,9 +203,9 @@ class SmallCluster:
         self.loop = loop
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.topic_config = topic_config or {}
-        self.network = Network(loop, Random(5))
+        self.network = SimulatedNetwork(loop, Random(5))
         self.nodes = {node_id: Node(self, node_id) for node_id in range(1, count + 1)}
-        self.brokers: dict[int, BrokerImage] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
         self.state: dict[int, PartitionRecord] = {}
         self._cuts: list[tuple[str, str]] = []
         self.topic_id = TOPIC_ID
@@ -241,7 +241,7 @@ class SmallCluster:
     def registered(self, node: Node) -> None:
         endpoints = {LISTENER: Endpoint(node.host, PORT)}
         incarnation = UUID(int=node.epoch)
-        self.brokers[node.node_id] = BrokerImage(
+        self.brokers[node.node_id] = BrokerRegistration(
             node.node_id, node.epoch, incarnation, endpoints, f"rack-{node.node_id}", (), fenced=False
         )
         for one in self.nodes.values():
@@ -310,7 +310,7 @@ class SmallCluster:
         if code is ErrorCode.none:
             isr = tuple(epochs)
             self.isrs.append(isr)
-            self.loop.call_soon(lambda: self.say(wanted.partition_index, isr=isr), context=NOBODY)
+            self.loop.call_soon(lambda: self.say(wanted.partition_index, isr=isr), context=NO_PROCESS)
         return PartitionData(
             partition_index=wanted.partition_index,
             error_code=code,
@@ -323,11 +323,11 @@ class SmallCluster:
     def cut(self, source: int, target: int) -> None:
         """From now on nothing arrives in this direction."""
         self._cuts.append((self.nodes[source].host, self.nodes[target].host))
-        self.network.cut(*self._cuts[-1])
+        self.network.cut_link(*self._cuts[-1])
 
     def mend(self) -> None:
         while self._cuts:
-            self.network.mend(*self._cuts.pop())
+            self.network.restore_link(*self._cuts.pop())
 
     async def until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
         """How long it took, in virtual seconds."""

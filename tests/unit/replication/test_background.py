@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.http.server import not_ready
-from ottla_broker.replication.care import LogCare
+from ottla_broker.http.server import readiness_problems
+from ottla_broker.replication.log_maintenance import LogMaintenance
 from tests.unit.running import running
 
 
 def test_a_maintenance_that_ends_turns_readiness_red_and_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def breaks(self: LogCare) -> None:
+    async def breaks(self: LogMaintenance) -> None:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(LogCare, "run", breaks)
+    monkeypatch.setattr(LogMaintenance, "run", breaks)
 
     async def run() -> None:
         async with running(tmp_path) as broker:
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert not_ready(broker) == ["background work ended: RuntimeError('a mistake of ours')"]
+            assert readiness_problems(broker) == ["background work ended: RuntimeError('a mistake of ours')"]
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
@@ -33,7 +33,7 @@ def test_a_maintenance_that_ends_turns_readiness_red_and_is_logged(
 def test_what_may_change_while_it_runs_is_followed(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(tmp_path) as broker:
-            (directory,) = broker.directories
+            (directory,) = broker.log_dirs
             broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
             assert (directory.producer_expiration_ms, directory.cleaner.settings.backoff_ms) == (7, 8)
 

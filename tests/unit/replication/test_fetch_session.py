@@ -7,7 +7,7 @@ from uuid import UUID
 from ottla_broker.replication.fetch_session import FollowerSession
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import Request, Response
+from ottla_broker.wire.replica_fetch import FetchResponse, Request
 
 TOPIC = UUID(int=7)
 
@@ -26,7 +26,7 @@ def named(request: Request) -> list[int]:
 
 
 def answer(session: FollowerSession) -> None:
-    session.heard(Response(ErrorCode.none, 77, []))
+    session.heard(FetchResponse(ErrorCode.none, 77, []))
 
 
 def test_what_rests_leaves_the_session_and_what_is_back_before_it_could_leave_stays() -> None:

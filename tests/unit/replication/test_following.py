@@ -151,7 +151,7 @@ def test_a_follower_that_knows_of_a_new_epoch_before_its_leader_is_served_as_soo
         cluster.say(leader=1)
         await asyncio.sleep(0.2)
         cluster.reach(1)
-        assert await cluster.until(lambda: cluster[1].partition().settled) < 0.02
+        assert await cluster.until(lambda: cluster[1].partition().has_reached_epoch_start) < 0.02
 
     run(scenario, 2, replica_fetch_wait_max_ms="10000", replica_fetch_backoff_ms="30000")
 
@@ -165,7 +165,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_u
         await asyncio.sleep(1)
         assert not acked.done()
         for _ in range(40):
-            cluster[1].partition().consider_shrinking(10.0)
+            cluster[1].partition().maybe_shrink_isr(10.0)
             await asyncio.sleep(1)
             if acked.done():
                 break

@@ -8,7 +8,7 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.replication.isr_proposals import IsrProposals
+from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.replication.leading import BATCH, Peers, committed, fetch, led
@@ -58,7 +58,7 @@ class Controller:
 
 
 class Sending(Peers):
-    proposals: IsrProposals
+    proposals: AlterPartitionSender
 
     def propose(self, partition: Partition) -> None:
         self.proposals.send(partition)
@@ -66,7 +66,7 @@ class Sending(Peers):
 
 def proposing(folder: Path, controller: Controller) -> Partition:
     peers = Sending()
-    peers.proposals = IsrProposals(1, lambda: 10, lambda broker: broker * 10, controller.ask)
+    peers.proposals = AlterPartitionSender(1, lambda: 10, lambda broker: broker * 10, controller.ask)
     partition = led(folder, peers, isr=(1, 2))
     fetch(partition, 2, 0)
     fetch(partition, 3, 0)
@@ -87,9 +87,9 @@ async def test_a_proposal_names_the_lives_of_all_members_and_counts_until_the_me
     await asyncio.sleep(0.01)
     assert controller.isrs == [[(1, 10), (2, 20), (3, 30)]]
     assert controller.requests[0].broker_epoch == 10
-    assert partition.pending is not None
+    assert partition.pending_isr_change is not None
     committed(partition, isr=(1, 2, 3))
-    assert partition.pending is None
+    assert partition.pending_isr_change is None
 
 
 @on_a_loop
@@ -104,7 +104,7 @@ async def test_an_unknown_outcome_is_asked_about_again_with_the_same_epochs(tmp_
     await until(lambda: not controller.answers)
     assert controller.isrs == [[(1, 10), (2, 20), (3, 30)]] * 4
     assert len({repr(request) for request in controller.requests}) == 1
-    assert partition.pending is not None
+    assert partition.pending_isr_change is not None
 
 
 @on_a_loop
@@ -118,7 +118,7 @@ async def test_rule_1_a_newer_leader_stops_us_and_a_newer_state_is_waited_for(tm
         partition = proposing(tmp_path / code.name, controller)
         await until(lambda: not controller.answers)  # noqa: B023
         await asyncio.sleep(0.01)
-        assert (partition.leads, partition.pending is not None) == (leads, pends), code
+        assert (partition.is_leader, partition.pending_isr_change is not None) == (leads, pends), code
 
 
 @on_a_loop
@@ -129,7 +129,7 @@ async def test_a_refusal_proves_nothing_of_a_proposal_that_was_sent_before(tmp_p
     await until(lambda: not controller.answers)
     await asyncio.sleep(0.01)
     assert controller.isrs[-1] == [(1, 10), (2, 20)]
-    partition.append(BATCH, acks=1)
+    partition.append_records(BATCH, acks=1)
     fetch(partition, 2, 1)
     assert partition.log.high_watermark == 0
     cast(Sending, partition._peers).joinable.clear()
@@ -141,18 +141,18 @@ async def test_a_refusal_proves_nothing_of_a_proposal_that_was_sent_before(tmp_p
 async def test_what_is_so_already_is_no_proposal(tmp_path: Path) -> None:
     controller = Controller(ErrorCode.none, bump=0)
     partition = proposing(tmp_path, controller)
-    await until(lambda: partition.pending is None)
+    await until(lambda: partition.pending_isr_change is None)
 
 
 @on_a_loop
 async def test_an_unregistered_broker_asks_nobody(tmp_path: Path) -> None:
     controller = Controller()
-    proposals = IsrProposals(1, lambda: -1, lambda broker: -1, controller.ask)
+    proposals = AlterPartitionSender(1, lambda: -1, lambda broker: -1, controller.ask)
     peers = Sending()
     peers.proposals = proposals
     partition = led(tmp_path, peers, isr=(1, 2))
     fetch(partition, 3, 0)
     await asyncio.sleep(0.01)
     assert controller.requests == []
-    assert partition.pending is not None
+    assert partition.pending_isr_change is not None
     proposals.close()

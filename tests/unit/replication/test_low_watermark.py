@@ -10,7 +10,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
 from ottla_broker.api.delete_records import delete_records
-from ottla_broker.wire.client import milliseconds
+from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
 from tests.sim.processes import SimulatedLoop
 from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster, simulated
@@ -39,11 +39,11 @@ def asked(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[lis
                 ),
             ),
         ),
-        timeout=milliseconds(within_s),
+        timeout=to_timedelta_field(within_s),
     )
 
     async def ask() -> list[Result]:
-        answer = await delete_records(cast(Any, SimpleNamespace(broker=node, may=lambda *_: True)), request)
+        answer = await delete_records(cast(Any, SimpleNamespace(broker=node, is_authorized=lambda *_: True)), request)
         return [(one.error_code, int(one.low_watermark)) for one in answer.topics[0].partitions]
 
     return node.process.run(ask())

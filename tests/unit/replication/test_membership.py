@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.followers import Follower
-from ottla_broker.replication.membership import Membership, Proposal
+from ottla_broker.replication.isr_state import IsrChange, IsrState
 from tests.unit.replication.leading import state
 
 
@@ -16,19 +16,19 @@ def anybody(_: Follower) -> bool:
     return True
 
 
-def pending(membership: Membership) -> Proposal:
+def pending(membership: IsrState) -> IsrChange:
     assert membership.pending is not None
     return membership.pending
 
 
 def test_those_who_may_are_proposed_and_count_until_the_metadata_have_moved_on() -> None:
-    membership, known = Membership(), state((1,))
-    assert membership.maximal(known.isr) == (1,)
+    membership, known = IsrState(), state((1,))
+    assert membership.maximal_isr(known.isr) == (1,)
     assert not membership.join(known, [Follower(2)], lambda _: False)
     assert membership.join(known, [Follower(2), Follower(3)], lambda one: one.broker == 3)
     proposal = pending(membership)
     assert (proposal.isr, proposal.partition_epoch) == ((1, 3), known.partition_epoch)
-    assert set(membership.maximal(known.isr)) == {1, 3}
+    assert set(membership.maximal_isr(known.isr)) == {1, 3}
     membership.moved_on(known)
     assert membership.pending is proposal
     membership.moved_on(state((1, 2), partition_epoch=known.partition_epoch + 1))
@@ -36,8 +36,8 @@ def test_those_who_may_are_proposed_and_count_until_the_metadata_have_moved_on()
 
 
 def test_one_at_a_time_and_who_was_turned_away_is_looked_at_once() -> None:
-    membership, known = Membership(), state((1,))
-    two, three = Follower(2, end=5), Follower(3, end=4)
+    membership, known = IsrState(), state((1,))
+    two, three = Follower(2, log_end=5), Follower(3, log_end=4)
     assert membership.join(known, [two], anybody)
     assert not membership.join(known, [three], anybody)
     assert not membership.leave(known, {1})
@@ -50,15 +50,15 @@ def test_one_at_a_time_and_who_was_turned_away_is_looked_at_once() -> None:
 
 
 def test_only_who_is_late_leaves() -> None:
-    membership, known = Membership(), state((1, 2, 3))
+    membership, known = IsrState(), state((1, 2, 3))
     assert not membership.leave(known, {4})
     assert membership.leave(known, {3, 4})
     assert pending(membership).isr == (1, 2)
-    assert membership.maximal(known.isr) == (1, 2, 3, 1, 2), "who leaves counts until it has"
+    assert membership.maximal_isr(known.isr) == (1, 2, 3, 1, 2), "who leaves counts until it has"
 
 
 def test_what_is_not_on_its_way_any_more_changes_nothing() -> None:
-    membership, known = Membership(), state((1,))
+    membership, known = IsrState(), state((1,))
     assert membership.join(known, [Follower(2)], anybody)
     old = pending(membership)
     membership.forget()
@@ -74,9 +74,9 @@ class Controller:
     """`sent`: proposals of which a copy may still come."""
 
     now: PartitionRecord = field(default_factory=lambda: state((1,)))
-    sent: list[Proposal] = field(default_factory=list)
+    sent: list[IsrChange] = field(default_factory=list)
 
-    def finds(self, proposal: Proposal) -> None:
+    def finds(self, proposal: IsrChange) -> None:
         if proposal.partition_epoch == self.now.partition_epoch:
             self.changes(proposal.isr)
 
@@ -93,7 +93,7 @@ WHAT = st.sampled_from(["join 2", "join 3", "leave 2", "leave 3", "found", "refu
 def test_rule_3_whatever_the_controller_makes_of_it_all_who_are_in_sync_count(
     happens: list[tuple[str, int]],
 ) -> None:
-    membership, controller = Membership(), Controller()
+    membership, controller = IsrState(), Controller()
     known = controller.now
     for what, which in happens:
         proposal = membership.pending
@@ -117,4 +117,4 @@ def test_rule_3_whatever_the_controller_makes_of_it_all_who_are_in_sync_count(
                 membership.moved_on(known)
         if membership.pending is not None and membership.pending is not proposal:
             controller.sent.append(membership.pending)
-        assert set(controller.now.isr) <= set(membership.maximal(known.isr))
+        assert set(controller.now.isr) <= set(membership.maximal_isr(known.isr))

@@ -4,18 +4,18 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.metadata.image import BrokerImage
+from ottla_broker.metadata.image import BrokerRegistration
 from ottla_broker.replication.followers import Follower
-from ottla_broker.replication.nearest import chooses_by_rack, nearer_replica
+from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
 
 
-def broker(node: int, rack: str | None, *, fenced: bool = False) -> BrokerImage:
-    return BrokerImage(node, 1, UUID(int=node), {}, rack, (), fenced=fenced)
+def broker(node: int, rack: str | None, *, fenced: bool = False) -> BrokerRegistration:
+    return BrokerRegistration(node, 1, UUID(int=node), {}, rack, (), fenced=fenced)
 
 
 def choose(rack: str, offset: int, isr: tuple[int, ...] = (1, 2, 3), *, fenced: bool = False) -> int | None:
     brokers = {1: broker(1, "a"), 2: broker(2, "b"), 3: broker(3, "b", fenced=fenced)}
-    followers = [Follower(2, end=10, start=5), Follower(3, end=20, start=0)]
+    followers = [Follower(2, log_end=10, log_start=5), Follower(3, log_end=20, log_start=0)]
     return nearer_replica(rack, offset, 1, isr, followers, brokers)
 
 

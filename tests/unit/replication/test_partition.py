@@ -52,7 +52,7 @@ def test_rule_17_an_ack_needs_the_page_cache_only(tmp_path: Path) -> None:
             await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             disk.syncs.clear()
             partition = broker.partitions.leader("t", 0)
-            assert partition.acknowledged(partition.append(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
+            assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
             assert partition.readable_end(0) == 1
             assert disk.syncs == []
 
@@ -68,7 +68,8 @@ def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_sync(t
             disk.gate.clear()
             disk.syncs.clear()
             waits = [
-                partition.acknowledged(partition.append(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) for _ in range(50)
+                partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS)
+                for _ in range(50)
             ]
             await asyncio.sleep(0)
             assert all(wait is not None for wait in waits)
@@ -90,7 +91,7 @@ def test_rule_2_epochs_are_checked(tmp_path: Path, epoch: int, code: ErrorCode |
         async with running(tmp_path) as broker:
             await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if code is None:
-                assert broker.partitions.leader("t", 0, epoch=epoch).leads
+                assert broker.partitions.leader("t", 0, epoch=epoch).is_leader
                 return
             with pytest.raises(KafkaError) as caught:
                 broker.partitions.leader("t", 0, epoch=epoch)
@@ -109,14 +110,14 @@ def test_readers_are_woken_by_appends_and_by_deletion(tmp_path: Path) -> None:
             def wake() -> None:
                 woken.append(partition.readable_end(0))
 
-            partition.watchers.add(wake)
-            partition.append(BATCH, acks=1)
+            partition.read_waiters.add(wake)
+            partition.append_records(BATCH, acks=1)
             assert woken == [1]
             await broker.active_controller().delete_topic("t")
             assert len(woken) == 2
-            partition.watchers.remove(wake)
+            partition.read_waiters.remove(wake)
             with pytest.raises(KafkaError) as caught:
-                partition.append(BATCH, acks=1)
+                partition.append_records(BATCH, acks=1)
             assert caught.value.code is ErrorCode.unknown_topic_or_partition
 
     asyncio.run(run())

@@ -14,8 +14,8 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.image import BROKER_RESOURCE
-from ottla_broker.metadata.quorum import Quorum
 from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ def test_a_restart_finds_topics_settings_records_and_ids_as_they_were(tmp_path: 
     async def first() -> object:
         async with running(tmp_path) as broker:
             await make_topic(broker.active_controller(), NewTopic("t", 2, 1, config={"retention.ms": "77"}))
-            broker.partitions.leader("t", 1).append(BATCH, acks=-1)
+            broker.partitions.leader("t", 1).append_records(BATCH, acks=-1)
             return what_stays(broker)
 
     async def second() -> object:
@@ -62,7 +62,9 @@ def test_folders_that_are_there_at_the_very_first_start_become_topics(tmp_path: 
     )
     topic_id = Runtime().new_uuid()
     for partition in (0, 2):  # a hole in the numbers: only those that are there are taken in
-        directory.create("moved", partition, topic_id, LogConfig()).append_as_leader(BATCH, leader_epoch=4, now_ms=1)
+        directory.create_log("moved", partition, topic_id, LogConfig()).append_as_leader(
+            BATCH, leader_epoch=4, now_ms=1
+        )
     asyncio.run(directory.close())
 
     async def run() -> None:
@@ -83,7 +85,7 @@ def test_a_folder_with_the_holes_of_a_foreign_compaction_is_taken_in_whole(tmp_p
     directory = LogDir.open(
         str(tmp_path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=None, config_of=lambda _: LogConfig()
     )
-    log = directory.create("kept", 0, Runtime().new_uuid(), LogConfig())
+    log = directory.create_log("kept", 0, Runtime().new_uuid(), LogConfig())
     log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
     log.roll()
     log.append_as_follower(encode_batch([Record(2, b"k", b"w")], base_offset=10, leader_epoch=0), leader_epoch=0)
@@ -107,7 +109,7 @@ def test_a_folder_that_the_metadata_do_not_know_is_set_aside_and_kept(tmp_path: 
     async def start_once() -> None:
         async with running(tmp_path) as broker:
             await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+            broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     async def with_a_stranger() -> None:
         async with running(tmp_path) as broker:
@@ -127,7 +129,7 @@ def test_rule_13_a_folder_of_an_earlier_topic_of_that_name_is_never_taken_for_it
                 await broker.active_controller().delete_topic("t")
             await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             if not keep:
-                broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+                broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     async def look() -> None:
         async with running(tmp_path) as broker:
@@ -153,7 +155,7 @@ def test_rule_13_a_re_created_topic_is_another_topic_to_whoever_knows_its_id(tmp
                 broker.partitions.leader("t", 0, topic_id=old)
             assert caught.value.code is ErrorCode.inconsistent_topic_id
             with pytest.raises(KafkaError) as caught:
-                broker.partitions.name_of(old)
+                broker.partitions.topic_name(old)
             assert caught.value.code is ErrorCode.unknown_topic_id
 
     asyncio.run(run())
@@ -181,7 +183,7 @@ def test_what_cannot_be_committed_changes_nothing(tmp_path: Path, monkeypatch: p
     async def run() -> None:
         async with running(tmp_path) as broker:
             with monkeypatch.context() as patch:
-                patch.setattr(Quorum, "commit", refuse)
+                patch.setattr(RegisterQuorum, "commit", refuse)
                 with pytest.raises(KafkaError, match="the disk is full"):
                     await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
             assert broker.image.topics == {}
@@ -197,7 +199,7 @@ def test_a_start_that_is_given_up_leaves_no_marker_of_a_clean_stop(tmp_path: Pat
     async def run() -> None:
         async with running(tmp_path) as broker:
             await make_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            broker.partitions.leader("t", 0).append(BATCH, acks=-1)
+            broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
     asyncio.run(run())
     marker = tmp_path / ".kafka_cleanshutdown"

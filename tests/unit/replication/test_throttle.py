@@ -1,6 +1,6 @@
 """Moved replicas are copied no faster than they may be."""
 
-from ottla_broker.config.kinds import MAX_INT64
+from ottla_broker.config.value_types import MAX_INT64
 from ottla_broker.replication.throttle import Throttle, is_throttled
 
 
@@ -11,29 +11,29 @@ class Clock:
 def test_what_is_taken_is_paid_for_by_waiting() -> None:
     rate = 1_000
     throttle = Throttle(lambda: rate, lambda: Clock.now)
-    assert throttle.wait_s() == 0
-    throttle.took(500)
-    assert throttle.wait_s() == 0  # a burst
-    throttle.took(3_500)
-    assert throttle.wait_s() == 3.0
+    assert throttle.throttle_time_s() == 0
+    throttle.record_bytes(500)
+    assert throttle.throttle_time_s() == 0  # a burst
+    throttle.record_bytes(3_500)
+    assert throttle.throttle_time_s() == 3.0
     Clock.now += 3.0
-    assert throttle.wait_s() == 0
+    assert throttle.throttle_time_s() == 0
 
 
 def test_over_a_long_time_no_more_than_the_rate_is_taken() -> None:
     throttle = Throttle(lambda: 1_000, lambda: Clock.now)
     began, taken = Clock.now, 0
     for _ in range(1_000):
-        Clock.now += max(throttle.wait_s(), 0.001)
-        throttle.took(700)
+        Clock.now += max(throttle.throttle_time_s(), 0.001)
+        throttle.record_bytes(700)
         taken += 700
     assert 0.95 < taken / (Clock.now - began) / 1_000 < 1.05
 
 
 def test_without_a_rate_nothing_is_counted() -> None:
     throttle = Throttle(lambda: MAX_INT64, lambda: Clock.now)
-    throttle.took(1 << 50)
-    assert throttle.wait_s() == 0
+    throttle.record_bytes(1 << 50)
+    assert throttle.throttle_time_s() == 0
 
 
 def test_which_replicas_are_throttled() -> None:

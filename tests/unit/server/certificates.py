@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.authority import Authority, authority
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority
 from tests.unit.api.brokers import SmallBroker
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
+def made(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
 
 
 @pytest.fixture(scope="module")
-def keystore(made: Authority) -> Path:
+def keystore(made: CertificateAuthority) -> Path:
     file = made.folder / "keystore.pem"
-    file.write_text(made.server_key.read_text() + made.server.read_text())
+    file.write_text(made.server_key.read_text() + made.server_certificate.read_text())
     return file
 
 

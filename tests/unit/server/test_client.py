@@ -21,9 +21,16 @@ from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.wire import client as client_module
 from ottla_broker.wire.channel import Channel
-from ottla_broker.wire.client import EARLIEST, LATEST, Client, NoBroker, parse_bootstrap, whole
+from ottla_broker.wire.client import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Client,
+    NoBrokersAvailable,
+    drop_partial_batch,
+    parse_bootstrap_servers,
+)
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.records import decode_all
+from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, batch, listening, serve
 from tests.unit.server.test_server import on_a_loop
 
@@ -39,12 +46,12 @@ async def test_produce_fetch_and_offsets(broker: SmallBroker) -> None:
     async with Client.connect(f"127.0.0.1:{port}") as client:
         assert [await client.produce("a", 1, batch(b"1", b"2")) for _ in range(3)] == [0, 2, 4]
         found = await client.fetch("a", 1, 3)
-        assert [record.offset for _, record in decode_all(found.records)] == [2, 3, 4, 5]
+        assert [record.offset for _, record in iter_records(found.records)] == [2, 3, 4, 5]
         assert (found.high_watermark, found.log_start) == (6, 0)
-        assert await client.offset("a", 1, EARLIEST) == 0
-        assert await client.offset("a", 1, LATEST) == 6
-        assert await client.offset("a", 1, 1_000) == 0
-        assert await client.offset("a", 1, 1_001) == -1
+        assert await client.list_offset("a", 1, EARLIEST_TIMESTAMP) == 0
+        assert await client.list_offset("a", 1, LATEST_TIMESTAMP) == 6
+        assert await client.list_offset("a", 1, 1_000) == 0
+        assert await client.list_offset("a", 1, 1_001) == -1
         with pytest.raises(KafkaError, match="gone") as refused:
             await client.produce("gone", 0, batch(b"1"))
         assert refused.value.code is ErrorCode.unknown_topic_or_partition
@@ -52,9 +59,9 @@ async def test_produce_fetch_and_offsets(broker: SmallBroker) -> None:
             await client.fetch("a", 1, 7)
         assert refused.value.code is ErrorCode.offset_out_of_range
         waiting = asyncio.create_task(client.fetch("a", 0, 0, max_wait_s=10))
-        other = Client(parse_bootstrap(f"127.0.0.1:{port}"))
+        other = Client(parse_bootstrap_servers(f"127.0.0.1:{port}"))
         await other.produce("a", 0, batch(b"woken"))
-        assert [record.value for _, record in decode_all((await waiting).records)] == [b"woken"]
+        assert [record.value for _, record in iter_records((await waiting).records)] == [b"woken"]
         await other.close()
     await server.close()
 
@@ -67,19 +74,19 @@ async def test_answers_come_in_the_version_asked_whatever_was_spoken(broker: Sma
     async with Client.connect(f"127.0.0.1:{port}") as client:
         channel = await client._any()
         request = OffsetForLeaderEpochRequest(topics=())
-        assert channel.version_for(request) == 4
+        assert channel.latest_usable_version(request) == 4
         channel.versions[23] = (2, 3)
-        assert channel.version_for(request) == 3
-        assert type(await client.ask(request)).__version__ == 4
+        assert channel.latest_usable_version(request) == 3
+        assert type(await client.send(request)).__version__ == 4
         channel.versions[23] = (5, 9)
         with pytest.raises(KafkaError, match="speaks it in versions 5 to 9"):
-            await client.ask(request)
+            await client.send(request)
         del channel.versions[12]
         beat = HeartbeatRequest(group_id=GroupId("g"), generation_id=i32(1), member_id="m")
         with pytest.raises(KafkaError, match="not at all"):
-            await client.ask(beat)
+            await client.send(beat)
         with pytest.raises(KafkaError, match="no broker 77"):
-            await client.ask(request, broker=77)
+            await client.send(request, broker=77)
     await server.close()
 
 
@@ -93,8 +100,8 @@ async def test_a_lost_connection_is_told_and_made_anew(broker: SmallBroker) -> N
         for connection in tuple(server.connections):
             connection.close("a test")
         with pytest.raises(ConnectionError):
-            await client.ask(ask)
-        assert (await client.ask(ask)).topics == ()
+            await client.send(ask)
+        assert (await client.send(ask)).topics == ()
     await server.close()
 
 
@@ -107,11 +114,11 @@ async def test_a_question_is_asked_again_where_its_connection_broke_and_a_change
     change = CreateTopicsRequest(topics=(), timeout=NO_THROTTLE)
     async with Client.connect(",".join(f"127.0.0.1:{it}" for it in ports)) as client:
         assert stopping.connections and not staying.connections
-        asked = asyncio.create_task(client.ask(question))
+        asked = asyncio.create_task(client.send(question))
         await stopping.close()
         assert (await asked).controller_id == 1
 
-        ask, broken = Channel.ask, [type(question), type(change)]
+        ask, broken = Channel.send, [type(question), type(change)]
 
         async def breaking(channel: Channel, request: object) -> object:
             if type(request) in broken:
@@ -119,10 +126,10 @@ async def test_a_question_is_asked_again_where_its_connection_broke_and_a_change
                 channel.close()
             return await ask(channel, request)
 
-        with mock.patch.object(Channel, "ask", breaking):
-            assert (await client.ask_controller(question)).controller_id == 1
+        with mock.patch.object(Channel, "send", breaking):
+            assert (await client.send_to_controller(question)).controller_id == 1
             with pytest.raises(ConnectionError):
-                await client.ask_controller(change)
+                await client.send_to_controller(change)
             assert broken == []
     await staying.close()
 
@@ -138,7 +145,7 @@ async def test_after_an_answer_that_did_not_come_in_time_the_next_is_asked_on_a_
     async with Client.connect(f"127.0.0.1:{port}", timeout_s=0.3) as client:
         with pytest.raises(TimeoutError):
             await client.fetch("a", 0, 0, max_wait_s=60)  # everything asked behind it would wait for a minute
-        assert await client.offset("a", 0, LATEST) == 0
+        assert await client.list_offset("a", 0, LATEST_TIMESTAMP) == 0
     await server.close()
 
 
@@ -153,7 +160,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_passed_over(broker: Sma
         mute = f"127.0.0.1:{silent.getsockname()[1]}"
         async with Client.connect(f"{mute},127.0.0.1:{port}", timeout_s=5) as client:
             assert client._controller == 1
-        with pytest.raises(NoBroker, match=f"{mute}: no answer"):
+        with pytest.raises(NoBrokersAvailable, match=f"{mute}: no answer"):
             async with Client.connect(mute, timeout_s=5):
                 pass
     await server.close()
@@ -171,7 +178,7 @@ async def test_what_is_for_a_controller_that_has_just_fallen_goes_to_any_broker(
         broker.image.controller_id = 2
         async with Client.connect(f"127.0.0.1:{port}") as client:
             ask = ListOffsetsRequest(replica_id=BrokerId(-1), isolation_level=i8(0), topics=(), timeout=NO_THROTTLE)
-            assert (await client.ask_controller(ask)).topics == ()
+            assert (await client.send_to_controller(ask)).topics == ()
             assert client._controller == 2
     await server.close()
 
@@ -181,24 +188,24 @@ async def test_nobody_there_is_told_by_address(broker: SmallBroker) -> None:
     server = serve(broker)
     port = server.bind()["PLAINTEXT"].port
     await server.close()
-    with pytest.raises(NoBroker, match=f"127.0.0.1:{port}"):
+    with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
         async with Client.connect(f"127.0.0.1:{port}", timeout_s=5):
             pass
 
 
 def test_bootstrap() -> None:
-    assert parse_bootstrap("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+    assert parse_bootstrap_servers("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
     for bad in ("", "a", "a:b", ":9"):
         with pytest.raises(ValueError):
-            parse_bootstrap(bad)
+            parse_bootstrap_servers(bad)
 
 
 def test_a_batch_that_was_cut_off_is_left_out() -> None:
     one, two = batch(b"1"), batch(b"2")
-    assert whole(one + two) == one + two
-    assert whole(one + two[:-1]) == one
-    assert whole(one + two[:20]) == one
-    assert whole(b"") == b""
+    assert drop_partial_batch(one + two) == one + two
+    assert drop_partial_batch(one + two[:-1]) == one
+    assert drop_partial_batch(one + two[:20]) == one
+    assert drop_partial_batch(b"") == b""
 
 
 def test_nobody_there_is_said_in_words() -> None:
@@ -206,7 +213,9 @@ def test_nobody_there_is_said_in_words() -> None:
         with socket.socket() as closed:  # bound, and nobody listens
             closed.bind(("127.0.0.1", 0))
             port = closed.getsockname()[1]
-            with pytest.raises(NoBroker, match=rf"^no broker answers: 127\.0\.0\.1:{port}: connection refused$"):
+            with pytest.raises(
+                NoBrokersAvailable, match=rf"^no broker answers: 127\.0\.0\.1:{port}: connection refused$"
+            ):
                 async with Client.connect(f"127.0.0.1:{port}", timeout_s=0.2) as client:
                     await client.metadata(())
 

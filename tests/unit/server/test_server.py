@@ -14,8 +14,8 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.api.table import DECLARED, served
-from ottla_broker.replication.acks import Told
-from ottla_broker.server import Limits, ListenError
+from ottla_broker.replication.pending_acks import CommitCallback
+from ottla_broker.server import ConnectionLimits, ListenError
 from ottla_broker.wire.codec import read_response, request_class
 from tests.unit.api.brokers import SmallBroker, Wire, batch, listening, serve
 from tests.unit.api.requests import fetch_request, produce_request
@@ -99,14 +99,14 @@ async def test_answers_come_in_the_order_of_requests(broker: SmallBroker) -> Non
 @on_a_loop
 async def test_produce_is_pipelined_while_its_answers_wait(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    waits: list[Told] = []
+    waits: list[CommitCallback] = []
 
-    def when_acknowledged(appended: Any, told: Told, **how: Any) -> bool:
+    def when_acknowledged(appended: Any, told: CommitCallback, **how: Any) -> bool:
         waits.append(told)
         return True
 
-    partition.is_acknowledged = lambda appended: False  # type: ignore[method-assign]
-    partition.when_acknowledged = when_acknowledged  # type: ignore[method-assign]
+    partition.is_committed = lambda appended: False  # type: ignore[method-assign]
+    partition.call_when_committed = when_acknowledged  # type: ignore[method-assign]
     server = serve(broker)
     wire = await Wire.to(await listening(server))
     for correlation in range(5):
@@ -181,15 +181,15 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     """Eighty readers ask for all they can get and read nothing; what the bound does not allow stays on disk."""
     (partition,) = broker.add_topic("a")
     for _ in range(16):
-        partition.append(batch(bytes(1_000_000)), acks=1)
+        partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
-    server = serve(broker, Limits(responses_bytes=bound))
+    server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
     port = await listening(server)
     slow = [await slow_wire(port) for _ in range(80)]
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.full and len([c for c in server.connections if not c.idle]) >= 40)
+    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.idle]) >= 40)
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     assert bound <= server.responses.taken <= bound + (2 << 20)
     assert held <= server.responses.taken + 80 * (64 << 10)
@@ -209,14 +209,14 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
 async def test_rule_18_readers_that_take_nothing_give_way_to_those_who_wait(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     for _ in range(16):
-        partition.append(batch(bytes(1_000_000)), acks=1)
-    server = serve(broker, Limits(responses_bytes=4 << 20, stuck_s=0.1))
+        partition.append_records(batch(bytes(1_000_000)), acks=1)
+    server = serve(broker, ConnectionLimits(all_responses_bytes=4 << 20, slow_reader_timeout_s=0.1))
     port = await listening(server)
     slow = [await slow_wire(port) for _ in range(30)]
     for wire in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.full)
+    await eventually(lambda: server.responses.is_exhausted)
     other = await Wire.to(port)
     other.send(1, 12, 5, fetch_request({("a", 0): 0}))
     assert len(await other.receive()) > 900_000
@@ -231,7 +231,7 @@ async def test_rule_18_a_connection_that_does_not_read_is_not_read(broker: Small
     sent = 0
     ask = fetch_request({("a", 0): 0})
     (partition,) = broker.partitions
-    partition.append(batch(bytes(900_000)), acks=1)
+    partition.append_records(batch(bytes(900_000)), acks=1)
     with pytest.raises(TimeoutError):
         while sent < 1_000_000:
             for _ in range(1000):
@@ -246,12 +246,12 @@ async def test_rule_18_a_connection_that_does_not_read_is_not_read(broker: Small
 @on_a_loop
 async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker, Limits(requests_bytes=1 << 20))
+    server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
     port = await listening(server)
     hogs = [await Wire.to(port) for _ in range(4)]
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.full and server.requests.wanted)
+    await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
     assert server.requests.taken <= 2 << 20
     honest = await Wire.to(port)
     honest.send(0, 9, 1, produce_request({("a", 0): batch(b"1")}))
@@ -269,7 +269,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
 @on_a_loop
 async def test_idle_connections_are_closed_and_waiting_ones_are_not(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker, Limits(idle_s=0.2))
+    server = serve(broker, ConnectionLimits(idle_s=0.2))
     port = await listening(server)
     idle, waiting = await Wire.to(port), await Wire.to(port)
     waiting.send(1, 12, 7, fetch_request({("a", 0): 0}, wait_ms=700))

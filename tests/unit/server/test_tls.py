@@ -14,9 +14,9 @@ import uvloop
 from kio.schema.errors import ErrorCode
 
 from ottla_broker import handshakes
-from ottla_broker.security.principal import ANONYMOUS, Principal, of_certificate
-from ottla_broker.server import Limits, Server
-from tests.kube.authority import Authority, authority, client_certificate
+from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
+from ottla_broker.server import ConnectionLimits, Server
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.unit.api.brokers import SmallBroker, Wire, batch, serve
 from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.server.certificates import broker_with, keystore, made
@@ -30,7 +30,7 @@ def on_tls(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]
 
     def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
         @wraps(test)
-        def run(tmp_path: Path, made: Authority, keystore: Path) -> None:
+        def run(tmp_path: Path, made: CertificateAuthority, keystore: Path) -> None:
             async def with_broker() -> None:
                 broker = broker_with(tmp_path, keystore, **settings)
                 try:
@@ -54,7 +54,7 @@ async def listening(server: Server) -> tuple[int, int]:
     return at["PLAINTEXT"].port, at["SSL"].port
 
 
-def trusting(made: Authority, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+def trusting(made: CertificateAuthority, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=made.certificate)
     if certificate:
         context.load_cert_chain(*certificate)
@@ -81,7 +81,7 @@ def shake_hands(port: int, context: ssl.SSLContext) -> None:
 
 
 @on_tls()
-async def test_requests_of_any_size_are_answered_over_tls(broker: SmallBroker, made: Authority) -> None:
+async def test_requests_of_any_size_are_answered_over_tls(broker: SmallBroker, made: CertificateAuthority) -> None:
     (partition,) = broker.add_topic("a")
     server = serve(broker)
     _, port = await listening(server)
@@ -91,7 +91,7 @@ async def test_requests_of_any_size_are_answered_over_tls(broker: SmallBroker, m
         wire.send(0, 9, size, produce_request({("a", 0): batch(bytes(size))}))
         assert (await wire.receive())[:4] == struct.pack(">i", size)
     for _ in range(4):
-        partition.append(batch(bytes(1_000_000)), acks=1)
+        partition.append_records(batch(bytes(1_000_000)), acks=1)
     wire.send(1, 12, 7, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
     assert len(await wire.receive()) > 5_000_000
     for correlation in range(50):  # pipelined: many small answers, in order
@@ -103,7 +103,7 @@ async def test_requests_of_any_size_are_answered_over_tls(broker: SmallBroker, m
 
 
 @on_tls(ssl_enabled_protocols="TLSv1.2")
-async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, made: Authority) -> None:
+async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, made: CertificateAuthority) -> None:
     server = serve(broker)
     _, port = await listening(server)
     wire = await secured(port, trusting(made))
@@ -119,10 +119,10 @@ async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, ma
 
 
 @on_tls(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
-async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: Authority) -> None:
+async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: CertificateAuthority) -> None:
     server = serve(broker)
     _, port = await listening(server)
-    wire = await secured(port, trusting(made, client_certificate(made, "alice")))
+    wire = await secured(port, trusting(made, create_client_certificate(made, "alice")))
     assert (await hello(wire)).error_code is ErrorCode.none
     (connection,) = server.connections
     assert str(connection.peer.principal) == "User:CN=alice"
@@ -136,7 +136,7 @@ async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: A
 
 @on_tls(ssl_client_auth="requested", ssl_truststore_location="THE_AUTHORITY")
 async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong(
-    broker: SmallBroker, made: Authority
+    broker: SmallBroker, made: CertificateAuthority
 ) -> None:
     server = serve(broker)
     _, port = await listening(server)
@@ -144,9 +144,9 @@ async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong
     assert (await hello(wire)).error_code is ErrorCode.none
     (connection,) = server.connections
     assert connection.peer.principal == ANONYMOUS
-    others = authority(made.folder / "others", [], ["x"])
+    others = create_certificate_authority(made.folder / "others", [], ["x"])
     lines = capture()
-    stranger = await secured(port, trusting(made, client_certificate(others, "eve")))
+    stranger = await secured(port, trusting(made, create_client_certificate(others, "eve")))
     assert "unknown ca" in await refusal(stranger)
     await eventually(lambda: bool(lines()))
     assert "its certificate is refused: unable to get local issuer certificate" in lines()[0]
@@ -155,7 +155,7 @@ async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong
 
 @on_tls()
 async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
-    broker: SmallBroker, made: Authority
+    broker: SmallBroker, made: CertificateAuthority
 ) -> None:
     server = serve(broker)
     plain, port = await listening(server)
@@ -197,7 +197,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("impatient")
 @on_tls()
-async def test_rule_18_handshakes_are_bounded_in_time_and_number(broker: SmallBroker, made: Authority) -> None:
+async def test_rule_18_handshakes_are_bounded_in_time_and_number(
+    broker: SmallBroker, made: CertificateAuthority
+) -> None:
     server = serve(broker)
     _, port = await listening(server)
     lines = capture()
@@ -222,7 +224,9 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("crowded")
 @on_tls()
-async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(broker: SmallBroker, made: Authority) -> None:
+async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(
+    broker: SmallBroker, made: CertificateAuthority
+) -> None:
     server = serve(broker)
     _, port = await listening(server)
     idle = [await Wire.to(port) for _ in range(5)]
@@ -237,7 +241,7 @@ async def test_rule_18_who_never_ends_a_handshake_gives_way_to_others(broker: Sm
 
 
 @on_tls()
-async def test_handshakes_count_as_connections(broker: SmallBroker, made: Authority) -> None:
+async def test_handshakes_count_as_connections(broker: SmallBroker, made: CertificateAuthority) -> None:
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
     server = serve(broker)
     plain, port = await listening(server)
@@ -253,14 +257,14 @@ async def test_handshakes_count_as_connections(broker: SmallBroker, made: Author
 
 @on_tls()
 async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
-    broker: SmallBroker, made: Authority
+    broker: SmallBroker, made: CertificateAuthority
 ) -> None:
     """What was written and has not gone is known to the last byte, encrypted or not."""
     (partition,) = broker.add_topic("a")
     for _ in range(16):
-        partition.append(batch(bytes(1_000_000)), acks=1)
+        partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
-    server = serve(broker, Limits(responses_bytes=bound))
+    server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
     _, port = await listening(server)
     context = trusting(made)
     slow = [
@@ -272,7 +276,7 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.full and len([c for c in server.connections if not c.idle]) >= 15)
+    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.idle]) >= 15)
     left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
     assert bound <= server.responses.taken <= bound + (2 << 20)
@@ -291,16 +295,16 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
 
 @on_tls()
 async def test_rule_18_large_requests_over_tls_wait_for_memory_and_others_do_not(
-    broker: SmallBroker, made: Authority
+    broker: SmallBroker, made: CertificateAuthority
 ) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker, Limits(requests_bytes=1 << 20))
+    server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
     _, port = await listening(server)
     context = trusting(made)
     hogs = [await secured(port, context) for _ in range(4)]
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.full and server.requests.wanted)
+    await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
     assert server.requests.taken <= 2 << 20
     large = await secured(port, context)
     large.send(0, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
@@ -313,7 +317,7 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory_and_others_do_not
 
 
 @on_tls()
-async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made: Authority) -> None:
+async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made: CertificateAuthority) -> None:
     broker.add_topic("a")
     server = serve(broker)
     _, port = await listening(server)
@@ -327,10 +331,12 @@ async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made
 
 
 def test_principals_have_the_form_of_rfc_2253() -> None:
-    assert of_certificate(None) == ANONYMOUS
+    assert principal_from_certificate(None) == ANONYMOUS
     subject = (
         (("countryName", "CZ"),),
         (("organizationName", "Ottla, a farm"),),
         (("organizationalUnitName", " herd"), ("commonName", "a+b")),
     )
-    assert of_certificate({"subject": subject}) == Principal("User", r"OU=\ herd+CN=a\+b,O=Ottla\, a farm,C=CZ")
+    assert principal_from_certificate({"subject": subject}) == Principal(
+        "User", r"OU=\ herd+CN=a\+b,O=Ottla\, a farm,C=CZ"
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla_broker.server import ListenError
-from tests.kube.authority import Authority, client_certificate, server_certificate
+from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
 from tests.unit.server.certificates import broker_with, keystore, made
 from tests.unit.server.test_server import capture
@@ -43,7 +43,7 @@ Settings = dict[str, str]
     ],
 )
 def test_what_is_wrong_with_certificates_is_said_at_start(
-    tmp_path: Path, made: Authority, keystore: Path, settings: Settings, sentence: str
+    tmp_path: Path, made: CertificateAuthority, keystore: Path, settings: Settings, sentence: str
 ) -> None:
     files = {"CA": made.certificate, "KEY": made.server_key, **broken_ones(tmp_path, made)}
     given = {name: str(files.get(value, value)) for name, value in settings.items()}
@@ -59,13 +59,13 @@ def test_what_is_wrong_with_certificates_is_said_at_start(
     assert sentence in line
 
 
-def broken_ones(folder: Path, made: Authority) -> dict[str, Path]:
-    _, other_key = server_certificate(made, "other", ["DNS:x"])
-    client, client_key = client_certificate(made, "a-client")
+def broken_ones(folder: Path, made: CertificateAuthority) -> dict[str, Path]:
+    _, other_key = create_server_certificate(made, "other", ["DNS:x"])
+    client, client_key = create_client_certificate(made, "a-client")
     contents = {
         "JKS": ("x.jks", b"\xfe\xed\xfe\xed\0\0\0\2"),
-        "OTHER": ("other.pem", made.server.read_bytes() + other_key.read_bytes()),
-        "LOCKED": ("locked.pem", made.server.read_bytes() + locked(made.server_key)),
+        "OTHER": ("other.pem", made.server_certificate.read_bytes() + other_key.read_bytes()),
+        "LOCKED": ("locked.pem", made.server_certificate.read_bytes() + locked(made.server_key)),
         "CLIENT": ("client.pem", client.read_bytes() + client_key.read_bytes()),
     }
     for name, content in contents.values():
@@ -80,9 +80,9 @@ def locked(key: Path) -> bytes:
 
 
 def test_a_key_may_have_a_password_and_an_expired_certificate_is_told(
-    tmp_path: Path, made: Authority, keystore: Path
+    tmp_path: Path, made: CertificateAuthority, keystore: Path
 ) -> None:
-    (tmp_path / "locked.pem").write_bytes(made.server.read_bytes() + locked(made.server_key))
+    (tmp_path / "locked.pem").write_bytes(made.server_certificate.read_bytes() + locked(made.server_key))
 
     async def bind() -> list[str]:
         broker = broker_with(
@@ -102,7 +102,7 @@ def test_a_key_may_have_a_password_and_an_expired_certificate_is_told(
 
 
 def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
-    tmp_path: Path, made: Authority, keystore: Path
+    tmp_path: Path, made: CertificateAuthority, keystore: Path
 ) -> None:
     broker = broker_with(
         tmp_path,
@@ -114,6 +114,6 @@ def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
     )
     assert broker.config.tls("SSL").client_auth == "requested"
     assert broker.config.tls("PLAINTEXT").client_auth == "none"
-    assert broker.config.tls("SSL").opened()[0].verify_mode is ssl.CERT_OPTIONAL
+    assert broker.config.tls("SSL").load()[0].verify_mode is ssl.CERT_OPTIONAL
     shown = next(entry for entry in broker.config.describe_broker() if entry.name == "ssl.truststore.certificates")
     assert shown.value is None

@@ -2,15 +2,15 @@
 
 from itertools import count
 
-from ottla_broker.vigil import MOST_EARNED, SHARES, Poll, Rhythm, Vigil
+from ottla_broker.busy_poll import MOST_EARNED, SHARES, BusyPoll, Poll, PollCredit
 
 PATIENCE_US = 200
 PATIENCE = PATIENCE_US * 1000
 
 
-def rhythm_of(*gaps: int) -> Rhythm:
+def rhythm_of(*gaps: int) -> PollCredit:
     """After requests that came so many nanoseconds after the answer before them."""
-    rhythm = Rhythm()
+    rhythm = PollCredit()
     for gap in gaps:
         rhythm.answered(0)
         rhythm.asked(gap, PATIENCE)
@@ -38,7 +38,7 @@ def test_after_the_longest_of_good_times_few_waits_in_vain_are_left() -> None:
 
 
 def test_requests_that_follow_no_answer_say_nothing() -> None:
-    rhythm = Rhythm()
+    rhythm = PollCredit()
     for _ in range(SHARES):
         rhythm.asked(1, PATIENCE)
     assert not rhythm.pays
@@ -50,7 +50,7 @@ class Loop:
     def __init__(self) -> None:
         self._clock = count(step=PATIENCE // 10)
         self.soon: list[Poll] = []
-        self.vigil = Vigil(self.soon.append, PATIENCE_US, lambda: next(self._clock))
+        self.vigil = BusyPoll(self.soon.append, PATIENCE_US, lambda: next(self._clock))
 
     def turns_until_it_sleeps(self) -> int:
         for turn in count():
@@ -62,21 +62,21 @@ class Loop:
 
 def test_nobody_stays_awake_for_a_new_connection() -> None:
     loop = Loop()
-    loop.vigil.answered(Rhythm())
+    loop.vigil.on_response(PollCredit())
     assert loop.turns_until_it_sleeps() == 0
 
 
 def test_staying_awake_in_vain_ends_with_the_patience() -> None:
     loop = Loop()
-    loop.vigil.answered(rhythm_of(*[1] * SHARES))
+    loop.vigil.on_response(rhythm_of(*[1] * SHARES))
     assert loop.turns_until_it_sleeps() == 10
 
 
 def test_it_ends_when_the_awaited_client_asks_and_not_when_another_does() -> None:
     loop, awaited = Loop(), rhythm_of(*[1] * SHARES)
-    loop.vigil.answered(awaited)
-    loop.vigil.asked(Rhythm())
+    loop.vigil.on_response(awaited)
+    loop.vigil.on_request(PollCredit())
     loop.soon.pop()()
     assert loop.soon
-    loop.vigil.asked(awaited)
+    loop.vigil.on_request(awaited)
     assert loop.turns_until_it_sleeps() == 1

@@ -5,8 +5,8 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from ottla_broker.wire.codec import RequestHeader, read_front, write_request
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.codec import RequestHeader, read_request_header, write_request
+from ottla_broker.wire.message_reader import MalformedMessage
 
 T = TypeVar("T")
 
@@ -21,6 +21,6 @@ def framed(key: int, version: int, request: Any, correlation_id: int = 5) -> byt
 def read(frame: bytearray, how: Callable[[bytearray, RequestHeader], T]) -> T | None:
     """What is read of a copy of the frame; None for Malformed."""
     try:
-        return how(bytearray(frame), read_front(frame))
-    except Malformed:
+        return how(bytearray(frame), read_request_header(frame))
+    except MalformedMessage:
         return None

@@ -9,7 +9,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
-from ottla_broker.wire.shapes import EPOCH, NO_UUID, FieldShape, shape_of
+from ottla_broker.wire.message_schema import EPOCH, NO_UUID, FieldSchema, schema_of
 
 
 def _integers(bits: int) -> st.SearchStrategy[int]:
@@ -38,10 +38,10 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 @cache
 def instances(cls: type) -> st.SearchStrategy[Any]:
     """Any value of a kio class."""
-    return st.builds(cls, **{field.name: _field(field) for field in shape_of(cls).every})
+    return st.builds(cls, **{field.name: _field(field) for field in schema_of(cls).all_fields})
 
 
-def _field(field: FieldShape) -> st.SearchStrategy[Any]:
+def _field(field: FieldSchema) -> st.SearchStrategy[Any]:
     values = instances(field.entity) if field.entity is not None else _VALUES[field.kind]
     if field.array:
         values = st.lists(values, max_size=3).map(tuple)

@@ -11,18 +11,18 @@ from kio.serial import entity_reader, entity_writer
 
 from ottla_broker.wire.codec import (
     RequestHeader,
-    read_front,
     read_request,
+    read_request_header,
     read_response,
     request_class,
     response_class,
     write_request,
     write_response,
 )
-from ottla_broker.wire.conversion import convert
-from ottla_broker.wire.reading import Cursor, Malformed, reader
-from ottla_broker.wire.shapes import FieldShape, shape_of
-from ottla_broker.wire.writing import writer
+from ottla_broker.wire.conversion import convert_message
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_reader
+from ottla_broker.wire.message_schema import FieldSchema, schema_of
+from ottla_broker.wire.message_writer import message_writer
 from tests.unit.wire.messages import every_message, instances
 
 MESSAGES = every_message()
@@ -50,10 +50,10 @@ def test_reads_and_writes_the_bytes_that_kio_does(
             theirs = io.BytesIO()
             entity_writer(cls)(theirs, message)
             ours = bytearray()
-            writer(cls)(ours, message)
+            message_writer(cls)(ours, message)
             assert bytes(ours) == theirs.getvalue()
             cursor = Cursor(bytes(ours))
-            found = reader(cls)(cursor)
+            found = message_reader(cls)(cursor)
             assert cursor.at == len(ours)
             assert found == entity_reader(cls)(bytes(ours), 0)[0] == message
 
@@ -69,16 +69,16 @@ def chains() -> list[tuple[str, list[type]]]:
 
 def lost(sent: Any, back: Any, via: type) -> list[str]:
     """Fields of `sent` that did not come back, though `via` has them too."""
-    between = {field.name: field for field in shape_of(via).every}
+    between = {field.name: field for field in schema_of(via).all_fields}
     return [
         field.name
-        for field in shape_of(sent.__class__).every
+        for field in schema_of(sent.__class__).all_fields
         if field.name in between
         and not _kept(field, between[field.name], getattr(sent, field.name), getattr(back, field.name))
     ]
 
 
-def _kept(field: FieldShape, between: FieldShape, sent: Any, back: Any) -> bool:
+def _kept(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> bool:
     if (field.kind, field.array) != (between.kind, between.array):
         return True  # another field by the same name
     if sent is None:
@@ -97,7 +97,7 @@ def test_a_message_goes_through_any_version_and_keeps_what_both_have(
 ) -> None:
     here, there = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
     sent = data.draw(instances(here))
-    assert lost(sent, convert(convert(sent, there), here), there) == []
+    assert lost(sent, convert_message(convert_message(sent, there), here), there) == []
 
 
 @pytest.mark.parametrize(("key", "version"), [(12, 0), (12, 4), (3, 1), (3, 12), (18, 4), (19, 7)])
@@ -106,7 +106,7 @@ def test_a_message_goes_through_any_version_and_keeps_what_both_have(
 def test_whole_messages(key: int, version: int, data: st.DataObject) -> None:
     request = data.draw(instances(request_class(key, version)))
     frame = bytes(write_request(key, version, 7, "me", request))
-    header = read_front(frame[4:])
+    header = read_request_header(frame[4:])
     assert (header.api_key, header.version, header.correlation_id, header.client_id) == (key, version, 7, "me")
     assert read_request(frame[4:], header, type(request)) == request
     response = data.draw(instances(response_class(key, version)))
@@ -120,17 +120,17 @@ def test_rule_18_counts_are_checked_against_the_bytes_that_are_there() -> None:
     """kio's reader would reserve 16 bytes for each of the two thousand million elements that these announce."""
     metadata = request_class(3, 12)
     for count in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 20):
-        with pytest.raises(Malformed):
-            reader(metadata)(Cursor(count + bytes(100)))
+        with pytest.raises(MalformedMessage):
+            message_reader(metadata)(Cursor(count + bytes(100)))
     for count in (b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00"):
-        with pytest.raises(Malformed):
-            reader(request_class(3, 1))(Cursor(count + bytes(100)))
+        with pytest.raises(MalformedMessage):
+            message_reader(request_class(3, 1))(Cursor(count + bytes(100)))
 
 
 def test_rule_18_one_message_makes_a_bounded_number_of_objects() -> None:
     topics = 200_000
-    with pytest.raises(Malformed):
-        reader(request_class(3, 1))(Cursor(topics.to_bytes(4) + b"\x00\x01a" * topics))
+    with pytest.raises(MalformedMessage):
+        message_reader(request_class(3, 1))(Cursor(topics.to_bytes(4) + b"\x00\x01a" * topics))
 
 
 @given(data=st.data())
@@ -139,5 +139,5 @@ def test_rule_18_any_bytes_are_a_message_or_malformed(data: st.DataObject) -> No
     key, version, request, _ = data.draw(st.sampled_from(MESSAGES))
     body = data.draw(st.binary(max_size=300))
     header = RequestHeader(key, version, 1, None, 0)
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedMessage):
         read_request(body, header, request)

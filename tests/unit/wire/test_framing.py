@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.wire.framing import SCRATCH_BYTES, SMALL, FrameReader
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.framing import SCRATCH_BYTES, SMALL_FRAME_BYTES, FrameReader
+from ottla_broker.wire.message_reader import MalformedMessage
 
 LIMIT = 1 << 22
 
@@ -21,11 +21,11 @@ def feed(frames: FrameReader, data: bytes, piece: int) -> list[bytearray]:
     """The stream in pieces of at most `piece` bytes, as a socket fills the buffer."""
     found = []
     while data:
-        buffer = frames.buffer()
+        buffer = frames.get_buffer()
         count = min(len(buffer), len(data), piece)
         buffer[:count] = data[:count]
         data = data[count:]
-        found += frames.received(count)
+        found += frames.buffer_updated(count)
     return found
 
 
@@ -33,7 +33,9 @@ def framed(*bodies: bytes | bytearray) -> bytes:
     return b"".join(len(body).to_bytes(4) + body for body in bodies)
 
 
-sizes = st.integers(0, 40) | st.sampled_from([16_380, 17_000, SMALL - 1, SMALL, SMALL + 1, 300_000])
+sizes = st.integers(0, 40) | st.sampled_from(
+    [16_380, 17_000, SMALL_FRAME_BYTES - 1, SMALL_FRAME_BYTES, SMALL_FRAME_BYTES + 1, 300_000]
+)
 
 
 @given(st.lists(sizes, max_size=6), st.sampled_from([1, 3, 1000, 20_000, 1 << 20]))
@@ -45,8 +47,8 @@ def test_frames_come_out_as_they_went_in(lengths: list[int], piece: int) -> None
     claims: list[int] = []
     frames = reader(claims=claims)
     assert feed(frames, framed(*bodies), piece) == bodies
-    assert claims == [length for length in lengths if length > SMALL]
-    assert frames.claimed == 0
+    assert claims == [length for length in lengths if length > SMALL_FRAME_BYTES]
+    assert frames.claimed_bytes == 0
 
 
 @given(st.data())
@@ -71,7 +73,7 @@ def test_connections_share_one_scratch_buffer(data: st.DataObject) -> None:
 @pytest.mark.parametrize("size", [-1, -(1 << 31), LIMIT + 1, (1 << 31) - 1])
 def test_rule_18_a_size_out_of_bounds_is_malformed_before_memory_is_taken(size: int) -> None:
     claims: list[int] = []
-    with pytest.raises(Malformed, match=r"socket\.request\.max\.bytes"):
+    with pytest.raises(MalformedMessage, match=r"socket\.request\.max\.bytes"):
         feed(reader(claims=claims), size.to_bytes(4, signed=True) + b"rest", 100)
     assert claims == []
 
@@ -87,5 +89,5 @@ def test_rule_18_a_large_frame_waits_for_memory() -> None:
     assert frames.stalled
     frames.resume()
     assert not frames.stalled
-    assert frames.claimed == len(body)
+    assert frames.claimed_bytes == len(body)
     assert feed(frames, sent[100:], 1 << 20) == [body]

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.wire.codec import (
-    read_front,
+    read_request_header,
     read_response,
     request_class,
     write_response,
 )
-from ottla_broker.wire.fetch import Fetched, read_fetch, write_fetch
-from ottla_broker.wire.produce import Produced, read_produce, write_produce
-from ottla_broker.wire.reading import Malformed
-from ottla_broker.wire.shapes import NO_UUID
+from ottla_broker.wire.fetch import FetchResponsePartition, read_fetch_request, write_fetch_response
+from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.message_schema import NO_UUID
+from ottla_broker.wire.produce import ProduceResponsePartition, read_produce_request, write_produce_response
 from tests.unit.wire.frames import framed, some
 from tests.unit.wire.messages import instances
 
@@ -38,7 +38,7 @@ def topic_of(item: Any, version: int) -> Any:
 def test_produce_requests(version: int, data: st.DataObject) -> None:
     sent = data.draw(instances(request_class(0, version)))
     frame = framed(0, version, sent)
-    found = read_produce(frame, read_front(frame))
+    found = read_produce_request(frame, read_request_header(frame))
     assert (found.transactional_id, found.acks) == (sent.transactional_id, sent.acks)
     assert datetime.timedelta(milliseconds=found.timeout_ms) == sent.timeout
     assert [
@@ -51,11 +51,13 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
 @given(data=st.data())
 @some
 def test_produce_responses(version: int, data: st.DataObject) -> None:
-    made = st.builds(Produced, int32, codes, int64, st.integers(-1, 1 << 40), int64, st.none() | st.text(max_size=9))
+    made = st.builds(
+        ProduceResponsePartition, int32, codes, int64, st.integers(-1, 1 << 40), int64, st.none() | st.text(max_size=9)
+    )
     topics: Any = data.draw(
         st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
     )
-    answer = write_produce(version, 5, topics)
+    answer = write_produce_response(version, 5, topics)
     found = read_response(bytes(answer[4:]), 0, version)
     assert write_response(0, version, 5, found) == answer
     assert [topic_of(topic, version) for topic in found.responses] == [topic for topic, _ in topics]
@@ -78,7 +80,7 @@ def test_produce_responses(version: int, data: st.DataObject) -> None:
 def test_fetch_requests(version: int, data: st.DataObject) -> None:
     sent = data.draw(instances(request_class(1, version)))
     frame = framed(1, version, sent)
-    found = read_fetch(frame, read_front(frame))
+    found = read_fetch_request(frame, read_request_header(frame))
     assert found.replica == (sent.replica_state.replica_id if version >= 15 else sent.replica_id)
     assert datetime.timedelta(milliseconds=found.max_wait_ms) == sent.max_wait
     assert (found.min_bytes, found.max_bytes, found.isolation) == (sent.min_bytes, sent.max_bytes, sent.isolation_level)
@@ -109,12 +111,12 @@ def test_fetch_responses(version: int, data: st.DataObject) -> None:
     aborted = st.none() | st.lists(st.tuples(int64, int64), max_size=3)
     leader = st.none() | st.tuples(st.integers(0, 1 << 30), int32)
     records = st.binary(max_size=100) | st.integers(4000, 9000).map(bytes)
-    made = st.builds(Fetched, int32, codes, int64, int64, int64, records, aborted, leader)
+    made = st.builds(FetchResponsePartition, int32, codes, int64, int64, int64, records, aborted, leader)
     topics: Any = data.draw(
         st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
     )
     code, session = data.draw(codes), data.draw(int32)
-    answer = b"".join(write_fetch(version, 5, topics, error=code, session_id=session))
+    answer = b"".join(write_fetch_response(version, 5, topics, error=code, session_id=session))
     assert int.from_bytes(answer[:4]) == len(answer) - 4
     found = read_response(answer[4:], 1, version)
     assert bytes(write_response(1, version, 5, found)) == answer
@@ -143,10 +145,10 @@ def test_rule_16_old_produce_requests_can_be_read_and_answered(version: int) -> 
     answer."""
     body = b"\xff\xff" + (1000).to_bytes(4) + b"\0\0\0\x01\0\x01t" + b"\0\0\0\x01" + b"\0\0\0\x07" + b"\0\0\0\x03abc"
     frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05" + b"\0\x02me" + body)
-    found = read_produce(frame, read_front(frame))
+    found = read_produce_request(frame, read_request_header(frame))
     assert (found.acks, found.timeout_ms) == (-1, 1000)
     assert [(topic, [(i, bytes(r or b"")) for i, r in ps]) for topic, ps in found.topics] == [("t", [(7, b"abc")])]
-    answer = write_produce(version, 5, [("t", [Produced(7, ErrorCode.unsupported_version)])])
+    answer = write_produce_response(version, 5, [("t", [ProduceResponsePartition(7, ErrorCode.unsupported_version)])])
     size = {0: 29, 1: 33, 2: 41}[version]
     assert answer[:8] == size.to_bytes(4) + b"\0\0\0\x05"
     assert len(answer) == size + 4
@@ -161,7 +163,7 @@ def test_rule_18_cut_and_bent_requests_are_malformed_or_read(key: int, version: 
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     del frame[data.draw(st.integers(0, len(frame))) :]
     try:
-        header = read_front(frame)
-        (read_produce if header.api_key == 0 else read_fetch)(frame, header)
-    except Malformed:
+        header = read_request_header(frame)
+        (read_produce_request if header.api_key == 0 else read_fetch_request)(frame, header)
+    except MalformedMessage:
         pass

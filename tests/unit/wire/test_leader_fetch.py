@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from ottla_broker.wire import leader_fetch as leader
 from ottla_broker.wire import replica_fetch as follower
-from ottla_broker.wire.codec import read_front, read_response
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.codec import read_request_header, read_response
+from ottla_broker.wire.message_reader import MalformedMessage
 from tests.unit.wire.test_replica_fetch import ids, int32, int64, requests, some
 
 
@@ -19,7 +19,7 @@ from tests.unit.wire.test_replica_fetch import ids, int32, int64, requests, some
 @some
 def test_what_a_follower_asks_is_what_its_leader_reads(sent: follower.Request) -> None:
     frame = follower.write_request(5, "broker-2", sent)[4:]
-    found = leader.read_request(frame, read_front(frame))
+    found = leader.read_request(frame, read_request_header(frame))
     assert (found.replica, found.replica_epoch, found.max_wait_ms) == (
         sent.replica,
         sent.replica_epoch,
@@ -77,7 +77,7 @@ def test_an_error_of_the_whole_answer() -> None:
 def test_what_ends_early_is_malformed() -> None:
     request = follower.Request(2, 20, 0, 1, 1, topics=[(UUID(int=1), [follower.Wanted(0, 1, 2, 3, 4, 5, UUID(int=9))])])
     whole = follower.write_request(5, "b", request)[4:]
-    header = read_front(whole)
-    for end in range(header.body, len(whole) - 1):
-        with pytest.raises(Malformed):
+    header = read_request_header(whole)
+    for end in range(header.body_offset, len(whole) - 1):
+        with pytest.raises(MalformedMessage):
             leader.read_request(whole[:end], header)

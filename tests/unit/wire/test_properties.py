@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla_broker.wire.properties import BadEscape, Property, parse
+from ottla_broker.wire.properties import InvalidEscape, Property, parse_properties
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 
@@ -30,7 +30,7 @@ def escaped(text: str, *, key: bool) -> str:
 )
 def test_what_was_written_is_read_again(pairs: dict[str, str], separator: str) -> None:
     lines = [escaped(key, key=True) + separator + escaped(value, key=False) for key, value in pairs.items()]
-    assert [(found.key, found.value) for found in parse("\n".join(lines))] == list(pairs.items())
+    assert [(found.key, found.value) for found in parse_properties("\n".join(lines))] == list(pairs.items())
 
 
 @given(st.text(st.sampled_from("ab=: \t\\\n\r#!u0f")))
@@ -39,8 +39,8 @@ def test_what_was_written_is_read_again(pairs: dict[str, str], separator: str) -
 @example("\\\n\n=b")
 def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
     try:
-        found = parse(text)
-    except BadEscape as refused:
+        found = parse_properties(text)
+    except InvalidEscape as refused:
         assert 1 <= refused.line <= text.count("\n") + text.count("\r") + 1
     else:
         assert [one.line for one in found] == sorted({one.line for one in found})
@@ -64,9 +64,9 @@ def test_any_text_is_read_or_refused_with_its_line(text: str) -> None:
     ],
 )
 def test_what_java_reads(text: str, expected: list[tuple[str, str, int]]) -> None:
-    assert parse(text) == [Property(*one) for one in expected]
+    assert parse_properties(text) == [Property(*one) for one in expected]
 
 
 def test_a_bad_escape_is_named_with_its_line() -> None:
-    with pytest.raises(BadEscape, match=r"line 2: .*\\\\u12G4"):
-        parse("a=1\nb=\\u12G4")
+    with pytest.raises(InvalidEscape, match=r"line 2: .*\\\\u12G4"):
+        parse_properties("a=1\nb=\\u12G4")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.wire.codec import read_front, request_class
-from ottla_broker.wire.conversion import convert
-from ottla_broker.wire.produce import read_produce
+from ottla_broker.wire.codec import read_request_header, request_class
+from ottla_broker.wire.conversion import convert_message
+from ottla_broker.wire.produce import read_produce_request
 from ottla_broker.wire.repeated_produce import RepeatedProduce
 from tests.unit.api.requests import produce_request
 from tests.unit.wire.frames import framed, read, some
@@ -24,7 +24,7 @@ def test_any_requests_one_after_the_other(version: int, data: st.DataObject) -> 
     connection = RepeatedProduce()
     for _ in range(3):
         frame = framed(0, version, data.draw(instances(request_class(0, version))))
-        assert read(frame, connection.read) == read(frame, read_produce)
+        assert read(frame, connection.read) == read(frame, read_produce_request)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -34,8 +34,8 @@ def test_only_the_records_are_others(version: int, sent: list[bytes | None]) -> 
     connection = RepeatedProduce()
     for correlation_id, records in enumerate(sent):
         frame = framed(0, version, as_sent(version, records), correlation_id)
-        found = connection.read(frame, read_front(frame))
-        assert found == read_produce(frame, read_front(frame))
+        found = connection.read(frame, read_request_header(frame))
+        assert found == read_produce_request(frame, read_request_header(frame))
         ((_, ((index, view),)),) = found.topics
         assert (index, None if view is None else bytes(view)) == (3, records)
 
@@ -46,14 +46,14 @@ def test_only_the_records_are_others(version: int, sent: list[bytes | None]) -> 
 def test_the_same_request_with_bytes_changed_anywhere(version: int, data: st.DataObject) -> None:
     frame = framed(0, version, as_sent(version, b"records" * 30))
     connection = RepeatedProduce()
-    connection.read(bytearray(frame), read_front(frame))
+    connection.read(bytearray(frame), read_request_header(frame))
     for _ in range(4):
         at = data.draw(st.integers(2, len(frame) - 1))
         frame[at] = data.draw(st.integers(0, 255))
         del frame[len(frame) - data.draw(st.integers(0, 1)) :]
-        assert read(frame, connection.read) == read(frame, read_produce)
+        assert read(frame, connection.read) == read(frame, read_produce_request)
 
 
 def as_sent(version: int, records: bytes | None) -> Any:
     """To one partition, as clients send it."""
-    return convert(produce_request({("a topic", 3): records}), request_class(0, version))
+    return convert_message(produce_request({("a topic", 3): records}), request_class(0, version))

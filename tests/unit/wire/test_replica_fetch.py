@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from ottla_broker.wire import replica_fetch as follower
-from ottla_broker.wire.codec import read_front, read_request, request_class
-from ottla_broker.wire.fetch import Fetched, read_fetch, write_fetch
-from ottla_broker.wire.leaders import Address
-from ottla_broker.wire.reading import Malformed
+from ottla_broker.wire.codec import read_request, read_request_header, request_class
+from ottla_broker.wire.fetch import FetchResponsePartition, read_fetch_request, write_fetch_response
+from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.node_endpoints import NodeEndpoint
 
 some = settings(max_examples=50, deadline=None, database=None)
 int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
@@ -39,9 +39,9 @@ requests = st.builds(
 def test_what_a_follower_asks_is_what_the_leader_reads(sent: follower.Request) -> None:
     frame = follower.write_request(5, "broker-2", sent)
     assert int.from_bytes(frame[:4]) == len(frame) - 4
-    header = read_front(frame[4:])
+    header = read_request_header(frame[4:])
     assert (header.api_key, header.version, header.correlation_id, header.client_id) == (1, 17, 5, "broker-2")
-    found = read_fetch(frame[4:], header)
+    found = read_fetch_request(frame[4:], header)
     assert (found.replica, found.replica_epoch) == (sent.replica, sent.replica_epoch)
     assert (found.session_id, found.session_epoch) == (sent.session_id, sent.session_epoch)
     assert [
@@ -63,7 +63,7 @@ def test_what_a_follower_asks_is_what_the_leader_reads(sent: follower.Request) -
 
 pairs = st.none() | st.tuples(st.integers(0, 1 << 30), st.integers(0, 1 << 30))
 fetched = st.builds(
-    Fetched,
+    FetchResponsePartition,
     int32,
     st.sampled_from(ErrorCode),
     int64,
@@ -80,10 +80,12 @@ fetched = st.builds(
 @given(st.lists(st.tuples(ids, st.lists(fetched, max_size=3)), max_size=3), st.booleans())
 @some
 def test_what_a_leader_answers_is_what_the_follower_hears(
-    sent: list[tuple[UUID, list[Fetched]]], addressed: bool
+    sent: list[tuple[UUID, list[FetchResponsePartition]]], addressed: bool
 ) -> None:
-    addresses = [Address(3, "there", 9092, "r1"), Address(4, "", 1)] if addressed else []
-    answer = bytearray(b"".join(write_fetch(17, 5, sent, error=ErrorCode.none, session_id=8, addresses=addresses)))
+    addresses = [NodeEndpoint(3, "there", 9092, "r1"), NodeEndpoint(4, "", 1)] if addressed else []
+    answer = bytearray(
+        b"".join(write_fetch_response(17, 5, sent, error=ErrorCode.none, session_id=8, addresses=addresses))
+    )
     heard = follower.read_response(answer[4:])
     assert (heard.error, heard.session_id) == (ErrorCode.none, 8)
     assert [
@@ -98,7 +100,9 @@ def test_what_a_leader_answers_is_what_the_follower_hears(
 
 
 def test_what_ends_early_is_malformed() -> None:
-    whole = b"".join(write_fetch(17, 5, [(UUID(int=1), [Fetched(0, ErrorCode.none, records=bytes(100))])]))[4:]
+    whole = b"".join(
+        write_fetch_response(17, 5, [(UUID(int=1), [FetchResponsePartition(0, ErrorCode.none, records=bytes(100))])])
+    )[4:]
     for end in range(4, len(whole) - 2):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedMessage):
             follower.read_response(bytearray(whole[:end]))

@@ -43,7 +43,7 @@ class RegisterValue(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VersionedValue:
     """A value as read, with the store's version of it; `value` None: nothing has been written yet."""
 
     value: RegisterValue | None
@@ -61,12 +61,12 @@ class Conflict(Exception):
 class Register(Protocol):
     """Every call raises RegisterError when the store cannot be reached."""
 
-    async def read(self) -> Seen: ...
-    async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
+    async def read(self) -> VersionedValue: ...
+    async def swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
         """Writes `new` if the register still is what was seen, and returns it as seen; raises Conflict otherwise."""
         ...
 
-    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+    async def watch(self, seen: VersionedValue, timeout_s: float) -> VersionedValue:
         """Returns as soon as the register's version is another than `seen`'s, or after `timeout_s` as it then is."""
         ...
 

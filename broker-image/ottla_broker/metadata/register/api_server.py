@@ -18,7 +18,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class CredentialSource:
     """Some bytes: given, or in a file that may change."""
 
     given: bytes | None = None
@@ -39,10 +39,10 @@ class ApiServer:
     """`url` without a slash at its end. `certificate` and `key` are a client's, in PEM. `verify=False` trusts whoever answers."""
 
     url: str
-    authority: Bytes = Bytes()
-    token: Bytes = Bytes()
-    certificate: Bytes = Bytes()
-    key: Bytes = Bytes()
+    authority: CredentialSource = CredentialSource()
+    token: CredentialSource = CredentialSource()
+    certificate: CredentialSource = CredentialSource()
+    key: CredentialSource = CredentialSource()
     verify: bool = True
     server_name: str | None = None
     _trust: tuple[tuple[bytes | None, ...], ssl.SSLContext] | None = field(default=None, repr=False)
@@ -64,12 +64,14 @@ class ApiServer:
         return self._trust[1]
 
     @classmethod
-    def found(cls, environment: Mapping[str, str]) -> "ApiServer":
+    def from_environment(cls, environment: Mapping[str, str]) -> "ApiServer":
         """A pod's own API server; outside of one, that of KUBECONFIG's current context. RegisterError without either."""
         if host := environment.get("KUBERNETES_SERVICE_HOST"):
             host = f"[{host}]" if ":" in host else host
             url = f"https://{host}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
-            return cls(url, Bytes(file=SERVICE_ACCOUNT / "ca.crt"), Bytes(file=SERVICE_ACCOUNT / "token"))
+            return cls(
+                url, CredentialSource(file=SERVICE_ACCOUNT / "ca.crt"), CredentialSource(file=SERVICE_ACCOUNT / "token")
+            )
         if paths := environment.get("KUBECONFIG"):
             return _of_kubeconfig([Path(path) for path in paths.split(os.pathsep) if path])
         raise RegisterError(
@@ -110,7 +112,9 @@ def _of_kubeconfig(paths: list[Path]) -> ApiServer:
     return ApiServer(
         str(cluster["server"]).rstrip("/"),
         authority=_bytes(place, cluster, "certificate-authority"),
-        token=Bytes(file=home / user["tokenFile"]) if user.get("tokenFile") else Bytes(_text(user.get("token"))),
+        token=CredentialSource(file=home / user["tokenFile"])
+        if user.get("tokenFile")
+        else CredentialSource(_text(user.get("token"))),
         certificate=_bytes(home, user, "client-certificate"),
         key=_bytes(home, user, "client-key"),
         verify=not cluster.get("insecure-skip-tls-verify", False),
@@ -142,13 +146,13 @@ def _named(
     raise RegisterError(f"the kubeconfig has no {one} {name!r}")
 
 
-def _bytes(place: Path, entry: dict[str, Any], name: str) -> Bytes:
+def _bytes(place: Path, entry: dict[str, Any], name: str) -> CredentialSource:
     if data := entry.get(f"{name}-data"):
         try:
-            return Bytes(base64.b64decode(data))
+            return CredentialSource(base64.b64decode(data))
         except ValueError as error:
             raise RegisterError(f"the kubeconfig's {name}-data is no base64: {error}") from error
-    return Bytes(file=place / entry[name]) if entry.get(name) else Bytes()
+    return CredentialSource(file=place / entry[name]) if entry.get(name) else CredentialSource()
 
 
 def _text(value: str | None) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, VersionedValue
 
 TIMEOUT_S = 5.0
 NOT_THERE = "0"
@@ -29,14 +29,14 @@ class EtcdRegister:
         self._key = _text(key.encode())
         self._session: aiohttp.ClientSession | None = None
 
-    async def read(self) -> Seen:
+    async def read(self) -> VersionedValue:
         answer = await self._post("range", {"key": self._key})
         try:
             return _seen(answer.get("kvs", []))
         except msgspec.MsgspecError as error:
             raise RegisterError(f"what etcd at {self._gateway} holds is no register: {error}") from error
 
-    async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
+    async def swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
         answer = await self._post(
             "txn",
             {
@@ -48,9 +48,9 @@ class EtcdRegister:
         )
         if not answer.get("succeeded"):
             raise Conflict("the register was changed by another broker")
-        return Seen(new, str(answer["header"]["revision"]))
+        return VersionedValue(new, str(answer["header"]["revision"]))
 
-    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+    async def watch(self, seen: VersionedValue, timeout_s: float) -> VersionedValue:
         """Waits for a line that says that something happened, and reads then: what the line says may be old already."""
         wanted = {"key": self._key, "start_revision": str(int(seen.version or NOT_THERE) + 1)}
         try:
@@ -97,11 +97,11 @@ class EtcdRegister:
             raise self._away(error) from error
 
 
-def _seen(found: list[dict[str, Any]]) -> Seen:
+def _seen(found: list[dict[str, Any]]) -> VersionedValue:
     if not found:
-        return Seen(None, NOT_THERE)
+        return VersionedValue(None, NOT_THERE)
     value = msgspec.json.decode(base64.b64decode(found[0]["value"]), type=RegisterValue)
-    return Seen(value, str(found[0]["mod_revision"]))
+    return VersionedValue(value, str(found[0]["mod_revision"]))
 
 
 def _text(data: bytes) -> str:

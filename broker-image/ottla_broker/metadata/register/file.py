@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ottla_broker.log.disk import Disk, OsDisk
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, VersionedValue
 from ottla_broker.runtime import Runtime
 
 LOOK_EVERY_S = 0.05  # one stat of a file: a few microseconds
@@ -26,13 +26,13 @@ class FileRegister:
         self._runtime = runtime
         self._disk: Disk = disk or OsDisk()
 
-    async def read(self) -> Seen:
-        return await self._runtime.offload(self._read)
+    async def read(self) -> VersionedValue:
+        return await self._runtime.run_in_thread(self._read)
 
-    async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
-        return await self._runtime.offload(self._swap, seen, new)
+    async def swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
+        return await self._runtime.run_in_thread(self._swap, seen, new)
 
-    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+    async def watch(self, seen: VersionedValue, timeout_s: float) -> VersionedValue:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
@@ -56,18 +56,18 @@ class FileRegister:
             raise self._unreachable(error) from error
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def _read(self) -> Seen:
+    def _read(self) -> VersionedValue:
         try:
             data = self._disk.read_file(self._path)
-            return Seen(msgspec.json.decode(data, type=RegisterValue), _version(data))
+            return VersionedValue(msgspec.json.decode(data, type=RegisterValue), _version(data))
         except FileNotFoundError:
-            return Seen(None, "")
+            return VersionedValue(None, "")
         except OSError as error:
             raise self._unreachable(error) from error
         except msgspec.MsgspecError as error:
             raise RegisterError(f"register=file:{self._path}: that is no register: {error}") from error
 
-    def _swap(self, seen: Seen, new: RegisterValue) -> Seen:
+    def _swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
         try:
             if not seen.version:  # whoever has seen a register makes no new one where its folder has gone
                 self._disk.make_directory(str(Path(self._path).parent))
@@ -80,7 +80,7 @@ class FileRegister:
                 raise Conflict(f"{self._path} was changed by another broker")
             data = msgspec.json.format(msgspec.json.encode(new), indent=2) + b"\n"
             self._disk.replace_file(self._path, data)
-            return Seen(new, _version(data))
+            return VersionedValue(new, _version(data))
         except OSError as error:
             raise self._unreachable(error) from error
         finally:

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Seen
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, VersionedValue
 from ottla_broker.metadata.register.api_server import ApiServer
 
 ANNOTATION = "ottla.dev/register"
@@ -44,16 +44,19 @@ class KubernetesRegister:
         self._leases = f"{server.url}/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._session: aiohttp.ClientSession | None = None
         self._stream: _Stream | None = None
-        self._shown = (0, Seen(None, NOT_THERE))  # by the stream, and its resource version, which a deletion has, too
+        self._shown = (
+            0,
+            VersionedValue(None, NOT_THERE),
+        )  # by the stream, and its resource version, which a deletion has, too
 
-    async def read(self) -> Seen:
+    async def read(self) -> VersionedValue:
         status, answer = await self._ask("GET", f"{self._leases}/{self._name}")
         if status == NOT_FOUND:
-            return Seen(None, NOT_THERE)
+            return VersionedValue(None, NOT_THERE)
         self._check("get", status, answer)
         return self._seen(answer)
 
-    async def swap(self, seen: Seen, new: RegisterValue) -> Seen:
+    async def swap(self, seen: VersionedValue, new: RegisterValue) -> VersionedValue:
         metadata: Json = {"annotations": {ANNOTATION: msgspec.json.encode(new).decode()}}
         if seen.version == NOT_THERE:
             lease = {"metadata": metadata | {"name": self._name}, "spec": _spec(new)}
@@ -69,7 +72,7 @@ class KubernetesRegister:
         self._check("patch", status, answer)
         return self._seen(answer)
 
-    async def watch(self, seen: Seen, timeout_s: float) -> Seen:
+    async def watch(self, seen: VersionedValue, timeout_s: float) -> VersionedValue:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -102,7 +105,7 @@ class KubernetesRegister:
             self._check("watch", event["object"].get("code", 500), event["object"])
         else:
             lease = event["object"]
-            shown = Seen(None, NOT_THERE) if event["type"] == "DELETED" else self._seen(lease)
+            shown = VersionedValue(None, NOT_THERE) if event["type"] == "DELETED" else self._seen(lease)
             self._shown = (int(lease["metadata"]["resourceVersion"]), shown)
 
     async def _open_stream(self) -> "_Stream":
@@ -159,7 +162,7 @@ class KubernetesRegister:
         if status >= 400:
             raise RegisterError(f"the API server at {self._server.url} refuses to {right} Lease {self._where}: {said}")
 
-    def _seen(self, lease: Json) -> Seen:
+    def _seen(self, lease: Json) -> VersionedValue:
         metadata = lease["metadata"]
         text = (metadata.get("annotations") or {}).get(ANNOTATION)
         try:
@@ -168,7 +171,7 @@ class KubernetesRegister:
             raise RegisterError(
                 f"the annotation {ANNOTATION} of Lease {self._where} is no register: {error}"
             ) from error
-        return Seen(value, metadata["resourceVersion"])
+        return VersionedValue(value, metadata["resourceVersion"])
 
 
 class _Stream:
@@ -202,7 +205,7 @@ def _content(method: str) -> str:
     return "application/merge-patch+json" if method == "PATCH" else "application/json"
 
 
-def _is_news(shown: tuple[int, Seen], seen: Seen) -> bool:
+def _is_news(shown: tuple[int, VersionedValue], seen: VersionedValue) -> bool:
     """Resource versions of one kind are decimal numbers that grow (KEP-5504)."""
     version, what = shown
     return what.version != seen.version and version > int(seen.version or 0)

@@ -7,7 +7,7 @@ from ottla_broker.metadata.register.file import FileRegister
 from ottla_broker.runtime import Runtime
 
 
-def connect(register: str, runtime: Runtime, environment: Mapping[str, str]) -> Register:
+def open_register(register: str, runtime: Runtime, environment: Mapping[str, str]) -> Register:
     """`register` as the setting's kind lets it through. Nothing is reached yet; RegisterError when it is known that nothing could be."""
     store, _, where = register.partition(":")
     if store == "etcd":
@@ -18,5 +18,5 @@ def connect(register: str, runtime: Runtime, environment: Mapping[str, str]) -> 
         from ottla_broker.metadata.register.api_server import ApiServer
         from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 
-        return KubernetesRegister(where, ApiServer.found(environment))
+        return KubernetesRegister(where, ApiServer.from_environment(environment))
     return FileRegister(where, runtime)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from ottla_operator.resources.common import quantity
+from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.model import Json
 
 APPLIED: Final = "ottla.dev/applied"
@@ -59,6 +59,6 @@ def _same_amount(wanted: Json, live: Json, path: tuple[str, ...]) -> bool:
     if len(path) < 2 or path[-2] not in _QUANTITIES:
         return False
     try:
-        return quantity(str(wanted)) == quantity(str(live))
+        return parse_quantity(str(wanted)) == parse_quantity(str(live))
     except ValueError:
         return False

@@ -25,7 +25,7 @@ RACK_WITHIN_S: Final = 30  # then a broker goes without: it is better there and 
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
+class BrokerImages:
     """`repository` of the brokers' image, and the `version` of Ottla that a Cluster gets which names none."""
 
     repository: str
@@ -35,7 +35,7 @@ class Images:
         return cluster.spec.image or f"{self.repository}:{cluster.spec.version or self.version}"
 
 
-def pod_template(cluster: Cluster, images: Images, settings: str, certificates: str = "") -> Json:
+def pod_template(cluster: Cluster, images: BrokerImages, settings: str, certificates: str = "") -> Json:
     """`settings`: name of the ConfigMap. `certificates`: names those of the listeners."""
     hash_ = hashlib.sha256(json.dumps(_template(cluster, images, ""), sort_keys=True).encode()).hexdigest()[:10]
     template = _template(cluster, images, settings)
@@ -48,7 +48,7 @@ def pod_hash(template: Json) -> str:
     return str(template["metadata"]["annotations"][names.POD_HASH])
 
 
-def _template(cluster: Cluster, images: Images, settings: str) -> Json:
+def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
     spec = {
         "serviceAccountName": cluster.name,
         "terminationGracePeriodSeconds": STOP_WITHIN_S,
@@ -69,7 +69,7 @@ def _template(cluster: Cluster, images: Images, settings: str) -> Json:
     return {"metadata": metadata, "spec": spec}
 
 
-def _broker(cluster: Cluster, images: Images) -> Json:
+def _broker(cluster: Cluster, images: BrokerImages) -> Json:
     files = [f"{SETTINGS_AT}/{COMMON}"] + ([f"{SETTINGS_AT}/{file_of('$(BROKER_ID)')}"] if outside(cluster) else [])
     resources = cluster.spec.resources
     http = {"port": names.HTTP_PORT}
@@ -122,7 +122,7 @@ def _environment(cluster: Cluster) -> list[Json]:
     ]
 
 
-def _wait_for_rack(cluster: Cluster, images: Images) -> Json:
+def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
     """A pod cannot read its node's labels: the operator writes the rack on the pod once it has a node, and the broker starts after that."""
     script = f"n=0; until [ -s {PLACE_AT}/rack ] || [ $n -ge {RACK_WITHIN_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
     return {

@@ -8,7 +8,7 @@ from typing import Final
 from ottla_operator.plan.brokers import NO_LOGINS
 from ottla_operator.plan.objects import access, names
 from ottla_operator.plan.objects.addresses import Addresses, missing
-from ottla_operator.plan.objects.pods import Images, pod_template
+from ottla_operator.plan.objects.pods import BrokerImages, pod_template
 from ottla_operator.plan.objects.services import services
 from ottla_operator.plan.objects.settings import Settings, all_own, common_settings, config_map
 from ottla_operator.plan.objects.stateful_set import stateful_set
@@ -48,7 +48,7 @@ class Objects:
         return (*self.first, self.budget, *(it for it in (self.settings, self.brokers) if it is not None))
 
 
-def desired(cluster: Cluster, images: Images, given: Given) -> Objects:
+def desired(cluster: Cluster, images: BrokerImages, given: Given) -> Objects:
     """`unfit(cluster)` must be empty."""
     ids = broker_ids(given.brokers)
     first = (

@@ -8,14 +8,14 @@ from typing import Final
 
 from ottla_operator.plan.objects.restricted import pod_security
 from ottla_operator.plan.pipeline import names, pods, settings, spark
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
 START_WITHIN_S: Final = 300
 
 
-def deployment(pipeline: Pipeline, image: Image, bootstrap: str, config_map: str, *, finished: bool) -> Json:
+def deployment(pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, *, finished: bool) -> Json:
     """`finished`: it has ended as it should, and is not to run again."""
     runs = pipeline.spec.state != "suspended" and not finished
     annotations = {names.FINISHED: config_map} if finished else {}
@@ -45,7 +45,7 @@ def deployment(pipeline: Pipeline, image: Image, bootstrap: str, config_map: str
     }
 
 
-def _container(pipeline: Pipeline, image: Image, bootstrap: str) -> Json:
+def _container(pipeline: Pipeline, image: PipelineImage, bootstrap: str) -> Json:
     size = spark.driver_size(pipeline)
     http = {"port": names.HTTP_PORT}
     return {
@@ -77,7 +77,7 @@ def _container(pipeline: Pipeline, image: Image, bootstrap: str) -> Json:
     }
 
 
-def _conf(pipeline: Pipeline, image: Image) -> list[str]:
+def _conf(pipeline: Pipeline, image: PipelineImage) -> list[str]:
     """What is known in the driver's pod alone, or is the operator's to say."""
     told = {
         "spark.driver.host": "$(POD_IP)",

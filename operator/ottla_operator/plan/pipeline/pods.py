@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla_operator.plan.objects.restricted import container_security, pod_security
 from ottla_operator.plan.pipeline import names, settings
-from ottla_operator.resources.common import duration_ms
+from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
@@ -21,7 +21,7 @@ CLOSE_WITHIN_S: Final = 15  # Spark itself, after the batch in flight has ended
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class PipelineImage:
     """`reference` of the pipelines' image, where a Pipeline names no other."""
 
     reference: str
@@ -47,7 +47,7 @@ def arguments(pipeline: Pipeline, bootstrap: str, master: str) -> list[str]:
 
 def stop_within_s(pipeline: Pipeline) -> int:
     stop = pipeline.spec.stop
-    return -(-duration_ms((stop and stop.graceful) or BATCH_WITHIN) // 1000) + CLOSE_WITHIN_S
+    return -(-parse_duration_ms((stop and stop.graceful) or BATCH_WITHIN) // 1000) + CLOSE_WITHIN_S
 
 
 def driver_container(pipeline: Pipeline) -> Json:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ottla_operator.resources.common import quantity
+from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.pipeline import Driver, Executor, Pipeline
 
 VERSION: Final = "4.0.0"
@@ -115,13 +115,13 @@ def _size(pipeline: Pipeline, role: str, wished: Driver | Executor | None) -> Si
     told = conf(pipeline)
     cpu = str(wished.cores) if wished and wished.cores is not None else told.get(f"spark.{role}.cores", "1")
     if wished and wished.memory:
-        heap_mi = int(quantity(wished.memory) / MEBI)
+        heap_mi = int(parse_quantity(wished.memory) / MEBI)
     elif text := told.get(f"spark.{role}.memory"):
         heap_mi = _jvm_mi(text)
     else:
         heap_mi = HEAP_MI
     requested = told.get(f"spark.kubernetes.{role}.request.cores") if not (wished and wished.cores) else None
-    return Size(max(1, math.ceil(quantity(cpu))), requested or cpu, heap_mi)
+    return Size(max(1, math.ceil(parse_quantity(cpu))), requested or cpu, heap_mi)
 
 
 def _jvm_mi(text: str) -> int:

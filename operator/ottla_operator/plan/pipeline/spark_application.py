@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla_operator.plan.objects.restricted import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
@@ -22,7 +22,9 @@ TRIES: Final = 3
 AGAIN_AFTER_S: Final = 10
 
 
-def spark_application(pipeline: Pipeline, image: Image, bootstrap: str, config_map: str, executor: Json) -> Json:
+def spark_application(
+    pipeline: Pipeline, image: PipelineImage, bootstrap: str, config_map: str, executor: Json
+) -> Json:
     """`executor`: the pod template of executors."""
     return {
         "apiVersion": API,

@@ -9,7 +9,7 @@ from ottla_operator.plan.objects import names as cluster_names
 from ottla_operator.plan.objects.services import is_outside
 from ottla_operator.plan.pipeline import access, pods, spark
 from ottla_operator.plan.pipeline.driver import deployment
-from ottla_operator.plan.pipeline.pods import Image
+from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.settings import config_map
 from ottla_operator.plan.pipeline.spark_application import spark_application
 from ottla_operator.resources.cluster import Cluster
@@ -45,7 +45,7 @@ class Objects:
         return (*self.first, self.application)
 
 
-def desired(pipeline: Pipeline, image: Image, given: Given) -> Objects:
+def desired(pipeline: Pipeline, image: PipelineImage, given: Given) -> Objects:
     """`unfit(pipeline)` must be empty."""
     on_a_claim = pods.checkpoint_claim(pipeline) is not None
     executor = pods.executor_template(pipeline, beside_driver=on_a_claim and SHARED not in given.claim_modes)

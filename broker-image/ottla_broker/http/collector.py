@@ -1,0 +1,182 @@
+"""What a broker looks like at the moment it is scraped. Only reads; nothing of it is kept."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Protocol
+
+from ottla_broker import metrics
+from ottla_broker.api.table import served
+from ottla_broker.broker import Broker
+from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
+from ottla_broker.metrics import Metric, Sample
+from ottla_broker.requests.context import ConnectionState
+from ottla_broker.wire.errors import KafkaError
+
+STARTING, RUNNING = 1, 3
+
+
+class Taken(Protocol):
+    @property
+    def taken(self) -> int: ...
+
+
+class Connected(Protocol):
+    peer: ConnectionState
+
+
+class ServerMetrics(Protocol):
+    """What is read of the server that has the connections. `served`: requests by API key."""
+
+    @property
+    def served(self) -> Sequence[int]: ...
+    @property
+    def refused(self) -> int: ...
+    @property
+    def connections(self) -> Collection[Connected]: ...
+    @property
+    def requests(self) -> Taken: ...
+    @property
+    def responses(self) -> Taken: ...
+
+
+Family = tuple[Metric, list[Sample]]
+
+
+def collect_metrics(broker: Broker, sockets: ServerMetrics) -> Iterator[Family]:
+    """Family after family: whoever asks may let others work between two of them."""
+    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups):
+        yield from collect(broker)
+    yield from _sockets(sockets)
+
+
+def single(metric: Metric, value: float) -> Family:
+    return metric, [Sample((), value)]
+
+
+def _topics(broker: Broker) -> Iterator[Family]:
+    records: Counter[str] = Counter()
+    written: Counter[str] = Counter()
+    read: Counter[str] = Counter()
+    for partition in broker.partitions:
+        records[partition.topic] += partition.traffic.messages_in
+        written[partition.topic] += partition.traffic.bytes_in
+        read[partition.topic] += partition.traffic.bytes_out
+    for metric, counted in ((metrics.MESSAGES_IN, records), (metrics.BYTES_IN, written), (metrics.BYTES_OUT, read)):
+        yield metric, [Sample((topic,), count) for topic, count in sorted(counted.items())]
+
+
+def _replicas(broker: Broker) -> Iterator[Family]:
+    led = [partition for partition in broker.partitions if partition.is_leader]
+    short = [
+        (len(p.registration.isr), min(p.log.config.min_insync_replicas, len(p.registration.replicas))) for p in led
+    ]
+    yield single(metrics.PARTITIONS, len(broker.partitions))
+    yield single(metrics.LEADERS, len(led))
+    yield single(metrics.UNDER_REPLICATED, sum(len(p.registration.isr) < len(p.registration.replicas) for p in led))
+    yield single(metrics.UNDER_MIN_ISR, sum(isr < least for isr, least in short))
+    yield single(metrics.AT_MIN_ISR, sum(isr == least for isr, least in short))
+    yield single(metrics.REASSIGNING, sum(bool(p.registration.adding or p.registration.removing) for p in led))
+    yield single(metrics.ISR_SHRINKS, sum(p.traffic.isr_shrinkages for p in broker.partitions))
+    yield single(metrics.ISR_EXPANDS, sum(p.traffic.isr_expansions for p in broker.partitions))
+    yield single(metrics.MAX_LAG, broker.replica_fetchers.max_lag)
+    yield single(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
+    yield single(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
+    yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failed is not None for p in broker.partitions))
+    yield single(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
+
+
+def _mirrors(broker: Broker) -> Iterator[Family]:
+    now_s = asyncio.get_running_loop().time()
+    copies = [
+        ((link.name, copy.partition.topic, str(copy.partition.partition)), copy)
+        for link, copy in broker.mirrors.mirror_partitions()
+        if copy.source_high_watermark >= 0
+    ]
+    yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]
+    yield metrics.MIRROR_LAG_SECONDS, [Sample(labels, copy.lag_s(now_s)) for labels, copy in copies]
+    weighed = [(labels, size) for labels, copy in copies if (size := copy.lag_bytes) >= 0]
+    yield metrics.MIRROR_LAG_BYTES, [Sample(labels, size) for labels, size in weighed]
+    yield metrics.MIRROR_SILENCE, [Sample(labels, copy.source_silence_s(now_s)) for labels, copy in copies]
+    yield single(
+        metrics.MIRROR_DIVERGED, sum(rejoiner.needs_operator for rejoiner in broker.mirrors.failback_partitions())
+    )
+    stopped = [key for key, known in broker.image.mirrored_partitions.items() if known.stopped]
+    stopped += [
+        (topic, index) for (topic, _, index), known in broker.image.appended_partitions.items() if known.stopped
+    ]
+    led = (broker.image.partition(*key) for key in stopped)
+    yield single(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
+
+
+def _controller(broker: Broker) -> Iterator[Family]:
+    image = broker.image
+    active = broker.controller is not None
+    yield single(metrics.ACTIVE_CONTROLLER, int(active))
+    if not active:
+        return
+    partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
+    fenced = sum(one.fenced for one in image.brokers.values())
+    yield single(metrics.TOPICS, len(image.topics))
+    yield single(metrics.CLUSTER_PARTITIONS, len(partitions))
+    yield single(metrics.LEADERLESS, sum(partition.leader == NO_LEADER for partition in partitions))
+    yield single(metrics.NOT_PREFERRED, sum(partition.leader != partition.replicas[0] for partition in partitions))
+    yield single(metrics.ACTIVE_BROKERS, len(image.brokers) - fenced)
+    yield single(metrics.FENCED_BROKERS, fenced)
+
+
+_OF_A_LOG: tuple[tuple[Metric, Callable[[PartitionLog], int]], ...] = (
+    (metrics.LOG_SIZE, lambda log: log.size),
+    (metrics.LOG_START_OFFSET, lambda log: log.start),
+    (metrics.LOG_END_OFFSET, lambda log: log.end),
+    (metrics.LOG_SEGMENTS, lambda log: len(log.segments)),
+    (metrics.HIGH_WATERMARK, lambda log: log.high_watermark),
+)
+
+
+def _logs(broker: Broker) -> Iterator[Family]:
+    logs = [
+        ((topic, str(partition)), log)
+        for directory in broker.log_dirs
+        for (topic, partition), log in sorted(directory.logs.items())
+        if topic != METADATA_TOPIC
+    ]
+    for metric, value in _OF_A_LOG:
+        yield metric, [Sample(labels, value(log)) for labels, log in logs]
+    yield single(metrics.OFFLINE_DIRECTORIES, sum(directory.failure is not None for directory in broker.log_dirs))
+
+
+def _groups(broker: Broker) -> Iterator[Family]:
+    try:
+        states = Counter(group.state for group in broker.group_coordinator.list_groups()) if broker.ready else Counter()
+    except KafkaError:
+        states = Counter()  # still loading: what is not known is not told as known
+    yield single(metrics.GROUPS, states.total())
+    for metric, state in (
+        (metrics.GROUPS_STABLE, GroupState.stable),
+        (metrics.GROUPS_EMPTY, GroupState.empty),
+        (metrics.GROUPS_PREPARING, GroupState.preparing),
+        (metrics.GROUPS_COMPLETING, GroupState.completing),
+        (metrics.GROUPS_DEAD, GroupState.dead),
+    ):
+        yield single(metric, states[state])
+
+
+def _sockets(sockets: ServerMetrics) -> Iterator[Family]:
+    names = {api.key: "".join(word.capitalize() for word in api.name.split("_")) for api in served().values()}
+    yield (
+        metrics.REQUESTS,
+        [Sample((names[key],), count) for key, count in enumerate(sockets.served) if count and key in names],
+    )
+    yield (
+        metrics.CONNECTIONS,
+        [
+            Sample((name,), count)
+            for name, count in sorted(Counter(one.peer.listener for one in sockets.connections).items())
+        ],
+    )
+    yield single(metrics.CONNECTIONS_REFUSED, sockets.refused)
+    yield single(metrics.REQUEST_MEMORY, sockets.requests.taken)
+    yield single(metrics.RESPONSE_MEMORY, sockets.responses.taken)

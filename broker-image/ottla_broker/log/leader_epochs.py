@@ -1,0 +1,115 @@
+"""Which leader wrote from which offset on (KIP-101, KIP-279): how replicas and clients find where two logs part.
+
+The file `leader-epoch-checkpoint` holds: `0`, the number of entries, then one `<epoch> <start offset>` a line. It is written before the
+recovery point passes an entry, not when the entry is made: what lies above the recovery point is read again from the batches themselves.
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+from ottla_broker.log.disk import Disk
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+_NO_EPOCHS: Final = "0\n0\n"
+
+
+class LeaderEpochs:
+    """Epochs and their start offsets, both rising strictly. `dirty` when the file is older than this."""
+
+    __slots__ = ("_epochs", "_starts", "dirty", "path")
+
+    def __init__(self, path: str, entries: list[tuple[int, int]] | None = None) -> None:
+        self.path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries or ():
+            self.assign(epoch, start)
+        self.dirty = False
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
+        """Raises ValueError, naming the file and the line, when it cannot be understood. The first, empty one is written without waiting
+        for the device: a loss of power can leave its beginning, which is as good; Kafka's is empty at first."""
+        text = disk.read_file(path).decode() if disk.exists(path) else ""
+        return cls(path, None if text == _NO_EPOCHS[: len(text)] else _parse(path, text))
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def latest_epoch(self) -> int:
+        return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch that wrote `offset`; -1 when it lies before every known epoch."""
+        at = bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start: int) -> None:
+        """Epoch `epoch` begins at offset `start`. Entries that contradict it (a newer epoch, or a later start) are dropped."""
+        if epoch < 0 or start < 0:
+            raise ValueError(f"leader epoch {epoch} at offset {start}: neither may be negative")
+        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] > start or self._replaces(epoch, start)):
+            self._epochs.pop()
+            self._starts.pop()
+            self.dirty = True
+        if self._epochs and self._epochs[-1] == epoch:
+            return  # it began earlier
+        self._epochs.append(epoch)
+        self._starts.append(start)
+        self.dirty = True
+
+    def _replaces(self, epoch: int, start: int) -> bool:
+        """Whether another epoch begins where the latest did."""
+        return self._starts[-1] == start and self._epochs[-1] != epoch
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """(epoch, end offset): the largest known epoch ≤ `epoch` and where the next one starts.
+
+        The latest epoch ends at `log_end`. An epoch older than all known ones is answered with itself and the start of the first
+        known one; one newer than all with (-1, -1).
+        """
+        if not self._epochs or epoch < 0 or epoch > self._epochs[-1]:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end
+        at = bisect_right(self._epochs, epoch)
+        return (self._epochs[at - 1] if at else epoch), self._starts[at]
+
+    def truncate_from_end(self, end: int) -> None:
+        """Drops epochs that start at or after `end`: no record of theirs is left."""
+        while self._starts and self._starts[-1] >= end:
+            self._starts.pop()
+            self._epochs.pop()
+            self.dirty = True
+
+    def truncate_from_start(self, start: int) -> None:
+        """The log now starts at `start`: the epoch that wrote it starts there too, older ones are gone."""
+        at = bisect_right(self._starts, start)
+        if at and (at > 1 or self._starts[0] != start):
+            del self._epochs[: at - 1], self._starts[: at - 1]
+            self._starts[0] = start
+            self.dirty = True
+
+    def clear(self) -> None:
+        self.dirty = self.dirty or bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()
+
+    def encode(self) -> bytes:
+        lines = ["0", str(len(self._epochs)), *(f"{epoch} {start}" for epoch, start in self.entries())]
+        return ("\n".join(lines) + "\n").encode()
+
+
+def _parse(path: str, text: str) -> list[tuple[int, int]]:
+    lines = text.split("\n")
+    try:
+        if lines[0].strip() != "0":
+            raise ValueError(f"{path}:1: version {lines[0]!r}; only 0 is known")
+        count = int(lines[1])
+        entries = [(int(epoch), int(start)) for epoch, start in (line.split() for line in lines[2 : 2 + count])]
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path}: not a leader epoch checkpoint: {error}") from error
+    if len(entries) != count:
+        raise ValueError(f"{path}: {count} entries announced, {len(entries)} found")
+    return entries

@@ -1,0 +1,29 @@
+"""Amounts as people read them."""
+
+
+def format_size(count: int | None) -> str:
+    """1.2 MiB; nothing when it is not known."""
+    if count is None:
+        return ""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """0.4 s, 12 s, 3 min, 5.2 h, 4.1 d."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
+
+
+def format_count(number: int, thing: str) -> str:
+    """1 partition, 2 partitions."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

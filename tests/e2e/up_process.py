@@ -1,0 +1,115 @@
+"""`ottla up` as a process, for tests: files in a folder of the test's own, ports that nobody has, output as it comes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests import brokers
+from tests.ports import free_ports
+from tests.waiting import eventually
+
+COMMAND = (sys.executable, "-m", "ottla_operator.cli")
+WITHIN_S = 60.0
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**brokers.environment(), "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
+
+
+@dataclass
+class UpProcess:
+    """A folder with resources, and the `ottla up` that runs in it. `brokers`: how many there are at most."""
+
+    folder: Path
+    port: int = field(default_factory=lambda: free_ports(4))
+    brokers: int = 1
+    process: "subprocess.Popen[str] | None" = None
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self.port + it}" for it in range(self.brokers))
+
+    @property
+    def running_process(self) -> "subprocess.Popen[str]":
+        assert self.process is not None
+        return self.process
+
+    def write_resources(self, *resources: Mapping[str, Any], name: str = "all.yaml") -> Path:
+        path = self.folder / "resources" / name
+        path.parent.mkdir(exist_ok=True)
+        scratch = path.with_suffix(".new")
+        scratch.write_text(yaml.safe_dump_all(resources, sort_keys=False))
+        scratch.replace(path)
+        return path
+
+    def start(self, *options: str, **variables: str) -> None:
+        self.lines = []
+        self.process = subprocess.Popen(
+            [*COMMAND, "up", "resources", *options],
+            cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(**variables),
+        )  # fmt: skip
+        threading.Thread(target=self._read, args=(self.process, self.lines), daemon=True).start()
+
+    def wait_for_line(self, text: str, *, within_s: float = WITHIN_S) -> str:
+        """Waits for a line with this text and gives it back."""
+        return eventually(
+            lambda: next((line for line in list(self.lines) if text in line), ""),
+            within_s=within_s,
+            message=lambda: f"{text!r} among {self.lines}",
+        )
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """Asks it to end; its exit code."""
+        self.running_process.send_signal(number)
+        return self.running_process.wait(WITHIN_S)
+
+    def broker_pid(self, id_: int = 1) -> int:
+        found: int = json.loads((self.folder / ".ottla" / "demo" / str(id_) / "process.json").read_text())["pid"]
+        return found
+
+    def run_ottla(self, *arguments: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """Another command of ours against its brokers."""
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder, text=True, capture_output=True, input=given, timeout=WITHIN_S, check=False, env=environment(OTTLA_BOOTSTRAP=self.bootstrap),
+        )  # fmt: skip
+
+    @staticmethod
+    def _read(process: "subprocess.Popen[str]", lines: list[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+
+
+def is_process_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def up_process(folder: Path) -> Iterator[UpProcess]:
+    """Nothing is left running: not `up`, not what it started."""
+    made = UpProcess(folder)
+    try:
+        yield made
+    finally:
+        if made.process is not None and made.process.poll() is None:
+            made.process.kill()
+            made.process.wait()
+        for note in (folder / ".ottla").rglob("process.json"):
+            pid = json.loads(note.read_text())["pid"]
+            if is_process_running(pid):
+                os.killpg(pid, signal.SIGKILL)
