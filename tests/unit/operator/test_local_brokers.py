@@ -33,7 +33,7 @@ def script(broker: BrokerProcessPlan) -> Sequence[str]:
 
 def plans(folder: Path, replicas: int = 3, config: Mapping[str, str] | None = None) -> tuple[BrokerProcessPlan, ...]:
     return plan_broker_processes(
-        [Cluster.model_validate(samples.cluster(replicas=replicas, config=config or {}))], folder
+        [Cluster.parse(samples.cluster(replicas=replicas, config=config or {}))], folder
     )
 
 
