@@ -162,14 +162,12 @@ class UpRunner:
                 mirrors=tuple(
                     MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
                     for it in self._documents
-                    if it.kind == "Mirror"
-                    and (mirror := Mirror.parse(it.data)).spec.target.cluster_ref.name == name
+                    if it.kind == "Mirror" and (mirror := Mirror.parse(it.data)).spec.target.cluster_ref.name == name
                 ),
                 pipelines={
                     it.name: (pipeline, it)
                     for it in self._documents
-                    if it.kind == "Pipeline"
-                    and (pipeline := Pipeline.parse(it.data)).spec.cluster_ref.name == name
+                    if it.kind == "Pipeline" and (pipeline := Pipeline.parse(it.data)).spec.cluster_ref.name == name
                 },
                 loads=self._loads_beside(document),
             )

@@ -32,9 +32,7 @@ def script(broker: BrokerProcessPlan) -> Sequence[str]:
 
 
 def plans(folder: Path, replicas: int = 3, config: Mapping[str, str] | None = None) -> tuple[BrokerProcessPlan, ...]:
-    return plan_broker_processes(
-        [Cluster.parse(samples.cluster(replicas=replicas, config=config or {}))], folder
-    )
+    return plan_broker_processes([Cluster.parse(samples.cluster(replicas=replicas, config=config or {}))], folder)
 
 
 def brokers(folder: Path, said: list[str]) -> Brokers:
