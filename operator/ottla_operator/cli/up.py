@@ -11,9 +11,9 @@ from rich.console import Console
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.local import terminal
 from ottla_operator.local.documents import InvalidFiles
-from ottla_operator.local.home import Home, HomeLocked
+from ottla_operator.local.home import Home, HomeLocked, default_home
 from ottla_operator.local.live_view import LiveView
-from ottla_operator.local.up import UpRunner, default_home
+from ottla_operator.local.up import UpRunner
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def up(
         f"everything is stopped; data stay in {work.home.path}"
         if clean
         else "stopped, but not everything ended by itself",
-        "good" if clean else "warn",
+        "success" if clean else "warning",
     )
     if not clean:
         raise typer.Exit(ExitCode.failed)
