@@ -8,10 +8,10 @@ from unittest import mock
 
 import kopf
 from aiohttp import web
+from ottla_operator.kube.known import Key
 
 from ottla_operator.kube import operator as operators
 from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind, kind_of
-from ottla_operator.kube.known import Key
 from ottla_operator.kube.operator import Operator, Options
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage

@@ -1,4 +1,4 @@
-"""Who of several operators is active, on virtual time."""
+"""Election of the active operator, on virtual time."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,8 +6,8 @@ from typing import cast
 
 from kopf import LoginError
 
-from ottla_operator.kube.api import Api, ApiError
-from ottla_operator.kube.election import LEASE_S, Election
+from ottla_operator.kube.api import ApiClient, ApiError
+from ottla_operator.kube.leader_election import LEASE_S, LeaderElection
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.operator.api_server import FakeApi
 
@@ -17,28 +17,28 @@ class Contender:
     """`times`: when it became active."""
 
     api: FakeApi
-    who: str
-    active: bool = False
+    identity: str
+    is_active: bool = False
     times: list[float] = field(default_factory=list)
 
     def start(self) -> "asyncio.Task[None]":
         return asyncio.create_task(self.run())
 
     async def run(self) -> None:
-        self.election = Election(cast(Api, self.api), "events", "operator", self.who)
+        self.election = LeaderElection(cast(ApiClient, self.api), "events", "operator", self.identity)
         while True:
-            async with self.election.elected() as lost:
-                self.active = True
+            async with self.election.lead() as lost:
+                self.is_active = True
                 self.times.append(asyncio.get_running_loop().time())
                 try:
                     await lost.wait()
                 finally:
-                    self.active = False
+                    self.is_active = False
 
 
 @dataclass
-class Cut(FakeApi):
-    """The same API server, as one sees it whose network is cut now and then."""
+class CutOffApi(FakeApi):
+    """The API server over a network that may be cut."""
 
     cut: bool = False
 
@@ -48,32 +48,32 @@ class Cut(FakeApi):
         super()._write(what)
 
 
-def of_the_same_server(api: FakeApi) -> Cut:
-    made = Cut(api.objects, api.writes)
+def same_server(api: FakeApi) -> CutOffApi:
+    made = CutOffApi(api.objects, api.writes)
     made._versions = api._versions
     return made
 
 
-def test_one_is_active_and_another_takes_over_when_it_is_gone_without_a_word() -> None:
+def test_another_operator_takes_over_from_one_that_was_killed() -> None:
     async def main() -> None:
         api = FakeApi()
-        its_own = of_the_same_server(api)
-        one, other = Contender(its_own, "one"), Contender(api, "other")
+        cut_off = same_server(api)
+        one, other = Contender(cut_off, "one"), Contender(api, "other")
         first, second = one.start(), other.start()
         await asyncio.sleep(60)
-        assert (one.active, other.active) == (True, False)
-        its_own.cut = True  # killed: it neither renews nor resigns
+        assert (one.is_active, other.is_active) == (True, False)
+        cut_off.cut = True  # killed: it neither renews nor releases the Lease
         first.cancel()
         gone = asyncio.get_running_loop().time()
         await asyncio.sleep(20)
-        assert other.active
+        assert other.is_active
         assert LEASE_S / 2 < other.times[0] - gone < LEASE_S + 2
         second.cancel()
 
     run_in_virtual_time(main())
 
 
-def test_one_that_stops_in_order_is_followed_at_once() -> None:
+def test_another_operator_takes_over_at_once_from_one_that_stops() -> None:
     async def main() -> None:
         api = FakeApi()
         one, other = Contender(api, "one"), Contender(api, "other")
@@ -81,49 +81,49 @@ def test_one_that_stops_in_order_is_followed_at_once() -> None:
         await asyncio.sleep(10)
         first.cancel()
         await asyncio.sleep(1.5)
-        assert other.active
+        assert other.is_active
         second.cancel()
 
     run_in_virtual_time(main())
 
 
-def test_one_that_is_cut_off_stops_acting_before_another_begins() -> None:
+def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None:
     async def main() -> None:
         api = FakeApi()
-        cut = of_the_same_server(api)
-        one, other = Contender(cut, "one"), Contender(api, "other")
+        cut_off = same_server(api)
+        one, other = Contender(cut_off, "one"), Contender(api, "other")
         tasks = [one.start(), other.start()]
         await asyncio.sleep(10)
-        cut.cut = True
+        cut_off.cut = True
         both = 0
         for _ in range(300):
             await asyncio.sleep(0.1)
-            both += one.active and other.active
-        assert other.active and not one.active and both == 0
-        cut.cut = False
+            both += one.is_active and other.is_active
+        assert other.is_active and not one.is_active and both == 0
+        cut_off.cut = False
         await asyncio.sleep(30)
-        assert other.active and not one.active
+        assert other.is_active and not one.is_active
         for task in tasks:
             task.cancel()
 
     run_in_virtual_time(main())
 
 
-def test_one_that_cannot_renew_for_whatever_reason_stops_acting() -> None:
+def test_an_operator_that_cannot_renew_for_any_reason_stops() -> None:
     async def main() -> None:
         api = FakeApi()
-        broken = of_the_same_server(api)
+        broken = same_server(api)
         one, other = Contender(broken, "one"), Contender(api, "other")
         first, second = one.start(), other.start()
         await asyncio.sleep(10)
-        assert one.active
+        assert one.is_active
 
         def no_token(write: str) -> ApiError | None:
-            raise LoginError("the account's token is not there")
+            raise LoginError("no token")
 
-        broken.refuse = no_token
+        broken.reject = no_token
         await asyncio.sleep(20)
-        assert other.active and not one.active
+        assert other.is_active and not one.is_active
         first.cancel()
         second.cancel()
         await asyncio.gather(first, second, return_exceptions=True)

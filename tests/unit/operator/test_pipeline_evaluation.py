@@ -1,4 +1,4 @@
-"""What is said of a Pipeline, whatever was seen of it."""
+"""Conditions of a Pipeline, for anything that may be observed of it."""
 
 from dataclasses import replace
 
@@ -6,11 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_operator.plan.conditions import Ready, Stalled
-from ottla_operator.plan.pipeline.seen import DriverPod, RunnerStatus
-from ottla_operator.plan.pipeline.verdict import PipelineObservations, evaluate_application, evaluate_driver
+from ottla_operator.plan.observed_pods import DriverPod
+from ottla_operator.plan.pipeline.status import (
+    PipelineObservations,
+    RunnerStatus,
+    evaluate_application,
+    evaluate_driver,
+)
 
 STATES = {"Pending", "Starting", "Running", "Finished", "Failing", "Suspended", "Failed"}
-"""As the CRD's text lists them."""
+"""As the CRD lists them."""
 APPLICATION_STATES = (
     *("", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "SUBMISSION_FAILED", "PENDING_RERUN", "INVALIDATING"),
     *("SUCCEEDING", "FAILING", "SUSPENDING", "SUSPENDED", "RESUMING", "UNKNOWN", "a state of a later version"),
@@ -25,19 +30,19 @@ pods = st.builds(
     address=st.just("10.0.0.9:8080"),
     restarts=st.integers(0, 4),
     exit_code=st.sampled_from([None, 0, 1, 2, 3, 137]),
-    last_message=st.sampled_from(["", "it fell"]),
+    last_message=st.sampled_from(["", "out of memory"]),
     problem=st.sampled_from(["", "ImagePullBackOff: no such image", "Unschedulable: 0/1 nodes"]),
 )
-tells = st.none() | st.builds(
+runners = st.none() | st.builds(
     RunnerStatus, state=st.sampled_from(["starting", "running", "stopping", "failed", "finished"])
 )
-facts = st.builds(
+observations = st.builds(
     PipelineObservations,
     settings=st.just("now"),
     is_suspended=st.booleans(),
     drivers=st.lists(pods, max_size=2),
     executors=st.lists(pods, max_size=2),
-    runner=tells,
+    runner=runners,
     is_finished=st.booleans(),
     application=st.builds(
         lambda state, attempts: {"status": {"applicationState": {"state": state}, "executionAttempts": attempts}},
@@ -47,25 +52,27 @@ facts = st.builds(
 )
 
 
-@given(facts)
+@given(observations)
 @settings(max_examples=400, deadline=None)
-def test_it_is_as_wished_only_when_a_driver_of_this_pipeline_runs_or_nothing_is_to_run(
-    seen: PipelineObservations,
+def test_a_pipeline_is_ready_only_if_its_driver_runs_or_none_is_to_run(
+    observed: PipelineObservations,
 ) -> None:
-    for run in (evaluate_driver(seen), evaluate_application(seen)):
+    for run in (evaluate_driver(observed), evaluate_application(observed)):
         assert run.state in STATES and run.readiness.message
         if isinstance(run.readiness, Ready):
-            at_rest = (seen.is_suspended and not seen.drivers) or seen.is_finished or run.state == "Finished"
-            assert at_rest or (run.state == "Running" and seen.driver is not None)
+            is_at_rest = (
+                (observed.is_suspended and not observed.drivers) or observed.is_finished or run.state == "Finished"
+            )
+            assert is_at_rest or (run.state == "Running" and observed.driver is not None)
         if isinstance(run.readiness, Stalled):
-            assert not seen.is_suspended, "somebody has wished that it does not run"
+            assert not observed.is_suspended, "a suspended pipeline needs no person"
 
 
-@given(facts)
+@given(observations)
 @settings(max_examples=200, deadline=None)
-def test_a_driver_of_another_pipeline_or_one_that_leaves_says_nothing_about_this_one(
-    seen: PipelineObservations,
+def test_a_driver_of_an_older_spec_is_not_evaluated(
+    observed: PipelineObservations,
 ) -> None:
-    others = [replace(it, settings="before") for it in seen.drivers]
-    run = evaluate_driver(replace(seen, drivers=others, is_suspended=False, is_finished=False))
+    others = [replace(it, settings="before") for it in observed.drivers]
+    run = evaluate_driver(replace(observed, drivers=others, is_suspended=False, is_finished=False))
     assert run.state == "Starting" and run.error == ""
