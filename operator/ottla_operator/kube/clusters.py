@@ -314,7 +314,7 @@ class _Look:
 
 
 def cluster_of(body: Json) -> Cluster:
-    return Cluster.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    return Cluster.parse({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
 
 
 def certificates_of(stateful_set: Json | None) -> str | None:

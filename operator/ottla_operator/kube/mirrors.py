@@ -153,4 +153,4 @@ class Mirrors:
 
 
 def mirror_of(body: Json) -> Mirror:
-    return Mirror.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    return Mirror.parse({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})

@@ -269,7 +269,7 @@ class Pipelines:
 
 
 def pipeline_of(body: Json) -> Pipeline:
-    return Pipeline.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    return Pipeline.parse({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
 
 
 def _is_ours(it: Json) -> bool:

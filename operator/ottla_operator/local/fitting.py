@@ -25,7 +25,7 @@ def misfits(documents: Sequence[Document]) -> Iterator[str]:
     found = secrets.seen(it.data for it in documents if it.kind == secrets.KIND)
     for it in clusters.values():
         try:
-            made = listener_certificates.certificates(Cluster.model_validate(it.data), found)
+            made = listener_certificates.certificates(Cluster.parse(it.data), found)
             if made is not None:
                 listener_certificates.check(made, time.time())
         except Unusable as error:

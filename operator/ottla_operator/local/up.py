@@ -139,7 +139,7 @@ class UpRunner:
                 self._start(wish)
 
     def _wishes(self) -> list[Wish]:
-        clusters = {it.name: (Cluster.model_validate(it.data), it) for it in self._documents if it.kind == "Cluster"}
+        clusters = {it.name: (Cluster.parse(it.data), it) for it in self._documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
         found = secrets.seen(it.data for it in self._documents if it.kind == secrets.KIND)
         still_there = {name: max(Memory.of(home / name).present, default=0) for name in clusters}
@@ -148,7 +148,7 @@ class UpRunner:
             for name, (cluster, _) in clusters.items()
             if (made := listener_certificates.certificates(cluster, found)) is not None
         }
-        topics = [(Topic.model_validate(it.data), it) for it in self._documents if it.kind == "Topic"]
+        topics = [(Topic.parse(it.data), it) for it in self._documents if it.kind == "Topic"]
         plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there, folders)
         return [
             Wish(
@@ -160,14 +160,12 @@ class UpRunner:
                 mirrors=tuple(
                     MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
                     for it in self._documents
-                    if it.kind == "Mirror"
-                    and (mirror := Mirror.model_validate(it.data)).spec.target.cluster_ref.name == name
+                    if it.kind == "Mirror" and (mirror := Mirror.parse(it.data)).spec.target.cluster_ref.name == name
                 ),
                 pipelines={
                     it.name: (pipeline, it)
                     for it in self._documents
-                    if it.kind == "Pipeline"
-                    and (pipeline := Pipeline.model_validate(it.data)).spec.cluster_ref.name == name
+                    if it.kind == "Pipeline" and (pipeline := Pipeline.parse(it.data)).spec.cluster_ref.name == name
                 },
                 loads=self._loads_beside(document),
             )
@@ -188,7 +186,7 @@ class UpRunner:
                     f"{document.where(())}: {document.kind} {document.name} is passed over: not built yet", "warn"
                 )
             if document.kind == "Cluster":
-                for it in brokers.unserved(Cluster.model_validate(document.data)):
+                for it in brokers.unserved(Cluster.parse(document.data)):
                     self.board.say(f"{document.where(it.field)}: {it.why}", "warn")
 
 

@@ -26,7 +26,7 @@ class Wish:
         metadata = {key: body["metadata"][key] for key in ("name", "namespace")}
         if found := validate_resource({**plain, "metadata": {"name": metadata["name"]}}):
             return cls(body, None, "; ".join(map(str, found)))
-        return cls(body, Topic.model_validate({**plain, "metadata": metadata}), "")
+        return cls(body, Topic.parse({**plain, "metadata": metadata}), "")
 
     @property
     def name(self) -> str:

@@ -64,7 +64,10 @@ def test_it_says_what_kstatus_says(verdict: Verdict | None, observed: int | None
 
 def test_one_that_nobody_has_looked_at_is_not_healthy() -> None:
     it = {"metadata": {"generation": 1}, "status": crds.INITIAL_STATUS}
-    assert health("Topic", it) == {"status": "Progressing", "message": "No operator has looked at it yet."}
+    assert health("Topic", it) == {
+        "status": "Progressing",
+        "message": "The operator has not reconciled this resource yet.",
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ HOME = PurePath("/state")
 
 
 def cluster(name: str = "demo", **spec: object) -> Cluster:
-    return Cluster.model_validate(samples.cluster(name, **spec))
+    return Cluster.parse(samples.cluster(name, **spec))
 
 
 def test_one_broker() -> None:

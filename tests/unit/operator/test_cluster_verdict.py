@@ -67,7 +67,7 @@ def test_a_roll_does_not_stop_the_serving() -> None:
 
 
 def test_troubles_are_read_from_a_pods_status() -> None:
-    it = Cluster.model_validate(cluster())
+    it = Cluster.parse(cluster())
     status = {
         "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}],
         "containerStatuses": [

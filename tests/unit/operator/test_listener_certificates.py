@@ -41,7 +41,7 @@ def values(made: CertificateAuthority, name: str = "tls") -> dict[str, str]:
 
 
 def cluster(*listeners: dict[str, Any], name: str = "demo", **spec: Any) -> Cluster:
-    return Cluster.model_validate(samples.cluster(name, listeners=list(listeners), tls=REF, **spec))
+    return Cluster.parse(samples.cluster(name, listeners=list(listeners), tls=REF, **spec))
 
 
 def found(it: Cluster, secret: dict[str, str]) -> tls.Certificates:
@@ -115,7 +115,7 @@ def test_brokers_need_a_listener_in_the_open_among_themselves(made: CertificateA
 def test_whoever_speaks_no_tls_is_sent_to_a_listener_without() -> None:
     def of(*listeners: dict[str, Any]) -> Cluster:
         wanted = samples.cluster(listeners=list(listeners), tls=REF)
-        return Cluster.model_validate({**wanted, "metadata": {"name": "demo", "namespace": "events"}})
+        return Cluster.parse({**wanted, "metadata": {"name": "demo", "namespace": "events"}})
 
     assert bootstrap(of(SAFE, {**PLAIN, "type": "NodePort"})) == "demo-plain-bootstrap.events.svc:9092"
     assert bootstrap(of(SAFE)) == ""

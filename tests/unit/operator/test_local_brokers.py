@@ -32,7 +32,7 @@ def script(broker: BrokerPlan) -> Sequence[str]:
 
 
 def plans(folder: Path, replicas: int = 3, config: Mapping[str, str] | None = None) -> tuple[BrokerPlan, ...]:
-    return plan([Cluster.model_validate(samples.cluster(replicas=replicas, config=config or {}))], folder)
+    return plan([Cluster.parse(samples.cluster(replicas=replicas, config=config or {}))], folder)
 
 
 def brokers(folder: Path, said: list[str]) -> Brokers:

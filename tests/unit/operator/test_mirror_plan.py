@@ -25,7 +25,7 @@ from ottla_operator.resources.mirror import Mirror, MirrorStatus
 
 
 def mirror(**spec: Any) -> Mirror:
-    return Mirror.model_validate(
+    return Mirror.parse(
         {
             "apiVersion": "ottla.dev/v1alpha1",
             "kind": "Mirror",
@@ -127,7 +127,7 @@ def test_aspects() -> None:
 def test_the_status_fits_the_resource() -> None:
     wanted = settings(mirror(), "w:9092")
     found = status(wanted, [seen(lag=2, lag_seconds=1.5, source_epoch=4), seen(1, "Stopped", lag=UNKNOWN)])
-    told = MirrorStatus.model_validate(found)
+    told = MirrorStatus.parse(found)
     assert told.role == "Replicate" and told.lag_records == 2 and told.lag_seconds == 1.5
     assert told.topics is not None
     assert (told.topics[0].state, told.topics[0].source_epoch) == ("Stopped", 4)
@@ -164,7 +164,7 @@ def test_a_throttle_is_bytes_a_second_and_can_be_taken_off() -> None:
 def test_lag_in_bytes_is_told_where_it_is_known() -> None:
     told = status(settings(mirror(), "w:9092"), [seen(0, lag=2, lag_bytes=2000), seen(1, lag=1, lag_bytes=UNKNOWN)])
     assert told["lagBytes"] == 2000 and told["topics"][0]["lagBytes"] == 2000
-    MirrorStatus.model_validate(told)
+    MirrorStatus.parse(told)
 
 
 def test_what_is_in_the_way_is_told() -> None:
@@ -184,7 +184,7 @@ def test_what_is_in_the_way_is_told() -> None:
         {"topic": "t", "state": "Replicating", "lagRecords": 0},
         {"topic": "x", "state": "Refused", "why": why},
     ]
-    MirrorStatus.model_validate(told)
+    MirrorStatus.parse(told)
 
 
 def test_a_silent_source_is_told_and_one_that_answers_changes_nothing() -> None:
@@ -198,7 +198,7 @@ def test_a_silent_source_is_told_and_one_that_answers_changes_nothing() -> None:
     assert told["silentSeconds"] == 31
     (topic,) = told["topics"]
     assert (topic["state"], topic["silentSeconds"], topic["why"]) == ("Failed", 31, "nobody answers")
-    MirrorStatus.model_validate(told)
+    MirrorStatus.parse(told)
     assert verdict(wanted, silent) == Working("SourceUnreachable", "t-1: nobody answers")
     in_sync, safe = aspects(silent)
     assert (in_sync.holds, safe.holds) == (False, True)

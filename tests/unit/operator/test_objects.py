@@ -40,7 +40,7 @@ def parsed(data: dict[str, Any], **spec: Any) -> Cluster:
         "spec": {**data["spec"], **spec},
     }
     assert not validate_resource(whole)
-    return Cluster.model_validate(whole)
+    return Cluster.parse(whole)
 
 
 def addresses(data: dict[str, Any]) -> Addresses:

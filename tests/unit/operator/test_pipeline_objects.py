@@ -44,7 +44,7 @@ def parsed(data: dict[str, Any], **spec: Any) -> Pipeline:
     metadata = {"namespace": "events", "uid": "p1", **data["metadata"]}
     whole = {**data, "metadata": metadata, "spec": {**data["spec"], **spec}}
     assert not validate_resource(whole)
-    return Pipeline.model_validate(whole)
+    return Pipeline.parse(whole)
 
 
 def plain(**spec: Any) -> Pipeline:
@@ -193,7 +193,7 @@ def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
             if data["kind"] == "Pipeline":
                 assert not unfit(parsed(data))
             if data["kind"] == "Cluster":
-                it = Cluster.model_validate({**data, "metadata": {**data["metadata"], "namespace": "events"}})
+                it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
                 assert not unfit_cluster(it)
 
 
@@ -209,7 +209,7 @@ def test_who_launches_it() -> None:
 def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
     listeners = [{"name": "out", "port": 9094, "type": "NodePort"}, {"name": "plain", "port": 9092}]
     data = samples.cluster(listeners=listeners)
-    it = Cluster.model_validate({**data, "metadata": {**data["metadata"], "namespace": "events"}})
+    it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
     assert bootstrap(it) == "demo-plain-bootstrap.events.svc:9092"
 
 

@@ -16,7 +16,7 @@ def made(folder: Path, said: list[str], **spec: Any) -> PipelineRun:
     data = samples.pipeline(**spec)
     board = LiveView(say=lambda text, kind: said.append(text))
     document = Document(folder / "hourly.yaml", data, {(): 1, ("spec",): 5, ("spec", "transforms", 1): 12})
-    return PipelineRun(Pipeline.model_validate(data), document, folder / "run", "127.0.0.1:9092", board)
+    return PipelineRun(Pipeline.parse(data), document, folder / "run", "127.0.0.1:9092", board)
 
 
 def tell(run: PipelineRun, *lines: object) -> None:

@@ -22,7 +22,7 @@ SECRETS = {
 
 def mirror(**source: Any) -> Mirror:
     spec = {"source": {"bootstrap": "w:9092", **source}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    return Mirror.model_validate(
+    return Mirror.parse(
         {"apiVersion": "ottla.dev/v1alpha1", "kind": "Mirror", "metadata": {"name": "west"}, "spec": spec}
     )
 

@@ -77,7 +77,7 @@ def owner(cluster: Cluster) -> Json:
 
 
 def uid(cluster: Cluster) -> str:
-    return str((cluster.metadata.model_extra or {}).get("uid", ""))
+    return cluster.metadata.uid
 
 
 def headless(cluster: Cluster) -> str:

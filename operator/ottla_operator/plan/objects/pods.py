@@ -97,7 +97,7 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
             "timeoutSeconds": 3,
             "failureThreshold": 3,
         },
-        "resources": resources.model_dump(by_alias=True, exclude_none=True) if resources else {},
+        "resources": resources.to_json() if resources else {},
         "securityContext": container_security(),
         # A broker that cannot start says why in one line: it belongs in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -53,7 +53,7 @@ def metadata(
                 "apiVersion": API_VERSION,
                 "kind": "Pipeline",
                 "name": pipeline.name,
-                "uid": str((pipeline.metadata.model_extra or {}).get("uid", "")),
+                "uid": pipeline.metadata.uid,
                 "controller": True,
             }
         ]
