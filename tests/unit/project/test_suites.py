@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def files_run_by(target: str) -> set[Path]:
     found: set[Path] = set()
     for call in re.findall(r"/pytest ([^;>|&\n]*)", commands_of(target)):
         words = shlex.split(call)
-        ignored = [ROOT / after for before, after in zip(words, words[1:], strict=False) if before == "--ignore"]
+        ignored = [ROOT / after for before, after in pairwise(words) if before == "--ignore"]
         for path in (ROOT / word for word in words if word.startswith("tests/")):
             if path not in ignored:
                 files = set(path.rglob("test_*.py")) if path.is_dir() else {path}
