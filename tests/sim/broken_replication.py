@@ -30,7 +30,7 @@ from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_commit
 @contextmanager
 def acks_before_the_high_watermark() -> Iterator[None]:
     """acks=all is answered when the leader has it (rule 3)."""
-    with patch.object(Partition, "is_acknowledged", lambda *_: True):
+    with patch.object(Partition, "is_committed", lambda *_: True):
         yield
 
 
@@ -42,8 +42,8 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
         return watermark
 
     with (
-        patch.object(IsrState, "maximal", lambda _, isr: isr),
-        patch.object(Partition, "_held_by_joiners", not_held),  # which would hide it
+        patch.object(IsrState, "maximal_isr", lambda _, isr: isr),
+        patch.object(Partition, "_limit_to_joining_followers", not_held),  # which would hide it
     ):
         yield
 
@@ -51,7 +51,7 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
 @contextmanager
 def acks_by_an_isr_that_is_too_small() -> Iterator[None]:
     """min.insync.replicas is not looked at (rule 3)."""
-    with patch.object(Partition, "min_isr", property(lambda partition: 1)):
+    with patch.object(Partition, "effective_min_isr", property(lambda partition: 1)):
         yield
 
 
@@ -64,7 +64,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
         partition.log.truncate_to(max(partition.log.high_watermark, partition.log.start))
         properly(partition)
 
-    with patch.object(Partition, "_begin_to_follow", begin_to_follow):
+    with patch.object(Partition, "_become_follower", begin_to_follow):
         yield
 
 
@@ -72,7 +72,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
 def followers_keep_what_their_leader_never_had() -> Iterator[None]:
     """They do not say what their last record is, so that nobody can tell them where the logs part (rule 2)."""
 
-    with patch.object(following, "last_epoch", lambda _: following.NO_EPOCH):
+    with patch.object(following, "last_record_epoch", lambda _: following.NO_EPOCH):
         yield
 
 
@@ -162,7 +162,10 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
     async def some_synced(log: PartitionLog, end: int) -> None:
         await (synced if log.topic == "__cluster_metadata" else properly)(log, end)
 
-    with patch.object(MetadataLog, "durable", durable), patch.object(PartitionLog, "synced", some_synced):
+    with (
+        patch.object(MetadataLog, "wait_until_durable", durable),
+        patch.object(PartitionLog, "wait_until_synced", some_synced),
+    ):
         yield
 
 
@@ -175,7 +178,7 @@ def followers_count_before_they_have_synced() -> Iterator[None]:
         place = properly(fetchers, partition)
         return None if place is None else (place[0], False)
 
-    with patch.object(ReplicaFetchers, "_place_of", place_of):
+    with patch.object(ReplicaFetchers, "_connection_key", place_of):
         yield
 
 
@@ -188,7 +191,7 @@ def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
         partition.log.producers = ProducerStates()
         properly(partition)
 
-    with patch.object(Partition, "_begin_to_lead", begin_to_lead):
+    with patch.object(Partition, "_become_leader", begin_to_lead):
         yield
 
 
@@ -202,7 +205,7 @@ def coordinators_answer_out_of_session() -> Iterator[None]:
 @contextmanager
 def new_leaders_tell_old_high_watermarks() -> Iterator[None]:
     """A leader tells what it knows, before it knows what its predecessor told."""
-    with patch.object(Partition, "settled", property(lambda partition: True)):
+    with patch.object(Partition, "has_reached_epoch_start", property(lambda partition: True)):
         yield
 
 
