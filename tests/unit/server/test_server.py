@@ -191,7 +191,9 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40)
+    await eventually(
+        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
+    )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     assert bound <= server.responses.taken <= bound + (2 << 20)
     assert held <= server.responses.taken + 80 * (64 << 10)

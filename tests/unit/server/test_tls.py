@@ -277,7 +277,9 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15)
+    await eventually(
+        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
+    )
     left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
     assert bound <= server.responses.taken <= bound + (2 << 20)
