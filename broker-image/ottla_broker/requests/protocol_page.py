@@ -5,10 +5,8 @@
 
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Final
 
-import ottla_broker.api
 from ottla_broker.requests.api import Api
 from ottla_broker.wire.api_keys import ApiKey
 
@@ -52,7 +50,7 @@ what each version added, and what is left out.
 
 def declared_apis() -> list[Api]:
     """The declarations of all files in `ottla_broker.api`, by key."""
-    files = {module.name for module in iter_modules(ottla_broker.api.__path__)}
+    files = {path.stem for path in (PACKAGE / "api").glob("*.py")}
     return [import_module(f"ottla_broker.api.{name}").API for key in ApiKey if (name := key.name.lower()) in files]
 
 
