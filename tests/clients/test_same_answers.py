@@ -87,10 +87,10 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", QUESTIONS)
-def test_same_answers(api: str, asked: BrokerProcess, against: str, recording: bool) -> None:
+def test_same_answers(api: str, asked: BrokerProcess, broker_kind: str, recording: bool) -> None:
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if recording:
-        assert against == "kafka", "what is recorded is Apache Kafka's answers"
+        assert broker_kind == "kafka", "what is recorded is Apache Kafka's answers"
         recorded[api] = grouped(asyncio.run(answers(asked.bootstrap, RUN, api, None)))
         RECORDED.write_text(written(recorded))
         return
