@@ -101,7 +101,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             {"listeners": "SSL://:1"},
             "brokers would connect to each other on SSL, whose protocol is SSL; allowed: PLAINTEXT",
         ),
-        ({"listeners": "SASL_SSL://:1"}, "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL (SASL is not implemented)"),
+        (
+            {"listeners": "SASL_SSL://:1"},
+            "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL (SASL is not implemented)",
+        ),
         ({"ssl.keystore.type": "JKS"}, "Java keystores cannot be read; provide keys and certificates as PEM"),
         ({"listener.name.x.ssl.client.auth": "none"}, "listener.name.x is the name of no listener in listeners"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "a comma-separated list of TLSv1.2 and TLSv1.3"),
