@@ -14,6 +14,7 @@ from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.static.primitive import i8
 
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Config, ConfigSource
+from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.mirroring.group_offsets import GroupOffsetSync
@@ -248,7 +249,7 @@ class MirrorSynchronizer:
         possible = {}
         for name, value in configs_to_sync(config).items():
             try:
-                self._config.check_topic({name: value})
+                check_topic_changes({name: value})
                 possible[name] = value
             except KafkaError as reason:
                 logger.debug("a source's setting is left out: %s", reason)
