@@ -125,6 +125,9 @@ def compile_program(name: str) -> str:
             ["cc", "-O2", "-o", str(program), str(source), "-Wl,--no-as-needed", "-lmimalloc", "-lrdkafka", "-lpthread"]
         )
     except (RuntimeError, FileNotFoundError) as error:
-        needed = "a C compiler, librdkafka's header and mimalloc (Debian: apt-get install gcc librdkafka-dev libmimalloc-dev)"
+        needed = (
+            "a C compiler, librdkafka's header and mimalloc (Debian: apt-get install gcc librdkafka-dev "
+            "libmimalloc-dev)"
+        )
         raise RuntimeError(f"bench/{name}.c needs {needed}:\n{error}") from error
     return str(program)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.sim.broken_runs import RULES, Rule
+from tests.sim.disabled_rule_runs import RULES, DisabledRule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.name}, {rule.brokers or 'two clusters'}")
-def test_rule_can_be_switched_off(rule: Rule) -> None:
-    with rule.off():
+def test_rule_can_be_switched_off(rule: DisabledRule) -> None:
+    with rule.disable():
         pass

@@ -1,6 +1,7 @@
-"""Rules of the broker, each switched off on purpose: what the checks are worth is whether they notice.
+"""Rules of the broker, each switched off on purpose: the checks are worth something only if they
+detect it.
 
-`BROKEN` gives, by name, what to patch for a run. The patches exist only here.
+`RULES` has the patches by name. They exist only here.
 """
 
 import asyncio
@@ -21,12 +22,12 @@ from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record
 from tests.sim.scenario import TOPIC
 
-LATE_S = 0.2
+WRITE_DELAY_S = 0.2
 
 
 @contextmanager
-def acks_before_the_sync() -> Iterator[None]:
-    """With flush.messages=1 an ack does not wait for the device (rule 17)."""
+def acks_before_sync() -> Iterator[None]:
+    """With flush.messages=1 an acknowledgement does not wait for the device (rule 17)."""
     with patch.object(Partition, "acks_wait_for_sync", property(lambda partition: False)):
         yield
 
@@ -39,19 +40,19 @@ def no_duplicate_detection() -> Iterator[None]:
 
 
 @contextmanager
-def producers_forgotten_by_a_restart() -> Iterator[None]:
-    """Sequences do not survive a restart (rule 8)."""
+def producer_state_lost_on_restart() -> Iterator[None]:
+    """Sequence numbers do not survive a restart (rule 8)."""
     with patch.object(recovery, "rebuild_producer_states", lambda *_: ProducerStates()):
         yield
 
 
 @contextmanager
-def recovery_drops_the_last_batch() -> Iterator[None]:
-    """A batch that is whole and was flushed is cut off after a crash."""
-    whole = recovery.open_log
+def recovery_drops_last_batch() -> Iterator[None]:
+    """A complete and flushed batch is truncated after a crash."""
+    original = recovery.open_log
 
     def open_log(*arguments: Any) -> PartitionLog:
-        log = whole(*arguments)
+        log = original(*arguments)
         if log.topic == TOPIC and not arguments[-1].clean and log.end > log.start:
             log.truncate_to(log.end - 1)
         return log
@@ -61,9 +62,9 @@ def recovery_drops_the_last_batch() -> Iterator[None]:
 
 
 @contextmanager
-def commits_acknowledged_before_they_are_written() -> Iterator[None]:
-    """The coordinator answers first and writes a little later (rule 10)."""
-    properly = JournalWriter.write_records
+def commits_acknowledged_before_write() -> Iterator[None]:
+    """The coordinator responds first and writes a little later (rule 10)."""
+    original = JournalWriter.write_records
 
     def write(
         writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None
@@ -73,7 +74,7 @@ def commits_acknowledged_before_they_are_written() -> Iterator[None]:
             apply()
         done: asyncio.Future[ErrorCode] = loop.create_future()
         done.set_result(ErrorCode.none)
-        loop.call_later(LATE_S, properly, writes, records)
+        loop.call_later(WRITE_DELAY_S, original, writes, records)
         return done
 
     with patch.object(JournalWriter, "write_records", write):
@@ -81,10 +82,13 @@ def commits_acknowledged_before_they_are_written() -> Iterator[None]:
 
 
 @contextmanager
-def coordinators_load_what_they_know_to_be_committed() -> Iterator[None]:
-    """A coordinator does not wait until it knows what was acknowledged before, by itself or by its predecessor, and loads no more (rule 10).
+def coordinators_load_without_waiting() -> Iterator[None]:
+    """A coordinator loads its log only up to the high watermark that it knows (rule 10).
 
-    Either half alone harms nobody: whoever has waited has everything below the high watermark, and whoever loads all of the log need not have waited."""
+    It neither waits until it knows what was acknowledged before, by itself or its predecessor, nor
+    loads beyond that. Either half alone is harmless: after waiting, everything is below the high
+    watermark, and loading the whole log needs no wait.
+    """
 
     async def settled(_: PartitionJournal) -> None:
         return None
@@ -105,21 +109,21 @@ def coordinators_load_what_they_know_to_be_committed() -> Iterator[None]:
 
 
 @contextmanager
-def new_folders_are_not_synced() -> Iterator[None]:
-    """The name of a new partition's folder is left to chance."""
+def new_directories_not_synced() -> Iterator[None]:
+    """The directory entry of a new partition is not synced."""
     with patch.object(Flush, "_directories", lambda flush: (flush._log.directory,)):
         yield
 
 
-BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
+RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     rule.__name__.replace("_", " "): rule
     for rule in (
-        acks_before_the_sync,
+        acks_before_sync,
         no_duplicate_detection,
-        producers_forgotten_by_a_restart,
-        recovery_drops_the_last_batch,
-        commits_acknowledged_before_they_are_written,
-        coordinators_load_what_they_know_to_be_committed,
-        new_folders_are_not_synced,
+        producer_state_lost_on_restart,
+        recovery_drops_last_batch,
+        commits_acknowledged_before_write,
+        coordinators_load_without_waiting,
+        new_directories_not_synced,
     )
 }

@@ -1,6 +1,7 @@
-"""A member of a consumer group that reads everything, and commits after it has read.
+"""A member of a consumer group that consumes everything and commits what it has consumed.
 
-A commit whose fate it does not know costs it its membership, so that it cannot come true later and undo another.
+After a commit with an unknown outcome it leaves the group, so that the commit cannot be applied
+later and undo another one.
 """
 
 import asyncio
@@ -23,44 +24,44 @@ from kio.static.primitive import i32, i64
 from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
-from tests.sim.client import FAILURES, SimulatedClient, World
-from tests.sim.history import Commit, Place
+from tests.sim.client import FAILURES, SimulatedClient, Workload
+from tests.sim.history import Commit, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 HEARTBEAT_S = 0.5
-ASKS_LATEST_ONE_IN = 20  # fetches
-GROWTH_LOOK_S = 3.0  # how often the group's leader looks for new partitions
+LATEST_OFFSET_ONE_IN = 20  # fetches
+PARTITION_CHECK_S = 3.0  # how often the group's leader checks for new partitions
 
 
 class Member(SimulatedClient):
-    """`rack`: where it would like to read from followers; empty: it reads from leaders."""
+    """`rack` is the rack whose followers it prefers; empty: it fetches from leaders."""
 
     def __init__(
-        self, world: World, process: SimulatedProcess, random: Random, group: str, topic: str, rack: str
+        self, workload: Workload, process: SimulatedProcess, random: Random, group: str, topic: str, rack: str
     ) -> None:
-        super().__init__(world, process, random)
+        super().__init__(workload, process, random)
         self._group = group
         self._topic = topic
         self._rack = rack
         self._id = ""
-        self._leads_with: int | None = None  # so many partitions were shared out by us; None: not by us
-        self._preferred: dict[Place, int] = {}
+        self._leads_with: int | None = None  # number of partitions that we assigned as leader; None: not the leader
+        self._preferred: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
-        await self.until_done(f"member of {self._group}", self._membership)
+        await self.retry_until_done(f"member of {self._group}", self._membership)
 
     async def _membership(self, client: Client) -> bool:
         try:
             generation, mine = await self._join(client)
-            positions = {place: max(offset, 0) for place, offset in (await self._positions(client, mine)).items()}
-            unsaid = 0
-            beat_at, look_at = 0.0, self.loop.time() + GROWTH_LOOK_S
+            positions = {tp: max(offset, 0) for tp, offset in (await self._positions(client, mine)).items()}
+            uncommitted = 0
+            beat_at, check_at = 0.0, self.loop.time() + PARTITION_CHECK_S
             while not self.stopping:
-                for place in positions:
-                    unsaid += await self._read(client, place, positions)
-                if unsaid and self.random.randrange(3) == 0:
+                for tp in positions:
+                    uncommitted += await self._read(client, tp, positions)
+                if uncommitted and self.random.randrange(3) == 0:
                     await self._commit(client, generation, positions)
-                    unsaid = 0
+                    uncommitted = 0
                 if not positions:
                     await asyncio.sleep(0.5)
                 if self.loop.time() < beat_at:
@@ -68,14 +69,14 @@ class Member(SimulatedClient):
                 beat_at = self.loop.time() + HEARTBEAT_S
                 if (code := await self._heartbeat(client, generation)) is not ErrorCode.none:
                     if code is ErrorCode.rebalance_in_progress:
-                        if unsaid:
+                        if uncommitted:
                             await self._commit(client, generation, positions)
                         return False
                     raise KafkaError(code, "Heartbeat")
-                if self._leads_with is not None and self.loop.time() >= look_at:
-                    look_at = self.loop.time() + GROWTH_LOOK_S
+                if self._leads_with is not None and self.loop.time() >= check_at:
+                    check_at = self.loop.time() + PARTITION_CHECK_S
                     if await self._partitions(client) > self._leads_with:
-                        return False  # joining again makes everybody join
+                        return False  # rejoining starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
             await self._leave(client, left)
@@ -83,17 +84,17 @@ class Member(SimulatedClient):
             raise
         return True
 
-    async def _positions(self, client: Client, places: list[Place]) -> dict[Place, int]:
-        return await self.committed(client, self._group, places) if places else {}
+    async def _positions(self, client: Client, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return await self.committed_offsets(client, self._group, topic_partitions) if topic_partitions else {}
 
     async def _ask(self, client: Client, request: Any) -> Any:
-        return await self.ask_coordinator(client, self._group, request)
+        return await self.send_to_coordinator(client, self._group, request)
 
     async def _partitions(self, client: Client) -> int:
         (topic,) = (await self.metadata(client, [self._topic])).topics
         return len(topic.partitions)
 
-    async def _join(self, client: Client) -> tuple[int, list[Place]]:
+    async def _join(self, client: Client) -> tuple[int, list[TopicPartition]]:
         while True:
             request = JoinGroupRequest(
                 group_id=GroupId(self._group),
@@ -136,40 +137,40 @@ class Member(SimulatedClient):
         )
         raise_for_error(synced.error_code, "SyncGroup")
         mine = [(self._topic, partition) for partition in json.loads(synced.assignment)]
-        self.world.trace.add_line(
+        self.workload.trace.add_line(
             f"is in {self._group}, generation {joined.generation_id}, with {[p for _, p in mine]}"
         )
         return int(joined.generation_id), mine
 
-    async def _read(self, client: Client, place: Place, positions: dict[Place, int]) -> int:
-        broker = self._preferred.pop(place, None)
+    async def _read(self, client: Client, tp: TopicPartition, positions: dict[TopicPartition, int]) -> int:
+        broker = self._preferred.pop(tp, None)
         try:
-            if self.random.randrange(ASKS_LATEST_ONE_IN) == 0:
-                await self.latest(client, place)
-            fetched = await self.fetch(client, place, positions[place], rack=self._rack, broker=broker)
-        except FAILURES as reason:  # no reason to leave the group: somebody else will lead soon
-            self.failed(f"fetch of {self._group}", reason)
+            if self.random.randrange(LATEST_OFFSET_ONE_IN) == 0:
+                await self.latest_offset(client, tp)
+            fetched = await self.fetch(client, tp, positions[tp], rack=self._rack, broker=broker)
+        except FAILURES as reason:  # no reason to leave the group: another broker will lead soon
+            self.record_failure(f"fetch of {self._group}", reason)
             await self.pause()
             return 0
         if fetched.preferred >= 0:
-            self._preferred[place] = fetched.preferred
+            self._preferred[tp] = fetched.preferred
         elif broker is not None and fetched.records:
-            self._preferred[place] = broker  # as long as it has something to say; then the leader is asked again
-        history, count = self.world.history, 0
+            self._preferred[tp] = broker  # while it has records; then back to the leader
+        history, count = self.workload.history, 0
         for header, record in iter_records(fetched.records):
-            if record.offset >= positions[place] and not header.is_control:
-                history.consumed(self._group, place, record.offset, record.value or b"")
+            if record.offset >= positions[tp] and not header.is_control:
+                history.record_consumed(self._group, tp, record.offset, record.value or b"")
                 count += 1
                 if -1 < fetched.high_watermark <= record.offset:
-                    self.problem(
-                        f"read {place} offset {record.offset} above the high watermark {fetched.high_watermark}"
+                    self.record_violation(
+                        f"read {tp} offset {record.offset} above the high watermark {fetched.high_watermark}"
                     )
             if record.offset + 1 == header.next_offset:
-                positions[place] = max(positions[place], header.next_offset)
-                self.heard_of_epoch(place, header.leader_epoch)
+                positions[tp] = max(positions[tp], header.next_offset)
+                self.learn_epoch(tp, header.leader_epoch)
         return count
 
-    async def _commit(self, client: Client, generation: int, positions: dict[Place, int]) -> None:
+    async def _commit(self, client: Client, generation: int, positions: dict[TopicPartition, int]) -> None:
         wanted = dict(positions)
         request = OffsetCommitRequest(
             group_id=GroupId(self._group),
@@ -181,12 +182,12 @@ class Member(SimulatedClient):
                     name=TopicName(self._topic),
                     partitions=tuple(
                         OffsetCommitRequestPartition(
-                            partition_index=i32(place[1]),
+                            partition_index=i32(tp[1]),
                             committed_offset=i64(offset),
-                            committed_leader_epoch=i32(self._epochs.get(place, -1)),
+                            committed_leader_epoch=i32(self._epochs.get(tp, -1)),
                             committed_metadata="",
                         )
-                        for place, offset in wanted.items()
+                        for tp, offset in wanted.items()
                     ),
                 ),
             ),
@@ -194,8 +195,8 @@ class Member(SimulatedClient):
         answer = await self._ask(client, request)
         for partition in answer.topics[0].partitions:
             raise_for_error(partition.error_code, "OffsetCommit")
-            place = (self._topic, int(partition.partition_index))
-            self.world.history.acked_commit(Commit(self._group, place, wanted[place], self.loop.time()))
+            tp = (self._topic, int(partition.partition_index))
+            self.workload.history.record_commit(Commit(self._group, tp, wanted[tp], self.loop.time()))
 
     async def _heartbeat(self, client: Client, generation: int) -> ErrorCode:
         request = HeartbeatRequest(
@@ -205,7 +206,7 @@ class Member(SimulatedClient):
         return code
 
     async def _leave(self, client: Client, member: str) -> None:
-        """Tells the group that this member comes no more, if that can be told."""
+        """Leave the group if the coordinator can be reached."""
         try:
             async with asyncio.timeout(0.5):
                 who = MemberIdentity(member_id=member, group_instance_id=None)

@@ -1,4 +1,6 @@
-"""Rules of mirroring, each switched off on purpose (see `broken_rules`); in runs with two clusters."""
+"""Rules of mirroring, each switched off on purpose (see `disabled_rules`), in runs with two
+clusters.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -19,15 +21,17 @@ from ottla_broker.wire.replica_fetch import FetchResponsePartition
 
 
 @contextmanager
-def copies_do_not_say_which_epoch_they_hold() -> Iterator[None]:
-    """A source that has lost what was copied is not told which leader epoch that was of, and notices nothing."""
+def mirror_fetches_without_epoch() -> Iterator[None]:
+    """Mirrors do not send the epoch of their last record, so a source that lost records notices
+    nothing.
+    """
     with patch.object(IdenticalOffsets, "last_record_epoch", lambda *_: NO_EPOCH):
         yield
 
 
 @contextmanager
-def failovers_wait_for_nobody() -> Iterator[None]:
-    """The leader of a copy reports where its log ends before its in-sync replicas have all of it."""
+def failover_does_not_wait_for_isr() -> Iterator[None]:
+    """The leader of a copy reports its end offset before its in-sync replicas have all records."""
 
     async def report_end_offset(partition: Partition, me: int, source_end: int, tell: SendReport) -> None:
         told = MirrorReport(
@@ -45,8 +49,8 @@ def failovers_wait_for_nobody() -> Iterator[None]:
 
 
 @contextmanager
-def the_common_point_is_where_the_copy_ended() -> Iterator[None]:
-    """What the old source wrote in epochs of which nothing was copied stays, where its offsets were copied ones."""
+def divergence_offset_is_end_of_copy() -> Iterator[None]:
+    """Records of epochs that were not copied stay in the old source's log at copied offsets."""
 
     def find_divergence_offset(_: EpochEntries, original_end: int, __: EpochEntries, end: int) -> int:
         return min(original_end, end)
@@ -56,7 +60,7 @@ def the_common_point_is_where_the_copy_ended() -> Iterator[None]:
 
 
 @contextmanager
-def nothing_that_is_cut_off_is_saved() -> Iterator[None]:
+def truncated_records_not_saved() -> Iterator[None]:
     async def save_diverged_records(log: PartitionLog, offset: int, epoch: int) -> str:
         log.storage.disk.make_directory(folder := diverged_folder(log, offset, epoch))
         return folder
@@ -66,61 +70,61 @@ def nothing_that_is_cut_off_is_saved() -> Iterator[None]:
 
 
 @contextmanager
-def copies_are_open_for_writing() -> Iterator[None]:
-    """As soon as they are there."""
+def mirrored_topics_writable() -> Iterator[None]:
+    """Mirrored topics accept producers from the beginning."""
     with patch.object(MetadataImage, "is_writable", lambda *_: True):
         yield
 
 
 @contextmanager
-def groups_are_copied_further_than_records() -> Iterator[None]:
+def offsets_copied_beyond_records() -> Iterator[None]:
     def offsets_to_commit(
         there: Mapping[TopicPartition, CommittedOffset],
         here: Mapping[TopicPartition, CommittedOffset],
         _: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, CommittedOffset]:
-        return {place: one for place, one in there.items() if place not in here or here[place].offset < one.offset}
+        return {tp: one for tp, one in there.items() if tp not in here or here[tp].offset < one.offset}
 
     with patch.object(group_offsets, "offsets_to_commit", offsets_to_commit):
         yield
 
 
 @contextmanager
-def appending_goes_on_where_the_broker_remembers() -> Iterator[None]:
-    """Who leads again goes on where it had come to itself, whatever its log says since."""
-    properly, remembered = AppendedOffsets.append_batches, dict[Partition, int]()
-    begun: list[AppendedOffsets] = []
+def appending_resumes_from_memory() -> Iterator[None]:
+    """A leader that is elected again resumes from its own memory, whatever its log has since."""
+    original, positions = AppendedOffsets.append_batches, dict[Partition, int]()
+    started: list[AppendedOffsets] = []
 
-    def position(manner: AppendedOffsets, copy: MirroredPartition) -> int:
-        if all(one is not manner for one in begun):
-            begun.append(manner)
-            manner.next_offset = remembered.get(copy.partition, manner.next_offset)
-        return manner.next_offset
+    def position(offsets: AppendedOffsets, copy: MirroredPartition) -> int:
+        if all(one is not offsets for one in started):
+            started.append(offsets)
+            offsets.next_offset = positions.get(copy.partition, offsets.next_offset)
+        return offsets.next_offset
 
     def append_batches(
-        manner: AppendedOffsets, copy: MirroredPartition, got: FetchResponsePartition
+        offsets: AppendedOffsets, copy: MirroredPartition, got: FetchResponsePartition
     ) -> FetchOutcome | None:
-        outcome = properly(manner, copy, got)
-        remembered[copy.partition] = manner.next_offset
+        outcome = original(offsets, copy, got)
+        positions[copy.partition] = offsets.next_offset
         return outcome
 
     with (
         patch.object(AppendedOffsets, "position", position),
         patch.object(AppendedOffsets, "append_batches", append_batches),
-        patch.object(AppendedOffsets, "_position_in_log", lambda manner, _: manner.recorded_position),
+        patch.object(AppendedOffsets, "_position_in_log", lambda offsets, _: offsets.recorded_position),
     ):
         yield
 
 
-BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
+RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     rule.__name__.replace("_", " "): rule
     for rule in (
-        copies_do_not_say_which_epoch_they_hold,
-        failovers_wait_for_nobody,
-        the_common_point_is_where_the_copy_ended,
-        nothing_that_is_cut_off_is_saved,
-        copies_are_open_for_writing,
-        groups_are_copied_further_than_records,
-        appending_goes_on_where_the_broker_remembers,
+        mirror_fetches_without_epoch,
+        failover_does_not_wait_for_isr,
+        divergence_offset_is_end_of_copy,
+        truncated_records_not_saved,
+        mirrored_topics_writable,
+        offsets_copied_beyond_records,
+        appending_resumes_from_memory,
     )
 }
