@@ -33,8 +33,10 @@ from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
+from ottla_broker.metadata.quorum import MetadataQuorum
+from ottla_broker.metadata.quorum_rules import Voter
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
-from ottla_broker.metadata.register import Register, Voter
+from ottla_broker.metadata.register import Register
 from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
@@ -69,7 +71,7 @@ AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
 class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
-    quorum: RegisterQuorum
+    quorum: MetadataQuorum
 
     def __init__(
         self,
@@ -202,7 +204,7 @@ class Broker:
         return self.controller is not None
 
     def controller_address(self) -> tuple[str, int] | None:
-        return self.quorum.leader_address()
+        return self.quorum.leader_endpoint()
 
     def active_controller(self) -> Controller:
         """NOT_CONTROLLER when another broker is."""
