@@ -268,8 +268,8 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
-        if log.failed is not None:
-            raise log.failed  # nothing can be begun without it: whoever starts brokers tries again
+        if log.failure is not None:
+            raise log.failure  # nothing can be begun without it: whoever starts brokers tries again
         at = endpoints[self.config.inter_broker_listener]
         self.quorum = RegisterQuorum(
             Member(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),

@@ -23,9 +23,9 @@ from kio.static.primitive import i32, i64
 
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.log.disk import read_file_system_space
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.space import read_file_system_space
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation

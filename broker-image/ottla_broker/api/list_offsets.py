@@ -24,7 +24,7 @@ from kio.static.primitive import i32, i64
 
 from ottla_broker.api.form import Form
 from ottla_broker.api.no_throttle import NO_THROTTLE
-from ottla_broker.log.time_index import TimestampOffset
+from ottla_broker.log.indexes import TimestampOffset
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.errors import ErrorCode, KafkaError

@@ -139,7 +139,7 @@ class Following:
             except (OSError, TimeoutError) as error:
                 self._lost(error)
             except KafkaError as reason:
-                if self._copying.log.log.failed is not None or is_fatal(reason):
+                if self._copying.log.log.failure is not None or is_fatal(reason):
                     raise
                 logger.info("cannot follow broker %d in epoch %d: %s", self._value.leader, self._value.epoch, reason)
 

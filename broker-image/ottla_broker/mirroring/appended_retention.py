@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla_broker.config import LOG_RETENTION_CHECK_INTERVAL_MS, Config
-from ottla_broker.log.retention import retention_offset
 from ottla_broker.metadata.appended_sources import retained_sources
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.mirroring.source_positions import source_position, statement
@@ -40,7 +39,7 @@ class AppendedRetention:
         while True:
             await asyncio.sleep(self._config(LOG_RETENTION_CHECK_INTERVAL_MS) / 1000)
             for partition in [one for one in self._partitions if self._image.appended_sources and self._marks(one)]:
-                if partition.is_leader and partition.log.failed is None:
+                if partition.is_leader and partition.log.failure is None:
                     try:
                         await self._let_go(partition)
                     except (KafkaError, OSError, TimeoutError) as reason:
@@ -50,7 +49,7 @@ class AppendedRetention:
         log, settings = partition.log, self._config.log_config(self._image.topic_config(partition.topic))
         if log.end - log.start <= self._statements(partition):
             return  # or they would be said anew for ever
-        start = retention_offset(log, settings, self._now_ms())
+        start = log.retention_offset(settings, self._now_ms())
         if start == log.end > log.start:
             log.roll()  # what is said anew is not to lie in the segment that goes
         await self.preserve_source_positions(partition, start)
