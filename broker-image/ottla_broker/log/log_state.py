@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ottla_broker.log import file_names
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.log.producer_snapshots import ProducerSnapshots
 from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.log.segment import Segment
 from ottla_broker.log.segments import Segments
 from ottla_broker.log.storage import Storage, is_out_of_space
 from ottla_broker.log.tail_cache import TailCache
@@ -32,8 +34,8 @@ class FlushState:
     so that a restart reads nothing there.
     """
 
-    flushed: int
-    recovery_point: int
+    flushed: int = 0
+    recovery_point: int = 0
     # A flush that began before a truncation proves nothing about what is written after it.
     truncation_count: int = 0
     # How often files were created in the folder, and how many of these names are known to be durable.
@@ -58,9 +60,9 @@ class FlushState:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LogState:
-    """Offsets count records. `start`: log start offset; `end`: log end offset, which the next record gets.
+    """A log without records at first, which starts and ends at `start`; `log.recovery` fills it.
 
-    `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall time in ms from which on to
+    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall time in ms from which on to
     remove it, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset changed since the
     directory's checkpoint files were written.
     """
@@ -68,25 +70,28 @@ class LogState:
     topic: str
     partition: int
     directory: str
-    topic_id: UUID | None
     config: LogConfig
     storage: Storage
-    segments: Segments
-    epochs: LeaderEpochs
-    producers: ProducerStates
-    snapshots: ProducerSnapshots
-    start: int
-    end: int
-    flush: FlushState
+    start: int = 0
+    topic_id: UUID | None = None
     failure: KafkaError | None = None
     is_checkpoint_stale: bool = True
     files_to_delete: list[tuple[int, str]] = field(default_factory=list)
+    flush: FlushState = field(default_factory=FlushState)
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    end: int = field(init=False)
     high_watermark: int = field(init=False)
+    segments: Segments = field(init=False)
+    epochs: LeaderEpochs = field(init=False)
+    snapshots: ProducerSnapshots = field(init=False)
     tail: TailCache = field(init=False)
     appends_unchanged: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.high_watermark = self.start
+        self.end = self.high_watermark = self.start
+        self.segments = Segments([Segment(self.storage.files, self.directory, self.start)])
+        self.epochs = LeaderEpochs(f"{self.directory}/{file_names.LEADER_EPOCHS}")
+        self.snapshots = ProducerSnapshots(self.storage.disk, self.directory)
         self.tail = TailCache(self.storage.tails)
         self.set_config(self.config)
 

@@ -18,8 +18,6 @@ from ottla_broker.log.producer_state import (
     ProducerStateEntry,
     ProducerStates,
 )
-from ottla_broker.log.segments import Segments
-from ottla_broker.log.storage import Storage
 from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.wire.batch import BatchHeader, Buffer
 
@@ -29,16 +27,14 @@ SEARCH_BYTES: Final = 16 << 20
 """Bytes of log before a producer's last batch that are searched for its older ones."""
 
 
-def rebuild_producer_states(
-    storage: Storage, segments: Segments, snapshots: ProducerSnapshots, start: int, end: int
-) -> ProducerStates:
+def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
     """The producers just before offset `end`. Unreadable snapshots are removed. OSError, CorruptSegment."""
-    now_ms = storage.runtime.now_ms()
-    producers, since = _load_newest_snapshot(snapshots, end, now_ms)
-    since = max(since, start)
+    now_ms = log.storage.runtime.now_ms()
+    producers, since = _load_newest_snapshot(log.snapshots, end, now_ms)
+    since = max(since, log.start)
     if since >= end:
         return producers
-    for segment in segments.since(since):
+    for segment in log.segments.since(since):
         if segment.base >= end or (found := segment.find_batch(since)) is None:
             continue
         for position, header in segment.iter_headers(found.position):

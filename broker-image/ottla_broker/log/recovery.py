@@ -8,6 +8,7 @@ partition offline, with the file and the offset in the log.
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from ottla_broker.log import file_names
@@ -16,7 +17,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import write_file
 from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.leader_epochs import LeaderEpochs
-from ottla_broker.log.log_state import FlushState
+from ottla_broker.log.log_state import FlushState, LogState
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_rebuild import rebuild_producer_states, replay_batch
 from ottla_broker.log.producer_snapshots import ProducerSnapshots
@@ -26,10 +27,12 @@ from ottla_broker.log.segment_swap import finish_swaps
 from ottla_broker.log.segments import Segments
 from ottla_broker.log.storage import Storage, is_out_of_space
 from ottla_broker.log.validation import MAGIC
-from ottla_broker.wire.batch import has_valid_crc
+from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
+
+_FAILED_ROLL: Final = "it is empty and the segment before it has its offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,144 +59,113 @@ def create_log(
     start: int = 0,
 ) -> PartitionLog:
     """A new partition's folder with one empty segment. OSError."""
-    disk = storage.disk
-    disk.make_directory(directory)
+    storage.disk.make_directory(directory)
     if topic_id is not None:
-        write_file(disk, f"{directory}/{file_names.PARTITION_METADATA}", encode_topic_id(topic_id))
-    segment = Segment.create(storage.files, directory, start, now_ms=storage.runtime.now_ms())
-    return PartitionLog(
-        topic,
-        partition,
-        directory,
-        topic_id,
-        config,
-        storage,
-        Segments([segment]),
-        LeaderEpochs(f"{directory}/{file_names.LEADER_EPOCHS}"),
-        ProducerStates(),
-        ProducerSnapshots(disk, directory),
-        start,
-        start,
-        FlushState(start, start),
-    )
+        write_file(storage.disk, f"{directory}/{file_names.PARTITION_METADATA}", encode_topic_id(topic_id))
+    log = PartitionLog(topic, partition, directory, config, storage, start, topic_id)
+    log.flush.truncate_to(start)
+    log.segments = Segments([Segment.create(storage.files, directory, start, now_ms=storage.runtime.now_ms())])
+    return log
 
 
 def open_log(
     storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, checkpoint: LogCheckpoint
 ) -> PartitionLog:
-    """An existing partition's folder. A partition that cannot be served has `failure` set; OSError only from a full disk."""
-    recovery = LogRecovery(storage, directory, config, checkpoint)
-    failure = None
+    """An existing partition's folder. A partition that is damaged has `failure` set; OSError only from a full disk."""
+    log = PartitionLog(topic, partition, directory, config, storage, checkpoint.start)
+    recovery = LogRecovery(log, checkpoint)
     try:
         recovery.run()
+        return log
     except (CorruptSegment, ValueError) as error:
-        failure = str(error)
+        reason = str(error)
     except OSError as error:
         # The partition is sound: the start is tried again when there is room.
         if is_out_of_space(error):
             raise
-        failure = f"{error.filename or directory}: {error.strerror or error}"
-    if failure is not None:
-        recovery.give_up()
-    opened = PartitionLog(
-        topic,
-        partition,
-        directory,
-        recovery.topic_id,
-        config,
-        storage,
-        recovery.segments,
-        recovery.epochs,
-        recovery.producers,
-        recovery.snapshots,
-        recovery.start,
-        recovery.end,
-        FlushState(recovery.recovery_point, recovery.recovery_point),
-    )
-    for repair in recovery.repairs:
-        logger.warning("%s-%d: %s", topic, partition, repair)
-    if failure is not None:
-        opened.take_offline(KafkaError(ErrorCode.kafka_storage_error, failure))
-    return opened
+        reason = f"{error.filename or directory}: {error.strerror or error}"
+    # One without records, at the offsets that the checkpoint files name.
+    damaged = PartitionLog(topic, partition, directory, config, storage, checkpoint.start, log.topic_id)
+    damaged.flush = FlushState(checkpoint.recovery_point, checkpoint.recovery_point)
+    damaged.end = max(checkpoint.start, checkpoint.recovery_point)
+    damaged.take_offline(KafkaError(ErrorCode.kafka_storage_error, reason))
+    return damaged
 
 
 class LogRecovery:
-    """The opening of one folder, step by step. `run` or `give_up` fills in what the log is made of.
+    """The opening of one folder, step by step. It fills in a log that has no records yet."""
 
-    `repairs`: what was wrong and was mended, for the broker's log.
-    """
-
-    def __init__(self, storage: Storage, directory: str, config: LogConfig, checkpoint: LogCheckpoint) -> None:
-        self.storage = storage
-        self.directory = directory
-        self.config = config
+    def __init__(self, log: LogState, checkpoint: LogCheckpoint) -> None:
+        self.log = log
         self.checkpoint = checkpoint
-        self.now_ms = storage.runtime.now_ms()
-        self.repairs: list[str] = []
-        self.topic_id: UUID | None = None
-        self.start = self.end = checkpoint.start
-        self.recovery_point = checkpoint.recovery_point
-        self.segments: Segments
-        self.epochs = LeaderEpochs(f"{directory}/{file_names.LEADER_EPOCHS}")
-        self.snapshots = ProducerSnapshots(storage.disk, directory)
-        self.producers = ProducerStates()
+        self._disk = log.storage.disk
+        self._now_ms = log.storage.runtime.now_ms()
+        self._index_interval = log.config.index_interval_bytes
         # The segment that the recovery point lies in, if it has no index.
         self._unindexed: Segment | None = None
 
-    def give_up(self) -> None:
-        """Leaves a log without records, with the offsets that the checkpoint files name."""
-        self.segments = Segments([self._segment(self.checkpoint.start, size=0)])
-        self.start = self.checkpoint.start
-        self.recovery_point = self.checkpoint.recovery_point
-        self.end = max(self.start, self.recovery_point)
-        self.epochs = LeaderEpochs(self.epochs.path)
-        self.snapshots = ProducerSnapshots(self.storage.disk, self.directory)
-        self.producers = ProducerStates()
-
     def run(self) -> None:
         """Recovers the log. OSError, CorruptSegment, ValueError (a small file that is damaged)."""
-        disk = self.storage.disk
-        self.topic_id = self._read_topic_id()
-        names = finish_swaps(self.storage, self.directory)
-        self.epochs = LeaderEpochs.load(disk, self.epochs.path)
-        self.snapshots = ProducerSnapshots(disk, self.directory, _offsets(names, file_names.SNAPSHOT))
+        log, start = self.log, self.checkpoint.start
+        log.topic_id = self._read_topic_id()
+        names = finish_swaps(log.storage, log.directory)
+        log.epochs = LeaderEpochs.load(self._disk, log.epochs.path)
+        log.snapshots = ProducerSnapshots(self._disk, log.directory, _offsets(names, file_names.SNAPSHOT))
         bases = sorted(_offsets(names, file_names.LOG))
         if not bases:
             self._start_empty()
         else:
-            self.segments = Segments(self._without_failed_rolls([self._segment(base) for base in bases]))
+            log.segments = Segments(self._without_failed_rolls([self._segment(base) for base in bases]))
             self._rebuild_missing_indexes(set(names))
             if self.checkpoint.clean:
                 self._open_after_clean_stop()
             else:
-                self._recover_after_crash()
-            if self.end < self.checkpoint.start:
-                self.repairs.append(f"emptied: it ended at offset {self.end}, below its start {self.checkpoint.start}")
-                for segment in self.segments:
+                log.end = self._recover_after_crash()
+            if log.end < start:
+                self._log_repair(
+                    log.directory, f"emptied, because it ended at offset {log.end}, below its start {start}"
+                )
+                for segment in log.segments:
                     segment.remove()
                 self._start_empty()
         self._finish()
 
     def _start_empty(self) -> None:
-        self.end, self.producers = self.checkpoint.start, ProducerStates()
-        segment = Segment.create(self.storage.files, self.directory, self.end, now_ms=self.now_ms)
-        self.segments = Segments([segment])
+        log = self.log
+        log.end, log.producers = self.checkpoint.start, ProducerStates()
+        log.segments = Segments([Segment.create(log.storage.files, log.directory, log.end, now_ms=self._now_ms)])
+
+    def _finish(self) -> None:
+        log = self.log
+        log.start = log.high_watermark = max(self.checkpoint.start, log.segments[0].base)
+        log.epochs.truncate_from_end(log.end)
+        log.epochs.truncate_from_start(log.start)
+        log.snapshots.keep_only(set(log.segments.bases))
+        for segment in log.segments:
+            if segment is not log.segments.active:
+                segment.unload_indexes()
+        log.segments.active.recount_unindexed_bytes()
+        point = log.end if self.checkpoint.clean else min(self.checkpoint.recovery_point, log.end)
+        log.flush = FlushState(point, point)
+
+    def _log_repair(self, path: str, repair: str) -> None:
+        logger.warning("%s-%d: %s: %s", self.log.topic, self.log.partition, path, repair)
 
     def _read_topic_id(self) -> UUID | None:
-        path = f"{self.directory}/{file_names.PARTITION_METADATA}"
+        path = f"{self.log.directory}/{file_names.PARTITION_METADATA}"
         try:
-            return read_topic_id(self.storage.disk, path)
+            return read_topic_id(self._disk, path)
         except ValueError as error:
             if self.checkpoint.clean or self.checkpoint.recovery_point > 0:
                 raise
-            self.repairs.append(f"{error}; removed, because nothing in this partition had reached the device")
-            self.storage.disk.remove(path)
+            self._log_repair(path, f"removed, because nothing in this partition had reached the device: {error}")
+            self._disk.remove(path)
             return None
 
-    def _segment(self, base: int, size: int | None = None) -> Segment:
-        if size is None:
-            size = self.storage.disk.file_size(file_names.segment_file(self.directory, base, file_names.LOG))
-        return Segment(self.storage.files, self.directory, base, size=size, now_ms=self.now_ms)
+    def _segment(self, base: int) -> Segment:
+        segment = Segment(self.log.storage.files, self.log.directory, base, now_ms=self._now_ms)
+        segment.size = self._disk.file_size(segment.path)
+        return segment
 
     def _without_failed_rolls(self, segments: list[Segment]) -> list[Segment]:
         """Removes empty segments that rolls left for which the disk had no room.
@@ -207,12 +179,9 @@ class LogRecovery:
             if segment.size or (last and not self._reaches_into(kept[-1], segment.base)):
                 kept.append(segment)
             else:
-                self._remove_failed_roll(segment)
+                self._log_repair(segment.path, f"removed: {_FAILED_ROLL}")
+                segment.remove()
         return kept
-
-    def _remove_failed_roll(self, segment: Segment) -> None:
-        self.repairs.append(f"{segment.path}: removed, because it is empty and the segment before it has its offsets")
-        segment.remove()
 
     def _reaches_into(self, segment: Segment, offset: int) -> bool:
         if not self.checkpoint.clean:
@@ -224,93 +193,79 @@ class LogRecovery:
 
     def _rebuild_missing_indexes(self, names: set[str]) -> None:
         """What lies above the recovery point after a crash is indexed anew in any case, by `_recover_after_crash`."""
-        tail = len(self.segments) if self.checkpoint.clean else self.segments.floor(self.checkpoint.recovery_point)
-        for at, segment in enumerate(self.segments):
+        tail = (
+            len(self.log.segments) if self.checkpoint.clean else self.log.segments.floor(self.checkpoint.recovery_point)
+        )
+        for at, segment in enumerate(self.log.segments):
             present = all(path.rpartition("/")[2] in names for path in (segment.offsets.path, segment.times.path))
-            if present or segment.size <= self.config.index_interval_bytes:
+            if present or segment.size <= self._index_interval:
                 continue
             if at < tail:
-                self.repairs.append(f"{segment.path}: rebuilt an index that was missing")
-                segment.rebuild_indexes(self.config.index_interval_bytes)
+                self._log_repair(segment.path, "rebuilt an index that was missing")
+                segment.rebuild_indexes(self._index_interval)
             elif at == tail:
                 self._unindexed = segment
-
-    def _finish(self) -> None:
-        self.start = max(self.checkpoint.start, self.segments[0].base)
-        self.epochs.truncate_from_end(self.end)
-        self.epochs.truncate_from_start(self.start)
-        self.snapshots.keep_only(set(self.segments.bases))
-        for segment in self.segments:
-            if segment is not self.segments.active:
-                segment.unload_indexes()
-        self.segments.active.recount_unindexed_bytes()
-        self.recovery_point = self.end if self.checkpoint.clean else min(self.checkpoint.recovery_point, self.end)
-
-    def _producers_at(self, offset: int) -> ProducerStates:
-        return rebuild_producer_states(self.storage, self.segments, self.snapshots, self.checkpoint.start, offset)
 
     # --- after a clean stop
 
     def _open_after_clean_stop(self) -> None:
-        active = self.segments.active
+        active = self.log.segments.active
         try:
-            self.end = active.next_offset()
+            self.log.end = active.next_offset()
         except CorruptSegment:
-            active.rebuild_indexes(self.config.index_interval_bytes)
-            self.repairs.append(f"{active.offsets.path}: rebuilt, because it did not fit its log")
-            self.end = active.next_offset()
+            active.rebuild_indexes(self._index_interval)
+            self._log_repair(active.offsets.path, "rebuilt, because it did not fit its log")
+            self.log.end = active.next_offset()
         # Without any snapshot there never was a producer.
-        if self.snapshots.offsets:
-            self.producers = self._producers_at(self.end)
+        if self.log.snapshots.offsets:
+            self.log.producers = rebuild_producer_states(self.log, self.log.end)
 
     # --- after a crash
 
-    def _recover_after_crash(self) -> None:
-        point = self.checkpoint.recovery_point
-        first = self.segments.floor(point)
+    def _recover_after_crash(self) -> int:
+        """Returns the offset where the log ends."""
+        log, point, segments = self.log, self.checkpoint.recovery_point, list(self.log.segments)
+        first = log.segments.floor(point)
         # The file may be older than the batches above the recovery point, which have the epochs themselves.
-        self.epochs.truncate_from_end(point)
-        end = self.segments[first].base
-        for at in range(first, len(self.segments)):
-            segment = self.segments[at]
+        log.epochs.truncate_from_end(point)
+        end = segments[first].base
+        for at in range(first, len(segments)):
+            segment = segments[at]
             file_size = segment.size
             if not file_size and segment.base < end:
-                self._remove_failed_roll(segment)
-                self._remove_after(at - 1)
+                self._remove(segments[at:], _FAILED_ROLL)
                 break
             if segment.base < point:
                 end = self._recover_tail(segment, point)
             else:
                 if at == first:
-                    self.producers = self._producers_at(segment.base)
+                    log.producers = rebuild_producer_states(log, segment.base)
                 end = self._rescan(segment, point)
+            later = segments[at + 1 :]
             if segment.size < file_size:
                 cut = file_size - segment.size
-                self.repairs.append(
-                    f"{segment.path}: cut off {cut} bytes after offset {end} that were no whole batches"
-                )
-                self._remove_after(at)
+                self._log_repair(segment.path, f"cut off {cut} bytes after offset {end} that were no whole batches")
+                self._remove(later, "it follows the end of the log")
                 break
-            if self.checkpoint.gapless and at + 1 < len(self.segments) and end < (base := self.segments[at + 1].base):
-                self.repairs.append(f"{segment.path}: ends at offset {end} instead of {base}")
-                self._remove_after(at)
+            if self.checkpoint.gapless and later and end < later[0].base:
+                self._remove(later, f"the segment before it ends at offset {end}")
                 break
-        self.snapshots.remove_above(end)
-        self.end = end
+        log.snapshots.remove_above(end)
+        return end
 
     def _recover_tail(self, segment: Segment, point: int) -> int:
         """Recovers what follows the recovery point inside a segment; what is below it is only skipped, by the index."""
         file_size = segment.size
         found = self._find_first_batch_at(segment, point)
         if found is None:
-            self.repairs.append(f"{segment.offsets.path}: rebuilt, because it did not fit its log")
-            self.producers = self._producers_at(segment.base)
+            self._log_repair(segment.offsets.path, "rebuilt, because it did not fit its log")
+            self.log.producers = rebuild_producer_states(self.log, segment.base)
             return self._rescan(segment, point)
         position, expected = found
         segment.size = position
         segment.truncate_indexes_to(point)
         segment.recount_unindexed_bytes()
-        self.producers = self._producers_at(point)
+        self.log.producers = rebuild_producer_states(self.log, point)
         return self._read_on(segment, position, file_size, expected, point)
 
     def _find_first_batch_at(self, segment: Segment, point: int) -> tuple[int, int] | None:
@@ -341,24 +296,16 @@ class LogRecovery:
 
         What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the log.
         """
-        interval = self.config.index_interval_bytes
+        interval, epochs, producers = self._index_interval, self.log.epochs, self.log.producers
         try:
             for at, data, header in segment.iter_whole_batches(position, file_size):
                 position = at
-                if header.magic != MAGIC:
-                    raise CorruptSegment(segment.path, at, f"message format {header.magic} instead of {MAGIC}")
-                if header.base_offset < expected or header.last_offset_delta < 0:
-                    raise CorruptSegment(segment.path, at, f"offset {header.base_offset} instead of {expected} or more")
-                if not has_valid_crc(data, header):
-                    raise CorruptSegment(
-                        segment.path, at, f"the CRC of the batch at offset {header.base_offset} is wrong"
-                    )
-                if header.leader_epoch > self.epochs.latest_epoch():
-                    self.epochs.assign(header.leader_epoch, header.base_offset)
-                if header.producer_id >= 0:
-                    aborted = replay_batch(self.producers, header, data, self.now_ms)
-                    if aborted is not None:
-                        segment.transactions.append(aborted)
+                if (fault := _find_fault(header, data, expected)) is not None:
+                    raise CorruptSegment(segment.path, at, fault)
+                if header.leader_epoch > epochs.latest_epoch():
+                    epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id >= 0 and (aborted := replay_batch(producers, header, data, self._now_ms)):
+                    segment.transactions.append(aborted)
                 segment.index_batch(at, header.size, header.last_offset, header.max_timestamp, interval)
                 expected = header.next_offset
         except (CorruptSegment, KafkaError) as error:
@@ -366,20 +313,28 @@ class LogRecovery:
                 raise CorruptSegment(
                     segment.path, position, f"{error} (offset {expected}; all below {protected} was on the device)"
                 ) from error
-            file = self.storage.files.get(segment.path)
+            file = self.log.storage.files.get(segment.path)
             file.truncate(segment.size)
             # Or a second loss of power could bring it back, when this segment is no longer the last.
             file.sync()
         segment.seal()
         return expected
 
-    def _remove_after(self, at: int) -> None:
-        removed = list(self.segments)[at + 1 :]
-        if removed:
-            self.repairs.append(f"removed {len(removed)} segments after it")
-            self.segments.replace(removed, [])
-            for segment in reversed(removed):
-                segment.remove()
+    def _remove(self, segments: list[Segment], reason: str) -> None:
+        """Removes segments at the log's end, the last one first, so that a crash leaves no hole."""
+        if segments:
+            self.log.segments.replace(segments, [])
+        for segment in reversed(segments):
+            self._log_repair(segment.path, f"removed: {reason}")
+            segment.remove()
+
+
+def _find_fault(header: BatchHeader, data: Buffer, expected: int) -> str | None:
+    if header.magic != MAGIC:
+        return f"message format {header.magic} instead of {MAGIC}"
+    if header.base_offset < expected or header.last_offset_delta < 0:
+        return f"offset {header.base_offset} instead of {expected} or more"
+    return None if has_valid_crc(data, header) else f"the CRC of the batch at offset {header.base_offset} is wrong"
 
 
 def _offsets(names: list[str], suffix: str) -> list[int]:

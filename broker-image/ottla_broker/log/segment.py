@@ -72,8 +72,8 @@ class Segment:
         directory: str,
         base: int,
         *,
-        size: int,
-        now_ms: int,
+        size: int = 0,
+        now_ms: int = 0,
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
@@ -98,7 +98,7 @@ class Segment:
     @classmethod
     def create(cls, files: OpenFiles, directory: str, base: int, *, now_ms: int, jitter_ms: int = 0) -> "Segment":
         """A new, empty segment; files of these names are emptied. OSError, and none of its files is left."""
-        segment = cls(files, directory, base, size=0, now_ms=now_ms, jitter_ms=jitter_ms)
+        segment = cls(files, directory, base, now_ms=now_ms, jitter_ms=jitter_ms)
         try:
             for path in (segment.path, segment.offsets.path, segment.times.path):
                 file = files.create(path)

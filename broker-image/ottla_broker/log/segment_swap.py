@@ -22,7 +22,7 @@ from ottla_broker.log.storage import Storage
 
 def create_cleaned_segment(files: OpenFiles, directory: str, base: int, now_ms: int) -> Segment:
     """A new, empty segment under `.cleaned` names. OSError."""
-    segment = Segment(files, directory, base, size=0, now_ms=now_ms, suffix=file_names.CLEANED)
+    segment = Segment(files, directory, base, now_ms=now_ms, suffix=file_names.CLEANED)
     remove_cleaned_segment(files.disk, segment)
     for path in segment.paths[:3]:
         files.create(path)
@@ -121,7 +121,7 @@ def _finish(storage: Storage, directory: str, swaps: list[tuple[int, str]]) -> N
 
 def _end_of_swap(storage: Storage, directory: str, base: int) -> int:
     """The offset after the last batch of a `.log.swap` file; its base offset when it is empty."""
-    segment = Segment(storage.files, directory, base, size=0, now_ms=0, suffix=file_names.SWAP)
+    segment = Segment(storage.files, directory, base, suffix=file_names.SWAP)
     segment.size = storage.disk.file_size(segment.path)
     end = base
     for found in segment.iter_batches(0):

@@ -28,7 +28,7 @@ def truncate_to(log: LogState, offset: int) -> None:
         # Or what was cut off could come back after a loss of power, beside what replaced it.
         active.file.sync()
         log.snapshots.remove_above(log.end)
-        log.producers = rebuild_producer_states(log.storage, log.segments, log.snapshots, log.start, log.end)
+        log.producers = rebuild_producer_states(log, log.end)
         log.producers.remove_replicated_transactions(log.high_watermark)
     except (CorruptSegment, OSError) as error:
         raise log.storage_error("truncation", log.directory, error, offset) from error
