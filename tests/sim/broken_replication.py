@@ -30,7 +30,7 @@ from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_commit
 @contextmanager
 def acks_before_the_high_watermark() -> Iterator[None]:
     """acks=all is answered when the leader has it (rule 3)."""
-    with patch.object(Partition, "is_acknowledged", lambda *_: True):
+    with patch.object(Partition, "is_committed", lambda *_: True):
         yield
 
 
@@ -42,8 +42,8 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
         return watermark
 
     with (
-        patch.object(IsrState, "maximal", lambda _, isr: isr),
-        patch.object(Partition, "_held_by_joiners", not_held),  # which would hide it
+        patch.object(IsrState, "maximal_isr", lambda _, isr: isr),
+        patch.object(Partition, "_limit_to_joining_followers", not_held),  # which would hide it
     ):
         yield
 
@@ -51,7 +51,7 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
 @contextmanager
 def acks_by_an_isr_that_is_too_small() -> Iterator[None]:
     """min.insync.replicas is not looked at (rule 3)."""
-    with patch.object(Partition, "min_isr", property(lambda partition: 1)):
+    with patch.object(Partition, "effective_min_isr", property(lambda partition: 1)):
         yield
 
 
@@ -64,7 +64,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
         partition.log.truncate_to(max(partition.log.high_watermark, partition.log.start))
         properly(partition)
 
-    with patch.object(Partition, "_begin_to_follow", begin_to_follow):
+    with patch.object(Partition, "_become_follower", begin_to_follow):
         yield
 
 
@@ -72,34 +72,34 @@ def truncation_by_high_watermark() -> Iterator[None]:
 def followers_keep_what_their_leader_never_had() -> Iterator[None]:
     """They do not say what their last record is, so that nobody can tell them where the logs part (rule 2)."""
 
-    with patch.object(following, "last_epoch", lambda _: following.NO_EPOCH):
+    with patch.object(following, "last_record_epoch", lambda _: following.NO_EPOCH):
         yield
 
 
 @contextmanager
 def new_leaders_in_old_epochs() -> Iterator[None]:
     """A leader epoch stays what it is when somebody else leads (rule 1)."""
-    properly = election.next_state
+    properly = election.with_next_epochs
 
     def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
         made = properly(old, new)
         return None if made is None else msgspec.structs.replace(made, leader_epoch=old.leader_epoch)
 
-    with patch.object(election, "next_state", next_state):
+    with patch.object(election, "with_next_epochs", next_state):
         yield
 
 
 @contextmanager
 def isrs_of_leaders_that_were() -> Iterator[None]:
     """An ISR is taken from whoever led once, whatever has happened since it was proposed (rule 1)."""
-    properly = isr_changes.proposed
+    properly = isr_changes.apply_isr_change
 
     def proposed(old: PartitionRecord, proposal: isr_changes.IsrChangeRequest, _: int, *others: Any) -> PartitionRecord:
         return properly(old, proposal, old.leader, *others)
 
     with (
         patch.object(isr_changes, "check_epochs", lambda *_: None),
-        patch.object(replication_control, "proposed", proposed),
+        patch.object(replication_control, "apply_isr_change", proposed),
     ):
         yield
 
@@ -110,9 +110,9 @@ def any_life_of_a_broker_may_join() -> Iterator[None]:
     with (
         patch.object(MetadataClusterView, "is_registered", lambda *_: True),
         patch.object(MetadataClusterView, "may_join", lambda *_: True),
-        patch.object(isr_changes, "check_member", lambda *_, **__: None),
-        patch.object(broker_plans, "_is_lost", lambda *_: False),
-        patch.object(election, "after_unclean_stop", lambda *_: None),
+        patch.object(isr_changes, "check_isr_member", lambda *_, **__: None),
+        patch.object(broker_plans, "_is_replica_lost", lambda *_: False),
+        patch.object(election, "state_after_unclean_shutdown", lambda *_: None),
     ):
         yield
 
@@ -120,19 +120,19 @@ def any_life_of_a_broker_may_join() -> Iterator[None]:
 @contextmanager
 def unclean_elections() -> Iterator[None]:
     """Anybody may lead (rule 5)."""
-    properly = election.elected
+    properly = election.elect_leader
 
     def elected(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicElectionRules) -> Any:
         return properly(old, isr, trusted, voters, replace(rules, allow_unclean=True))
 
-    with patch.object(election, "elected", elected):
+    with patch.object(election, "elect_leader", elected):
         yield
 
 
 @contextmanager
 def who_lost_power_is_trusted() -> Iterator[None]:
     """A broker whose machine was off stays where it was in ISRs (rule 5)."""
-    with patch.object(election, "after_unclean_stop", lambda *_: None):
+    with patch.object(election, "state_after_unclean_shutdown", lambda *_: None):
         yield
 
 
@@ -143,7 +143,7 @@ def the_lead_is_taken_without_hearing_others() -> Iterator[None]:
     async def hear_enough(_: LeaderState) -> None:
         return None
 
-    with patch.object(LeaderState, "hear_enough", hear_enough):
+    with patch.object(LeaderState, "wait_for_election_quorum", hear_enough):
         yield
 
 
@@ -152,7 +152,7 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
     """A broker says that it has metadata which are in its page cache (decision 6)."""
 
     async def durable(log: MetadataLog) -> EpochAndOffset:
-        return log.position
+        return log.log_end
 
     async def synced(log: PartitionLog, _: int) -> None:
         log.flush.flushed = log.end
@@ -162,7 +162,10 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
     async def some_synced(log: PartitionLog, end: int) -> None:
         await (synced if log.topic == "__cluster_metadata" else properly)(log, end)
 
-    with patch.object(MetadataLog, "durable", durable), patch.object(PartitionLog, "synced", some_synced):
+    with (
+        patch.object(MetadataLog, "wait_until_durable", durable),
+        patch.object(PartitionLog, "wait_until_synced", some_synced),
+    ):
         yield
 
 
@@ -175,7 +178,7 @@ def followers_count_before_they_have_synced() -> Iterator[None]:
         place = properly(fetchers, partition)
         return None if place is None else (place[0], False)
 
-    with patch.object(ReplicaFetchers, "_place_of", place_of):
+    with patch.object(ReplicaFetchers, "_connection_key", place_of):
         yield
 
 
@@ -188,7 +191,7 @@ def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
         partition.log.producers = ProducerStates()
         properly(partition)
 
-    with patch.object(Partition, "_begin_to_lead", begin_to_lead):
+    with patch.object(Partition, "_become_leader", begin_to_lead):
         yield
 
 
@@ -202,7 +205,7 @@ def coordinators_answer_out_of_session() -> Iterator[None]:
 @contextmanager
 def new_leaders_tell_old_high_watermarks() -> Iterator[None]:
     """A leader tells what it knows, before it knows what its predecessor told."""
-    with patch.object(Partition, "settled", property(lambda partition: True)):
+    with patch.object(Partition, "has_reached_epoch_start", property(lambda partition: True)):
         yield
 
 

@@ -11,7 +11,7 @@ from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 from kio.static.primitive import i8
 
 from ottla_broker.api.find_coordinator import GROUP, find_many
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.api.brokers import ME, SmallBroker, context
 
@@ -22,7 +22,7 @@ class Deleting:
     def __init__(self, broker: SmallBroker) -> None:
         self._broker = broker
 
-    async def reliable(self, _: Iterable[int]) -> None:
+    async def wait_until_confirmed(self, _: Iterable[int]) -> None:
         await asyncio.sleep(0)
         self._broker.image.topics.pop(OFFSETS_TOPIC, None)
 
@@ -46,7 +46,7 @@ def test_a_topic_that_is_deleted_while_its_leader_is_looked_for_is_not_available
     broker = SmallBroker(tmp_path)
     broker.add_topic(OFFSETS_TOPIC)
     broker.register(9092)
-    cast(Any, broker).pulses = Deleting(broker)
+    cast(Any, broker).failure_detector = Deleting(broker)
     (found,) = asked(broker).coordinators
     assert found.error_code is ErrorCode.coordinator_not_available
     assert "__consumer_offsets-0" in (found.error_message or "")
@@ -59,6 +59,6 @@ def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_not_available(tmp_path
     async def made_and_gone(name: str) -> None:
         assert name == OFFSETS_TOPIC
 
-    cast(Any, broker).auto_create = made_and_gone
+    cast(Any, broker).auto_create_topic = made_and_gone
     (found,) = asked(broker).coordinators
     assert found.error_code is ErrorCode.coordinator_not_available
