@@ -29,8 +29,7 @@ from ottla_broker.config import (
     Setting,
     SettingError,
 )
-from ottla_broker.config.problems import parse_value
-from ottla_broker.config.sources import source_security
+from ottla_broker.config.mirror_settings import source_security
 from ottla_broker.config.value_types import MAX_INT64
 from ottla_broker.metadata.image import INTERNAL_TOPICS, MIRROR_RESOURCE, MetadataImage
 from ottla_broker.metadata.records import METADATA_TOPIC
@@ -105,7 +104,7 @@ def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
     def value(setting: Setting[T]) -> T:
         text = settings.get(setting.name)
         try:
-            return setting.default if text is None else parse_value(setting, text)
+            return setting.default if text is None else setting.parse(text)
         except SettingError:  # written by another version, which allowed more
             return setting.default
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Config, ConfigSource
+from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.mirroring.group_offsets import GroupOffsetSync
@@ -219,7 +220,7 @@ class MirrorSynchronizer:
         valid = {}
         for name, value in configs_to_sync(settings).items():
             try:
-                self._config.check_topic({name: value})
+                check_topic_changes({name: value})
                 valid[name] = value
             except KafkaError as reason:
                 logger.debug("skipping a setting of the source: %s", reason)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import FAILED_OVER, MIRROR_BOOTSTRAP_SERVERS, MIRROR_ROLE, PAUSED
-from ottla_broker.config.config import Config
+from ottla_broker.config.validation import check_mirror_changes
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.topic_plans import NewTopic
@@ -55,7 +55,7 @@ class World:
 
     async def set(self, **settings: str | None) -> None:
         changes = {key.replace("_", "."): value for key, value in settings.items()}
-        Config.of({"log.dirs": "/nowhere"}).check_mirror(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
+        check_mirror_changes(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
         await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
 
     def steps(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
@@ -166,7 +166,7 @@ async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> N
     settings = world.image.configs[MIRROR_RESOURCE, "west"]
     with pytest.raises(KafkaError, match="cannot be removed while 'a'"):
         await world.controller.alter_configs(MIRROR_RESOURCE, "west", dict.fromkeys(settings))
-    with pytest.raises(KafkaError, match=r"bootstrap.servers is not given"):
+    with pytest.raises(KafkaError, match=r"bootstrap.servers is not set"):
         await world.set(**{MIRROR_BOOTSTRAP_SERVERS.name: None})
     with pytest.raises(KafkaError, match="did you mean role"):
         await world.set(rol=PAUSED)
