@@ -21,8 +21,8 @@ from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
@@ -31,10 +31,10 @@ from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.metadata.last_life import PreviousIncarnation
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
+from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
-from ottla_broker.metadata.register import Member, Register
+from ottla_broker.metadata.register import Register, Voter
 from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
@@ -139,7 +139,7 @@ class Broker:
             fetchers=self.replica_fetchers,
         )
         self.group_coordinator = GroupCoordinator(
-            self.runtime, GroupCoordinatorConfig.from_config(config), self._offsets_partitions, serving=self._in_session
+            self.runtime, GroupCoordinatorConfig.from_config(config), self._offsets_partitions, self._in_session
         )
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -283,7 +283,7 @@ class Broker:
             raise log.failed  # nothing can be begun without it: whoever starts brokers tries again
         at = endpoints[self.config.inter_broker_listener]
         self.quorum = RegisterQuorum(
-            Member(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
+            Voter(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
             log,
             self.image,
             self._register,

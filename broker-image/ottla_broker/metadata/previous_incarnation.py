@@ -15,10 +15,10 @@ from ottla_broker.runtime import Runtime
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "last-life.json"
-LOST = -1
+NO_TRUSTED_EPOCH = -1
 
 
-class Life(msgspec.Struct, frozen=True):
+class IncarnationRecord(msgspec.Struct, frozen=True):
     """`boot`: the machine's; `epoch`: the broker's, as registered."""
 
     boot: str
@@ -33,27 +33,27 @@ class PreviousIncarnation:
         self._disk = disk
         self._runtime = runtime
 
-    def epoch(self) -> int:
+    def trusted_epoch(self) -> int:
         """Of the last life, when nothing that it wrote can be lost; else LOST."""
         boot = self._runtime.boot_id()
         try:
             if not boot or not self._disk.exists(self._path):
-                return LOST
-            life = msgspec.json.decode(self._disk.read_file(self._path), type=Life)
+                return NO_TRUSTED_EPOCH
+            life = msgspec.json.decode(self._disk.read_file(self._path), type=IncarnationRecord)
         except (OSError, msgspec.MsgspecError) as reason:
             logger.warning("%s cannot be read, so that something may have been lost: %s", self._path, reason)
-            return LOST
-        return life.epoch if life.boot == boot else LOST
+            return NO_TRUSTED_EPOCH
+        return life.epoch if life.boot == boot else NO_TRUSTED_EPOCH
 
-    async def begins(self, epoch: int) -> None:
+    async def record_registration(self, epoch: int) -> None:
         """This broker's life, from its registration on."""
-        await self._write(Life(self._runtime.boot_id(), epoch))
+        await self._write(IncarnationRecord(self._runtime.boot_id(), epoch))
 
-    async def lost_something(self) -> None:
+    async def record_data_loss(self) -> None:
         """A disk failed: what it was given to write may be neither on it nor in memory."""
-        await self._write(Life("", LOST))
+        await self._write(IncarnationRecord("", NO_TRUSTED_EPOCH))
 
-    async def _write(self, life: Life) -> None:
+    async def _write(self, life: IncarnationRecord) -> None:
         try:
             await self._runtime.run_in_thread(self._disk.replace_file, self._path, msgspec.json.encode(life))
         except OSError as reason:

@@ -17,18 +17,18 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 FILE_NAME = "quorum-state"
 NO_EPOCH = -1
-_KAFKAS = b'"data_version"'  # a field of the file that Apache Kafka keeps under this name
+_APACHE_KAFKA_FIELD = b'"data_version"'  # a field of the file that Apache Kafka keeps under this name
 
 
-class Promise:
+class QuorumState:
     """`value` None: nothing was ever promised. `made` is called after each new one."""
 
     def __init__(self, folder: str, disk: Disk, runtime: Runtime, made: Callable[[], None] = lambda: None) -> None:
         self._path = f"{folder}/{FILE_NAME}"
         self._disk = disk
         self._runtime = runtime
-        self._made = made
-        self._turn = asyncio.Lock()
+        self._on_change = made
+        self._lock = asyncio.Lock()
         self.value: RegisterValue | None = self._load()
 
     @property
@@ -36,15 +36,15 @@ class Promise:
         return NO_EPOCH if self.value is None else self.value.epoch
 
     @property
-    def leader(self) -> int:
+    def leader_id(self) -> int:
         return -1 if self.value is None else self.value.leader
 
-    async def keep(self, value: RegisterValue) -> bool:
+    async def store(self, value: RegisterValue) -> bool:
         """Promises `value`'s epoch, unless a newer one has been promised: then it is False. KAFKA_STORAGE_ERROR.
 
         In an epoch already promised, a changed membership is remembered, and a renewal is not worth a write.
         """
-        async with self._turn:
+        async with self._lock:
             known = self.value
             if known is not None and value.epoch < known.epoch:
                 return False
@@ -57,7 +57,7 @@ class Promise:
                     ErrorCode.kafka_storage_error, f"{self._path} cannot be written: {error.strerror or error}"
                 ) from error
             self.value = value
-            self._made()
+            self._on_change()
             return True
 
     def _load(self) -> RegisterValue | None:
@@ -67,7 +67,7 @@ class Promise:
             data = self._disk.read_file(self._path)
             return msgspec.json.decode(data, type=RegisterValue)
         except (OSError, msgspec.MsgspecError) as error:
-            if isinstance(error, msgspec.ValidationError) and _KAFKAS in data:
+            if isinstance(error, msgspec.ValidationError) and _APACHE_KAFKA_FIELD in data:
                 raise KafkaError(
                     ErrorCode.kafka_storage_error,
                     f"{self._path} is Apache Kafka's, and so are the metadata beside it, which are kept in another form here: name a new"

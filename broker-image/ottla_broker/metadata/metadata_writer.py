@@ -16,7 +16,7 @@ from ottla_broker.config import (
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
     Config,
 )
-from ottla_broker.metadata.broker_plans import RulesOf
+from ottla_broker.metadata.broker_plans import TopicRulesLookup
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.records import MetadataRecord
@@ -27,7 +27,7 @@ Decision = tuple[Sequence[MetadataRecord], T]
 """Records to commit (none: nothing is to be done), and what to answer once they are committed."""
 
 
-class Commits(Protocol):
+class CommitLog(Protocol):
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
         """All of `records` or none, applied to the image when it returns. KafkaError NOT_CONTROLLER when the lead was lost, and then
         they may or may not be committed; KAFKA_STORAGE_ERROR when the disk refuses."""
@@ -38,17 +38,17 @@ class Commits(Protocol):
         ...
 
 
-class Turn:
+class MetadataWriter:
     """`image` is what plans look at; `config` gives topics' rules where topics say nothing."""
 
-    def __init__(self, image: MetadataImage, log: Commits, config: Config) -> None:
+    def __init__(self, image: MetadataImage, quorum: CommitLog, config: Config) -> None:
         self.image = image
-        self.log = log
+        self.log = quorum
         self._config = config
         self._lock = asyncio.Lock()
         self._committing: asyncio.Future[MetadataDelta] | None = None
 
-    async def take(self, plan: Callable[[], Decision[T]]) -> T:
+    async def execute(self, plan: Callable[[], Decision[T]]) -> T:
         """Runs the plan when nobody else's is under way; KafkaErrors are the plan's and the commit's."""
         await self._lock.acquire()
         try:
@@ -60,25 +60,25 @@ class Turn:
             self._lock.release()
             return answer
         self._committing = asyncio.ensure_future(self.log.commit(records))
-        self._committing.add_done_callback(self._is_over)
+        self._committing.add_done_callback(self._on_commit_done)
         await asyncio.shield(self._committing)
         return answer
 
-    def _is_over(self, committing: "asyncio.Future[MetadataDelta]") -> None:
+    def _on_commit_done(self, committing: "asyncio.Future[MetadataDelta]") -> None:
         self._lock.release()
         if not committing.cancelled():
             committing.exception()  # was told to whoever waited, if anybody did
 
-    async def carry_out(self, plan: Callable[[], Sequence[MetadataRecord]]) -> bool:
+    async def apply_plan(self, plan: Callable[[], Sequence[MetadataRecord]]) -> bool:
         """The same for a plan that only wants something done; whether there was anything to do."""
 
         def decided() -> Decision[bool]:
             records = plan()
             return records, bool(records)
 
-        return await self.take(decided)
+        return await self.execute(decided)
 
-    def rules(self) -> RulesOf:
+    def topic_rules(self) -> TopicRulesLookup:
         """Topics' election rules as they are now, for one plan."""
         by_config: dict[tuple[tuple[str, str], ...], TopicElectionRules] = {}
 
@@ -86,12 +86,12 @@ class Turn:
             overrides = self.image.topic_config(self.image.topic_names[topic])
             key = tuple(overrides.items())
             if (known := by_config.get(key)) is None:
-                known = by_config[key] = self.rules_with(overrides)
+                known = by_config[key] = self.rules_for_config(overrides)
             return known
 
         return rules_of
 
-    def rules_with(self, overrides: Mapping[str, str]) -> TopicElectionRules:
+    def rules_for_config(self, overrides: Mapping[str, str]) -> TopicElectionRules:
         """The rules of a topic with these configs."""
         return TopicElectionRules(
             self._config.topic(TOPIC_MIN_INSYNC_REPLICAS, overrides),

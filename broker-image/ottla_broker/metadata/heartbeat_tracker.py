@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, REGISTER_LEASE_MS, Config
 
-TURNS_A_SESSION = 10
+CHECKS_PER_SESSION = 10
 
 
-def believed_s(config: Config) -> float:
+def leadership_timeout_s(config: Config) -> float:
     """How long a controller that hears no majority goes on being believed, by itself too: others wait for a lease before they follow it."""
     return min(config(BROKER_SESSION_TIMEOUT_MS), config(REGISTER_LEASE_MS)) / 1000
 
@@ -21,44 +21,44 @@ class Session:
     """`heard_at`: seconds on the controller's clock. `offset`: the last metadata record that the broker said to have."""
 
     epoch: int
-    heard_at: float
-    offset: int
+    last_heartbeat_s: float
+    metadata_offset: int
 
 
-class Sessions:
+class HeartbeatTracker:
     def __init__(self, timeout_s: float, now: float) -> None:
         self.timeout_s = timeout_s
-        self.turn_s = timeout_s / TURNS_A_SESSION
-        self._last_turn = now
+        self.check_interval_s = timeout_s / CHECKS_PER_SESSION
+        self._last_check_s = now
         self._sessions: dict[int, Session] = {}
 
-    def heard(self, broker: int, epoch: int, offset: int, now: float) -> None:
+    def record_heartbeat(self, broker: int, epoch: int, offset: int, now: float) -> None:
         self._sessions[broker] = Session(epoch, now, offset)
 
-    def forget(self, broker: int, epoch: int) -> None:
+    def remove(self, broker: int, epoch: int) -> None:
         """Unless it is the session of a later registration."""
         session = self._sessions.get(broker)
         if session is not None and session.epoch <= epoch:
             del self._sessions[broker]
 
-    def lives(self, broker: int, epoch: int, now: float) -> bool:
+    def is_alive(self, broker: int, epoch: int, now: float) -> bool:
         session = self._sessions.get(broker)
-        return session is not None and session.epoch == epoch and now - session.heard_at < self.timeout_s
+        return session is not None and session.epoch == epoch and now - session.last_heartbeat_s < self.timeout_s
 
-    def offset(self, broker: int) -> int:
+    def metadata_offset(self, broker: int) -> int:
         """The last metadata record that the broker said to have; −1 when it said nothing yet."""
         session = self._sessions.get(broker)
-        return -1 if session is None else session.offset
+        return -1 if session is None else session.metadata_offset
 
-    def turn(self, now: float) -> list[tuple[int, int]]:
+    def expire_sessions(self, now: float) -> list[tuple[int, int]]:
         """Called every `turn_s`: the brokers (with their epochs) that were silent for too long. They stay until they are forgotten."""
-        late = now - self._last_turn - self.turn_s
-        self._last_turn = now
-        if late > self.turn_s:
+        late = now - self._last_check_s - self.check_interval_s
+        self._last_check_s = now
+        if late > self.check_interval_s:
             for session in self._sessions.values():
-                session.heard_at += late
+                session.last_heartbeat_s += late
         return [
             (broker, session.epoch)
             for broker, session in self._sessions.items()
-            if now - session.heard_at >= self.timeout_s
+            if now - session.last_heartbeat_s >= self.timeout_s
         ]

@@ -1,14 +1,15 @@
-"""From the records of a partition of `__consumer_offsets` back to groups and offsets. Synchronous and record by
-record, so that who loads can stop for breath between any two.
+"""Restores groups and offsets from the records of a partition of `__consumer_offsets`, in steps between which the
+caller may yield to the event loop.
 
-Commits inside a transaction wait for its marker, and lose to a plain commit of the same partition that came after them
-(KIP-98): the later *record* wins, not the later marker.
+Commits inside a transaction are applied with its marker, and lose to a plain commit of the same partition that came
+after them (KIP-98): the later *record* wins, not the later marker.
 """
 
 from collections.abc import Iterator
 
-from ottla_broker.coordination.classic_group import ClassicGroup, restored
-from ottla_broker.coordination.offsets import Offsets
+from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.offsets import CommittedOffsets
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     GroupMetadataKey,
@@ -18,32 +19,32 @@ from ottla_broker.coordination.records import (
     decode_offset_commit,
     decode_value,
 )
-from ottla_broker.coordination.schema import Malformed
 from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc, iter_batches
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.records import Record, decompress_records, iter_record_spans
 
 RECORDS_PER_STEP = 64
 
 
 class CoordinatorLoader:
-    """Counts what it saw: `records` in all, `unknown` of types that are not ours to read."""
+    """Counts `records` in all, and `unknown_records` of other types of groups."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: GroupCoordinatorConfig) -> None:
+        self._config = config
         self.groups: dict[str, ClassicGroup] = {}
-        self.offsets = Offsets()
+        self.offsets = CommittedOffsets()
         self.records = 0
         self.unknown_records = 0
-        self._open: dict[
-            int, dict[OffsetCommitKey, OffsetCommit | None]
-        ] = {}  # producer id → its transaction's commits
+        # Producer id → the commits of its transaction.
+        self._open_transactions: dict[int, dict[OffsetCommitKey, OffsetCommit | None]] = {}
 
-    def steps(self, chunk: Buffer) -> Iterator[None]:
+    def load_chunk(self, chunk: Buffer) -> Iterator[None]:
         """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names the offset."""
         for at, header in iter_batches(chunk):
             if not has_valid_crc(chunk, header, at):
-                raise KafkaError(ErrorCode.corrupt_message, f"CRC of the batch at offset {header.base_offset} is wrong")
+                raise KafkaError(ErrorCode.corrupt_message, f"invalid CRC of the batch at offset {header.base_offset}")
             delta = 0  # of the record at hand
             try:
                 for _, _, _, at_delta, key, value, _ in iter_record_spans(
@@ -54,7 +55,7 @@ class CoordinatorLoader:
                     self.records += 1
                     if not self.records % RECORDS_PER_STEP:
                         yield
-            except Malformed as reason:
+            except MalformedMessage as reason:
                 where = f"record at offset {header.base_offset + delta}"
                 raise KafkaError(ErrorCode.corrupt_message, f"{where}: {reason}") from reason
 
@@ -65,17 +66,17 @@ class CoordinatorLoader:
         if isinstance(key, OffsetCommitKey):
             commit = None if raw_value is None else decode_offset_commit(raw_value)
             if header.is_transactional:
-                self._open.setdefault(header.producer_id, {})[key] = commit
+                self._open_transactions.setdefault(header.producer_id, {})[key] = commit
             else:
-                if self._open:
-                    for commits in self._open.values():
+                if self._open_transactions:
+                    for commits in self._open_transactions.values():
                         commits.pop(key, None)
                 self._commit(key, commit)
         elif isinstance(key, GroupMetadataKey):
             if raw_value is None:
                 self.groups.pop(key.group, None)
             else:
-                self.groups[key.group] = restored(key.group, decode_value(GROUP_METADATA, raw_value))
+                self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
         else:
             self.unknown_records += 1
         return None
@@ -87,15 +88,15 @@ class CoordinatorLoader:
             self.offsets.put(key, commit)
 
     def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
-        commits = self._open.pop(producer_id, {})
+        commits = self._open_transactions.pop(producer_id, {})
         if how is ControlRecordType.commit:
             for key, commit in commits.items():
                 self._commit(key, commit)
 
-    def finish(self) -> Iterator[None]:
-        """After the last record: offsets without a group get one, for somebody commits who never joined. In steps
-        too."""
-        for group in self.offsets.groups():
+    def add_simple_groups(self) -> Iterator[None]:
+        """After the last record: creates a group for offsets without one, which were committed by a client that never
+        joined. In steps too."""
+        for group in self.offsets.group_ids():
             if group not in self.groups:
-                self.groups[group] = ClassicGroup(group)
+                self.groups[group] = ClassicGroup(group, self._config)
                 yield
