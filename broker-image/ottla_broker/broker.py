@@ -137,7 +137,7 @@ class Broker:
             partitions,
             channel.send_request,
             runtime.now_ms,
-            own=lambda: image.broker_addresses(inter_broker_listener),
+            target_addresses=lambda: image.broker_addresses(inter_broker_listener),
         )
         self.appended_retention = AppendedRetention(image, partitions, config, runtime.now_ms)
         self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch)
