@@ -3,7 +3,7 @@
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
