@@ -205,7 +205,7 @@ def test_the_cases_beside_the_pipeline_hold_and_one_that_does_not_says_what_diff
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "one-morning: as expected",
-        "wrong: differs",
+        "one-morning: passed",
+        "wrong: failed",
         '  delays: missing: {"departures": 1}',
     ]
