@@ -27,8 +27,7 @@ from ottla_broker.config import (
     Setting,
     SettingError,
 )
-from ottla_broker.config.problems import parse_value
-from ottla_broker.config.sources import source_security
+from ottla_broker.config.mirror_settings import source_security
 from ottla_broker.config.value_types import MAX_INT64
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage
 from ottla_broker.wire.channel import UNSECURED
@@ -57,31 +56,31 @@ class MirrorConfig:
     there makes that of its copy; `appends`: whether records get offsets of their own here."""
 
     name: str
-    bootstrap: str
+    bootstrap_servers: str
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     role: str
-    resyncs: bool
+    resyncs_on_truncation: bool
     sync_configs: bool
-    refresh_s: float
+    metadata_max_age_s: float
     fetch_limits: FetchLimits
-    truncates: bool = False
+    truncates_on_divergence: bool = False
     security: ClientSecurity = UNSECURED
     credentials_version: str = ""
-    prefix: str = ""
-    appends: bool = False
+    topic_prefix: str = ""
+    appends_records: bool = False
 
-    def client(self, client_id: str) -> Client:
+    def source_client(self, client_id: str) -> Client:
         """Of the source."""
-        return Client(parse_bootstrap_servers(self.bootstrap), client_id=client_id, security=self.security)
+        return Client(parse_bootstrap_servers(self.bootstrap_servers), client_id=client_id, security=self.security)
 
     @property
-    def replicates(self) -> bool:
+    def is_replicating(self) -> bool:
         return self.role == REPLICATE
 
-    def name_here(self, topic: str) -> str:
+    def target_topic(self, topic: str) -> str:
         """What the copy of a topic of the source is called."""
-        return self.prefix + topic
+        return self.topic_prefix + topic
 
 
 def mirror_configs(image: MetadataImage) -> dict[str, MirrorConfig]:
@@ -98,7 +97,7 @@ def _link(name: str, settings: Mapping[str, str]) -> MirrorConfig:
     def of(setting: Setting[T]) -> T:
         text = settings.get(setting.name)
         try:
-            return setting.default if text is None else parse_value(setting, text)
+            return setting.default if text is None else setting.parse(text)
         except SettingError:  # written by another version, which allowed more
             return setting.default
 

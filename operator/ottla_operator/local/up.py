@@ -16,7 +16,7 @@ from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.mirrors import MirrorWish
-from ottla_operator.plan import brokers, listener_certificates
+from ottla_operator.plan import broker_processes, listener_certificates
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -146,10 +146,12 @@ class UpRunner:
         folders = {
             name: certificates.written(home / name, made)
             for name, (cluster, _) in clusters.items()
-            if (made := listener_certificates.certificates(cluster, found)) is not None
+            if (made := listener_certificates.read_certificates(cluster, found)) is not None
         }
         topics = [(Topic.parse(it.data), it) for it in self._documents if it.kind == "Topic"]
-        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there, folders)
+        plans = broker_processes.plan_broker_processes(
+            [cluster for cluster, _ in clusters.values()], home, still_there, folders
+        )
         return [
             Wish(
                 cluster=cluster,
@@ -186,12 +188,14 @@ class UpRunner:
                     f"{document.where(())}: {document.kind} {document.name} is passed over: not built yet", "warn"
                 )
             if document.kind == "Cluster":
-                for it in brokers.unserved(Cluster.parse(document.data)):
-                    self.board.say(f"{document.where(it.field)}: {it.why}", "warn")
+                for it in broker_processes.unsupported_fields(Cluster.parse(document.data)):
+                    self.board.say(f"{document.where(it.field)}: {it.reason}", "warn")
 
 
 def _addresses(
-    plans: Sequence[brokers.BrokerPlan], clusters: Mapping[str, tuple[Cluster, Document]], mirror: Mirror
+    plans: Sequence[broker_processes.BrokerProcessPlan],
+    clusters: Mapping[str, tuple[Cluster, Document]],
+    mirror: Mirror,
 ) -> str:
     """Of the brokers of a source that is described beside it."""
     assert mirror.spec.source.cluster_ref is not None  # or it has addresses: the schema wants one of them

@@ -35,7 +35,7 @@ def _for_the_driver(pipeline: Pipeline) -> Json:
         "apiVersion": API_VERSION,
         "kind": "Pipeline",
         "metadata": {"name": pipeline.name, "namespace": pipeline.metadata.namespace},
-        "spec": {**kept, "spark": {"conf": spark.whole_conf(pipeline)}},
+        "spec": {**kept, "spark": {"conf": spark.complete_conf(pipeline)}},
     }
 
 
