@@ -123,7 +123,7 @@ class Broker:
             self.partitions,
             self.controller_channel.send_request,
             self.runtime.now_ms,
-            own=lambda: self.image.broker_addresses(config.inter_broker_listener),
+            target_addresses=lambda: self.image.broker_addresses(config.inter_broker_listener),
         )
         self.appended_retention = AppendedRetention(self.image, self.partitions, config, self.runtime.now_ms)
         self._replica_manager = ReplicaManager(

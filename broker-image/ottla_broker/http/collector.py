@@ -67,7 +67,7 @@ def _mirrors(broker: Broker) -> Iterator[Family]:
     now_s = asyncio.get_running_loop().time()
     copies = [
         ((link.name, copy.partition.topic, str(copy.partition.partition)), copy)
-        for link, copy in broker.mirrors.mirror_partitions()
+        for link, copy in broker.mirrors.mirrored_partitions()
         if copy.source_high_watermark >= 0
     ]
     yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]
