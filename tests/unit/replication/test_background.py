@@ -23,7 +23,7 @@ def test_a_maintenance_that_ends_turns_readiness_red_and_is_logged(
         async with running(tmp_path) as broker:
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert readiness_problems(broker) == ["background work ended: RuntimeError('a mistake of ours')"]
+            assert readiness_problems(broker) == ["background task failed: RuntimeError('a mistake of ours')"]
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
