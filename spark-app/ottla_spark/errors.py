@@ -1,4 +1,4 @@
-"""What went wrong, in words: the one kind of error that a person sees, and how the errors of others become it."""
+"""Errors that a person can act on, and their texts from the errors of Spark, Java and Python."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from typing import Final
 
 
-class Trouble(Exception):
-    """Something a person can act on. Its text is a sentence: what is wrong, where, and what would be right."""
+class PipelineError(Exception):
+    """The pipeline cannot run. The text is one sentence: what is wrong, where, and what would be right."""
 
 
-class NotInstalled(Trouble):
-    """Something that pipelines need is not on this machine; trying again does not help."""
+class MissingDependency(PipelineError):
+    """Java, PySpark or a part of them is not installed; retrying does not help."""
 
 
-_BROKEN_EXPECTATION: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<sentence>.*?)\[/OTTLA\]", re.DOTALL)
-# After the frames of a traceback, which are indented, comes the error.
+_MARKED_MESSAGE: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<message>.*?)\[/OTTLA\]", re.DOTALL)
+# The error follows the frames of a traceback, which are indented.
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(?P<error>\S.*)")
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _CALL: Final = re.compile(r"^An error occurred while calling \S+ : ")
@@ -27,14 +27,14 @@ _NO_COLUMN: Final = re.compile(
     r"(?: Did you mean one of the following\? \[(?P<near>[^\]]*)\])?"
 )
 _NO_TABLE: Final = re.compile(r"The table or view (?P<name>\S+) cannot be found\.?")
-_LONGEST: Final = 1000
+_MAX_LENGTH: Final = 1000
 
-# What the Java side says, and what it means to the person who runs a pipeline. The first that is found wins.
+# Text in an error of Spark or Java → what it means for the pipeline. The first match wins.
 _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
     (
         "Some data may have been lost because they are not available",
-        "records were deleted from the topic before they were read (retention, or the topic was made anew); "
-        "set onDataLoss: continue to go on with what is left, or start with a new checkpoint",
+        "records were deleted from the topic before they were read (by retention, or the topic was re-created); "
+        "set onDataLoss: continue to skip them, or start with a new checkpoint",
     ),
     (
         "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
@@ -51,7 +51,7 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "java.lang.OutOfMemoryError",
-        "Spark ran out of memory; give it more (spark.driver.memory) or set maxOffsetsPerTrigger",
+        "Spark ran out of memory; increase spark.driver.memory or set maxOffsetsPerTrigger",
     ),
     (
         "sources in the checkpoint offsets and now there are",
@@ -61,26 +61,26 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
 )
 
 
-def marked(sentence: str) -> str:
-    """A sentence for SQL's raise_error that survives Spark's wrapping; `in_words` finds it again."""
-    return f"[OTTLA]{sentence}[/OTTLA]"
+def mark_message(message: str) -> str:
+    """Message for SQL's raise_error that `describe_error` finds in the error that Spark wraps it in."""
+    return f"[OTTLA]{message}[/OTTLA]"
 
 
-def in_words(error: BaseException | str) -> str:
-    """One short sentence for a person: ours where there is one, else the innermost message, without stack traces."""
-    if isinstance(error, Trouble):
+def describe_error(error: BaseException | str) -> str:
+    """One sentence without a stack trace: a marked message, a known meaning, or the innermost cause."""
+    if isinstance(error, PipelineError):
         return str(error)
     text = str(error)
-    if found := _BROKEN_EXPECTATION.search(text):
-        return found["sentence"].strip()
-    for sign, meaning in _MEANINGS:
-        if sign in text:
+    if marked := _MARKED_MESSAGE.search(text):
+        return marked["message"].strip()
+    for pattern, meaning in _MEANINGS:
+        if pattern in text:
             return meaning
-    # Spark's own errors pass through Python where a batch is written; only the pipeline's code is of interest.
+    # Where a batch is written, Spark's own errors pass through Python. Only errors of the pipeline's code are Python's.
     raised = list(_PYTHON_ERROR.finditer(text))
     if own := [found["error"] for found in raised if not found["error"].startswith(("pyspark.", "py4j."))]:
         return f"Python raised {own[-1].strip()}"
-    return _plain(_innermost(text[raised[-1].start("error") :] if raised else text)) or type(error).__name__
+    return _first_sentence(_innermost(text[raised[-1].start("error") :] if raised else text)) or type(error).__name__
 
 
 def _innermost(text: str) -> str:
@@ -88,7 +88,8 @@ def _innermost(text: str) -> str:
     return text.rsplit("Caused by: ", 1)[-1]
 
 
-def _plain(text: str) -> str:
+def _first_sentence(text: str) -> str:
+    """The message without class names, SQLSTATE and query plan."""
     lines: list[str] = []
     for line in text.splitlines():
         stripped = line.strip()
@@ -96,18 +97,18 @@ def _plain(text: str) -> str:
             break
         if stripped:
             lines.append(stripped)
-        if stripped.endswith(";"):  # what Spark planned comes next
-            break
+        if stripped.endswith(";"):
+            break  # the query plan follows
     sentence = _CALL.sub("", _SQLSTATE.sub("", " ".join(lines)).rstrip("; "))
     while java_class := _CLASS_PREFIX.match(sentence):
         sentence = sentence[java_class.end() :]
     if found := _SPARK_CLASS.match(sentence):
         sentence = sentence[found.end() :]
-    return _of_sql(sentence)[:_LONGEST].strip()
+    return _describe_analysis_error(sentence)[:_MAX_LENGTH].strip()
 
 
-def _of_sql(sentence: str) -> str:
-    """What the analyzer says of a statement: what it does not know, where that stands, and what there is."""
+def _describe_analysis_error(sentence: str) -> str:
+    """Unknown columns and tables with their position in the statement and similar names."""
     where = ""
     if found := _WHERE_IN_SQL.search(sentence):
         sentence, where = sentence[: found.start()], f" ({found['at']}, {found['pos']})"

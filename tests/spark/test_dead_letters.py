@@ -1,14 +1,14 @@
-"""Rows that do not decode or break an expectation, on a real broker."""
+"""Dead letters of records that do not decode and rows that do not satisfy an expectation, on a real broker."""
 
 from __future__ import annotations
 
 import pytest
 
-from ottla_spark.trouble import Trouble
+from ottla_spark.errors import PipelineError
 from tests.spark.conftest import Runner, Topics, events, ids, written
 
 
-def test_rows_that_do_not_decode_or_break_an_expectation_are_set_aside(pipeline: Runner, topics: Topics) -> None:
+def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Topics) -> None:
     topics.make("dl-in", "dl-out", "dl-dead")
     spec = {
         "sources": {"events": events("dl-in")},
@@ -37,8 +37,8 @@ def test_rows_that_do_not_decode_or_break_an_expectation_are_set_aside(pipeline:
     assert ids(topics, "dl-out") == [1, 4]
     dead = {int(letter.headers["ottla.offset"] or -1): letter for letter in topics.read("dl-dead")}
     assert {offset: letter.headers["ottla.reason"] for offset, letter in dead.items()} == {
-        1: "the value is not JSON that fits the schema",
-        2: "the value is not JSON that fits the schema",
+        1: "the value is not JSON that matches the schema",
+        2: "the value is not JSON that matches the schema",
         3: "the column id is missing or null",
         4: "known expects has_city: city <> ''",
         5: "known expects has_city: city <> ''",
@@ -65,7 +65,7 @@ def test_rows_that_do_not_decode_or_break_an_expectation_are_set_aside(pipeline:
     assert letters[7:] == ["8"]
 
 
-def test_too_many_rows_set_aside_end_the_pipeline_and_can_be_looked_at(pipeline: Runner, topics: Topics) -> None:
+def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner, topics: Topics) -> None:
     topics.make("rate-in", "rate-out", "rate-dead")
     topics.write("rate-in", {"id": 1}, b"?", b"?")
     spec = {
@@ -73,25 +73,25 @@ def test_too_many_rows_set_aside_end_the_pipeline_and_can_be_looked_at(pipeline:
         "sinks": [{"from": "events", "topic": "rate-out"}],
         "deadLetter": {"topic": "rate-dead", "maxRate": 0.5},
     }
-    with pytest.raises(Trouble, match=r"2 of 3 rows of a batch were set aside, more than maxRate 0\.5 allows"):
+    with pytest.raises(PipelineError, match=r"2 of 3 rows of a batch are dead letters, above maxRate 0\.5"):
         pipeline(spec)
     assert pipeline.lines[-1]["state"] == "failed"
     assert "maxRate" in pipeline.lines[-1]["error"]
     assert len(topics.read("rate-dead")) == 2
 
 
-def test_without_a_dead_letter_topic_the_record_is_named(pipeline: Runner, topics: Topics) -> None:
+def test_record_that_does_not_decode_is_named_without_a_dead_letter_topic(pipeline: Runner, topics: Topics) -> None:
     topics.make("strict-in", "strict-out")
     topics.write("strict-in", {"id": 1}, {"id": None})
     spec = {"sources": {"events": events("strict-in")}, "sinks": [{"from": "events", "topic": "strict-out"}]}
     with pytest.raises(
-        Trouble,
-        match=r"^topic strict-in, partition 0, offset 1: the column id is missing or null; with a deadLetter topic",
+        PipelineError,
+        match=r"^topic strict-in, partition 0, offset 1: the column id is missing or null; with spec\.deadLetter",
     ):
         pipeline(spec)
 
 
-def test_sums_that_break_an_expectation_are_set_aside(pipeline: Runner, topics: Topics) -> None:
+def test_aggregates_that_do_not_satisfy_an_expectation_are_dead_letters(pipeline: Runner, topics: Topics) -> None:
     topics.make("sum-in", "sum-out", "sum-dead")
     topics.write("sum-in", *({"id": number, "city": city} for number, city in enumerate(["A", "A", "B"])))
     spec = {

@@ -14,13 +14,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla_spark.__main__ import main
-from ottla_spark.now import Now
-from ottla_spark.progress import Report, batch, lag
-from ottla_spark.serving import serving
-from ottla_spark.stop import runners, stop
+from ottla_spark.http_server import serve_progress
+from ottla_spark.progress import ProgressLog, format_lag, parse_progress_event
+from ottla_spark.progress_snapshot import ProgressSnapshot
+from ottla_spark.stop import find_runners, stop_runner
 from tests.unit.spark.test_progress import EVENT
 
-LAG = lag({("flights", 0): 50, ("flights", 1): 0}, {("flights", 0): 1000}, 3500)
+LAG = format_lag({("flights", 0): 50, ("flights", 1): 0}, {("flights", 0): 1000}, 3500)
 RUNNER = """\
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(0)))
@@ -29,17 +29,19 @@ signal.pause()
 """
 
 
-def ran() -> Now:
-    now = Now()
-    report = Report(None, "hourly", now)
-    report.state("running", group="g")
-    report.batch(batch(EVENT), LAG)
-    report.batch(batch({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG)
+def ran() -> ProgressSnapshot:
+    now = ProgressSnapshot()
+    report = ProgressLog(None, "hourly", now)
+    report.write_state("running", group="g")
+    report.write_batch(parse_progress_event(EVENT), LAG)
+    report.write_batch(
+        parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG
+    )
     return now
 
 
 def test_what_is_told_is_the_sum_of_the_reports_lines() -> None:
-    told = ran().told()
+    told = ran().to_json()
     assert told.pop("lastProgress").endswith("Z")
     assert told == {
         "pipeline": "hourly",
@@ -52,22 +54,22 @@ def test_what_is_told_is_the_sum_of_the_reports_lines() -> None:
         "lagRecords": 50,
         "lagSeconds": 2.5,
     }
-    assert Now().told()["lagRecords"] is None, "nothing is known yet"
+    assert ProgressSnapshot().to_json()["lagRecords"] is None, "nothing is known yet"
 
 
 def test_figures_are_prometheus_own() -> None:
     now = ran()
-    Report(None, "hourly", now).state("failed", error="it fell")
+    ProgressLog(None, "hourly", now).write_state("failed", error="it fell")
     found: dict[tuple[str, ...], float] = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(now.figures())
+        for family in text_string_to_metric_families(now.to_prometheus())
         for sample in family.samples
     }
     assert found["ottla_pipeline_rows_total", "hourly"] == 60001
     assert found["ottla_pipeline_lag_records", "hourly", "flights", "0"] == 50
     assert found["ottla_pipeline_lag_seconds", "hourly"] == 2.5
     assert [key[2] for key, value in found.items() if key[0] == "ottla_pipeline_state" and value] == ["failed"]
-    assert now.told()["error"] == "it fell"
+    assert now.to_json()["error"] == "it fell"
 
 
 def test_what_the_chart_watches_is_told() -> None:
@@ -75,7 +77,7 @@ def test_what_the_chart_watches_is_told() -> None:
     watched = re.findall(
         r"ottla_pipeline_\w+", "".join(it.read_text() for it in files.rglob("*") if it.suffix in (".yaml", ".json"))
     )
-    assert watched and set(watched) <= set(re.findall(r"^ottla_pipeline_\w+", ran().figures(), re.MULTILINE))
+    assert watched and set(watched) <= set(re.findall(r"^ottla_pipeline_\w+", ran().to_prometheus(), re.MULTILINE))
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -87,11 +89,11 @@ def asked(port: int, path: str) -> tuple[int, str]:
 
 
 def test_it_answers_over_http_and_is_ready_once_its_queries_run() -> None:
-    now = Now()
-    with serving(("", 0), now) as port:
+    now = ProgressSnapshot()
+    with serve_progress(("", 0), now) as port:
         assert asked(port, "/livez") == (200, "ok\n")
         assert asked(port, "/readyz") == (503, "starting\n")
-        Report(None, "hourly", now).state("running")
+        ProgressLog(None, "hourly", now).write_state("running")
         assert asked(port, "/readyz") == (200, "running\n")
         assert json.loads(asked(port, "/status")[1])["state"] == "running"
         assert asked(port, "/metrics?x=1")[0] == 200
@@ -102,7 +104,7 @@ def test_it_answers_over_http_and_is_ready_once_its_queries_run() -> None:
 
 def test_what_went_wrong_is_written_for_who_started_it(tmp_path: Path) -> None:
     said = tmp_path / "last-words"
-    arguments = ["run", "--bootstrap", "b:1", "--last-words", str(said)]
+    arguments = ["run", "--bootstrap", "b:1", "--termination-message", str(said)]
     assert main([*arguments, "--pipeline", str(tmp_path / "none.yaml")]) == 2
     assert said.read_text() == f"{tmp_path / 'none.yaml'}: No such file or directory\n"
 
@@ -114,10 +116,10 @@ def test_a_runner_is_found_and_stopping_it_waits_for_its_end(tmp_path: Path) -> 
     process = subprocess.Popen([sys.executable, str(program), "run"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "runs\n"
-        assert process.pid in runners()
-        stop(process.pid)
+        assert process.pid in find_runners()
+        stop_runner(process.pid)
         assert process.poll() == 0
-        stop(process.pid)  # it is gone: nothing to wait for
+        stop_runner(process.pid)  # it is gone: nothing to wait for
     finally:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""What is said of pipelines that cannot run, or fall: one sentence that names the place."""
+"""Errors of pipelines that cannot run or fail: one sentence that names the field."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from ottla_spark.spec import API_VERSION, of
-from ottla_spark.testing import plan
-from ottla_spark.trouble import Trouble
+from ottla_operator.resources.common import API_VERSION
+from ottla_spark.definition import parse_pipeline
+from ottla_spark.errors import PipelineError
+from ottla_spark.streaming.cases import plan_pipeline
 from tests.spark.conftest import Runner, Topics, events
 
 
-def test_an_error_in_python_is_said_without_its_traceback(pipeline: Runner, topics: Topics) -> None:
+def test_error_in_python_is_reported_without_its_traceback(pipeline: Runner, topics: Topics) -> None:
     topics.make("err-in")
     topics.write("err-in", {"id": 1})
     (pipeline.folder / "steps.py").write_text(
@@ -31,9 +32,9 @@ def test_an_error_in_python_is_said_without_its_traceback(pipeline: Runner, topi
             "transforms": [{"name": "x", "python": f"steps.py:{function}"}],
             "sinks": [{"from": "x", "console": {}}],
         }
-        with pytest.raises(Trouble) as trouble:
+        with pytest.raises(PipelineError) as raised:
             pipeline(spec)
-        assert re.match(sentence, str(trouble.value))
+        assert re.match(sentence, str(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_an_error_in_python_is_said_without_its_traceback(pipeline: Runner, topi
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(
+def test_error_is_one_sentence_that_names_the_field(
     pipeline: Runner, topics: Topics, change: dict[str, Any], sentence: str
 ) -> None:
     if "wrong-in" not in topics.admin.list_topics(timeout=30).topics:
@@ -78,11 +79,11 @@ def test_what_is_wrong_is_said_in_one_sentence(
         "transforms": [{"name": "x", "sql": "SELECT * FROM events"}],
         "sinks": [{"from": "x", "topic": "wrong-out"}],
     }
-    with pytest.raises(Trouble) as trouble:
+    with pytest.raises(PipelineError) as raised:
         pipeline({**spec, **change})
-    assert re.search(sentence, str(trouble.value))
-    assert "\n" not in str(trouble.value)
-    assert pipeline.lines[-1]["error"] == str(trouble.value)
+    assert re.search(sentence, str(raised.value))
+    assert "\n" not in str(raised.value)
+    assert pipeline.lines[-1]["error"] == str(raised.value)
 
 
 SUMS = {"transforms": [{"name": "x", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"}]}
@@ -104,10 +105,9 @@ SUMS = {"transforms": [{"name": "x", "sql": "SELECT city, count(*) AS n FROM eve
         ({**SUMS, "sinks": [{"from": "x", "topic": "out", "outputMode": "update"}]}, None),
     ],
 )
-def test_what_a_query_would_refuse_is_said_before_it_runs(
-    tmp_path: Path, change: dict[str, Any], sentence: str | None
-) -> None:
+def test_validate_finds_what_a_query_would_reject(tmp_path: Path, change: dict[str, Any], sentence: str | None) -> None:
     spec = {
+        "clusterRef": {"name": "c"},
         "sources": {"events": events("in")},
         "transforms": [{"name": "x", "sql": "SELECT * FROM events"}],
         "sinks": [{"from": "x", "topic": "out"}],
@@ -115,17 +115,17 @@ def test_what_a_query_would_refuse_is_said_before_it_runs(
     }
     document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
     if sentence is None:
-        plan(of(document, tmp_path))
+        plan_pipeline(parse_pipeline(document, tmp_path))
         return
-    with pytest.raises(Trouble, match=sentence):
-        plan(of(document, tmp_path))
+    with pytest.raises(PipelineError, match=sentence):
+        plan_pipeline(parse_pipeline(document, tmp_path))
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(pipeline: Runner, topics: Topics) -> None:
+def test_folder_that_is_not_writable_is_named(pipeline: Runner, topics: Topics) -> None:
     topics.make("place-in")
     (pipeline.folder / "taken").write_text("a file")
     spec = {"sources": {"events": events("place-in")}, "sinks": [{"from": "events", "parquet": {"path": "taken/rows"}}]}
     with pytest.raises(
-        Trouble, match=r"^sink events: parquet\.path: .*/taken/rows cannot be written to: Not a directory"
+        PipelineError, match=r"^sink events: parquet\.path: .*/taken/rows is not writable: Not a directory"
     ):
         pipeline(spec)

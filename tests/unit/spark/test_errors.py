@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ottla_spark.duration import interval, milliseconds
-from ottla_spark.trouble import Trouble, in_words, marked
+from ottla_operator.resources.common import parse_duration_ms
+from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.streaming.session import spark_interval
 
 
 def test_our_own_sentence_is_found_in_what_spark_makes_of_it() -> None:
     wrapped = f"""[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in stage 3.0 failed
-Lost task 0.0 (TID 9): org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {marked("a row of x breaks y: z > 0")} SQLSTATE: P0001
+Lost task 0.0 (TID 9): org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] {mark_message("a row of x breaks y: z > 0")} SQLSTATE: P0001
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2700)"""
-    assert in_words(RuntimeError(wrapped)) == "a row of x breaks y: z > 0"
+    assert describe_error(RuntimeError(wrapped)) == "a row of x breaks y: z > 0"
 
 
 def test_trouble_is_its_own_sentence() -> None:
-    assert in_words(Trouble("the disk is full")) == "the disk is full"
+    assert describe_error(PipelineError("the disk is full")) == "the disk is full"
 
 
 @pytest.mark.parametrize(
@@ -69,8 +70,8 @@ def test_trouble_is_its_own_sentence() -> None:
     ],
 )
 def test_stack_traces_are_not_for_people(said: str, words: str) -> None:
-    assert in_words(RuntimeError(said)).startswith(words)
-    assert "\n" not in in_words(RuntimeError(said))
+    assert describe_error(RuntimeError(said)).startswith(words)
+    assert "\n" not in describe_error(RuntimeError(said))
 
 
 @pytest.mark.parametrize(
@@ -78,11 +79,11 @@ def test_stack_traces_are_not_for_people(said: str, words: str) -> None:
     [("500ms", 500), ("30s", 30_000), ("10 minutes", 600_000), ("2 hours", 7_200_000), ("1d", 86_400_000)],
 )
 def test_durations(text: str, length: int) -> None:
-    assert milliseconds(text) == length
-    assert interval(text) == f"{length} milliseconds"
+    assert parse_duration_ms(text) == length
+    assert spark_interval(text) == f"{length} milliseconds"
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1", "1w", "-1s", "1.5h", "1h30m"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
-        milliseconds(text)
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration_ms(text)

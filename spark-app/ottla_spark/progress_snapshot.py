@@ -1,4 +1,4 @@
-"""How the pipeline does at this moment, for whoever asks: the sum of what its report has told so far."""
+"""State of a running pipeline: its progress log added up, for the HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ STATES: Final = ("starting", "running", "stopping", "stopped", "finished", "susp
 
 
 @dataclass(slots=True)
-class Now:
-    """Written by the runner's thread, read by others: every value is replaced whole."""
+class ProgressSnapshot:
+    """Updated by the runner's thread and read by others: every value is replaced, never modified."""
 
     pipeline: str = ""
     state: str = "starting"
     error: str | None = None
     last_progress: str | None = None
-    """When the last batch ended."""
+    """Time at which the last batch ended."""
     lag: Mapping[str, Any] = field(default_factory=dict)
     rows: int = 0
     written: int = 0
     dead_letters: int = 0
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Rows per second that came in, by query, in its last batch."""
+    """Input rows per second of each query's last batch."""
 
-    def take(self, line: Mapping[str, Any]) -> None:
-        """A line of the report (see progress.py)."""
+    def update(self, line: Mapping[str, Any]) -> None:
+        """Adds a line of the progress log (see progress.py)."""
         self.pipeline = line["pipeline"]
         self.state = line["state"]
         self.error = line.get("error", self.error)
@@ -39,8 +39,8 @@ class Now:
         self.rates = {**self.rates, line["query"]: line["inputRowsPerSecond"]}
         self.lag = line["lag"]
 
-    def told(self) -> dict[str, Any]:
-        """As an object; `lagRecords` and `lagSeconds` are null as long as no batch has ended."""
+    def to_json(self) -> dict[str, Any]:
+        """`lagRecords` and `lagSeconds` are null until a batch has ended."""
         return {
             "pipeline": self.pipeline,
             "state": self.state,
@@ -54,21 +54,24 @@ class Now:
             "lagSeconds": self.lag.get("seconds"),
         }
 
-    def figures(self) -> str:
-        """For Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
+    def to_prometheus(self) -> str:
+        """Prometheus text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
         name = f'pipeline="{self.pipeline}"'
         lines = ["# TYPE ottla_pipeline_state gauge"]
         lines += [f'ottla_pipeline_state{{{name},state="{it}"}} {int(it == self.state)}' for it in STATES]
-        counted = {"rows": self.rows, "written": self.written, "dead_letters": self.dead_letters}
-        for what, count in counted.items():
-            lines += [f"# TYPE ottla_pipeline_{what}_total counter", f"ottla_pipeline_{what}_total{{{name}}} {count}"]
+        counters = {"rows": self.rows, "written": self.written, "dead_letters": self.dead_letters}
+        for counter, count in counters.items():
+            lines += [
+                f"# TYPE ottla_pipeline_{counter}_total counter",
+                f"ottla_pipeline_{counter}_total{{{name}}} {count}",
+            ]
         if (seconds := self.lag.get("seconds")) is not None:
             lines += ["# TYPE ottla_pipeline_lag_seconds gauge", f"ottla_pipeline_lag_seconds{{{name}}} {seconds}"]
         if partitions := self.lag.get("partitions"):
             lines.append("# TYPE ottla_pipeline_lag_records gauge")
             lines += [
-                f'ottla_pipeline_lag_records{{{name},topic="{topic}",partition="{partition}"}} {of["records"]}'
-                for topic, its in partitions.items()
-                for partition, of in its.items()
+                f'ottla_pipeline_lag_records{{{name},topic="{topic}",partition="{partition}"}} {lag["records"]}'
+                for topic, of_topic in partitions.items()
+                for partition, lag in of_topic.items()
             ]
         return "\n".join(lines) + "\n"
