@@ -3,7 +3,7 @@
 import pytest
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.tail_cache import LARGEST_ARENA, TailBudget, TailCache
+from ottla_broker.log.tail_cache import MAX_ARENA_BYTES, TailBudget, TailCache
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import FailingDisk, Place, batch, lead, offsets, spans
 
@@ -124,8 +124,8 @@ def test_arenas_grow_with_use_and_take_a_large_batch() -> None:
         arena = tail.room(1, 0)
         sizes.append(arena.size)
         arena.used = arena.size
-    assert sizes[0] < sizes[1] < sizes[-1] == LARGEST_ARENA
-    assert tail.room(LARGEST_ARENA * 3, 0).size == LARGEST_ARENA * 3
+    assert sizes[0] < sizes[1] < sizes[-1] == MAX_ARENA_BYTES
+    assert tail.room(MAX_ARENA_BYTES * 3, 0).size == MAX_ARENA_BYTES * 3
 
 
 def test_the_log_start_bounds_reading(place: Place) -> None:
