@@ -42,7 +42,6 @@ from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
 from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.journal import PartitionJournal
-from ottla_broker.replication.lag import shrink_isrs_periodically
 from ottla_broker.replication.log_maintenance import LogMaintenance
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
@@ -120,11 +119,12 @@ class Broker:
             self.partitions,
             self.log_dirs,
             self.runtime,
-            self.config.log_config,
+            self.config,
+            self.replica_fetchers,
+            MetadataClusterView(self.image),
+            send_isr_change=self._alter_partition_sender.send,
             on_leadership_gained=self._led,
             on_leadership_lost=self._lost,
-            cluster=MetadataClusterView(self.image, self._alter_partition_sender.send),
-            fetchers=self.replica_fetchers,
         )
         self.group_coordinator = GroupCoordinator(
             self.runtime, GroupCoordinatorConfig.from_config(config), self._offsets_partitions, serving=self._in_session
@@ -154,7 +154,7 @@ class Broker:
         if first_start:
             await self._take_in_orphans()
         self._spawn(self._log_maintenance.run())
-        self._spawn(shrink_isrs_periodically(self.partitions, self.config))
+        self._spawn(self._replica_manager.shrink_isrs())
         self._spawn(self.appended_retention.run())
         self.ready = True
         for tell in self.when_ready:
@@ -233,7 +233,7 @@ class Broker:
         if self.ready:
             await self.lifecycle.controlled_shutdown()
             if waiting := [
-                told for partition in self.partitions if (told := partition.pending_acks_future) is not None
+                future for partition in self.partitions if (future := partition.pending_acks_future()) is not None
             ]:
                 await asyncio.wait(waiting, timeout=HANDOVER_TIMEOUT_S)  # those who lead now tell what becomes of them
             await self.produce_forwarder.wait_for_redirected_clients()

@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
             self._queued_bytes += len(frame)
             self._consider_reading()
             if self.peer.is_follower and isinstance(self._working, DelayedFetchResponse):
-                self._working.hurry()  # a follower that asks for more waits no longer for what it asked before
+                self._working.force_complete()  # a follower that asks for more waits no longer for what it asked before
         elif not self._closed:
             self._serve(frame)
 
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = True
         self._transport.pause_reading()
         if isinstance(self._working, DelayedFetchResponse):
-            self._working.hurry()
+            self._working.force_complete()
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:

@@ -156,10 +156,10 @@ class Server:
         broker.when_ready.append(self._let_clients_in)
 
     def _hot_handlers(self) -> dict[int, FrameHandler]:
-        from ottla_broker.api.fetch import Fetching
+        from ottla_broker.api.fetch import FetchHandler
         from ottla_broker.api.produce import produce
 
-        return {PRODUCE: produce, FETCH: Fetching(self.broker)}
+        return {PRODUCE: produce, FETCH: FetchHandler(self.broker)}
 
     def bind(self) -> dict[str, Listener]:
         """Takes the ports of every listener, so that a port in use is known before anything else starts; nobody can

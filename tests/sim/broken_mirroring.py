@@ -15,7 +15,7 @@ from ottla_broker.mirroring.group_offsets import Committed, Place
 from ottla_broker.mirroring.mirror_partition import FetchOutcome, Identical, MirrorPartition
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, Epochs
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from typing import Final
 
 from ottla_broker.api.table import FETCH
 from ottla_broker.wire.codec import API_VERSIONS, RequestHeader
-from ottla_broker.wire.fetch import CONSUMER, read_fetch_request
+from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 
 _EARLY: Final = frozenset(
     {

@@ -15,7 +15,7 @@ from ottla_broker.mirroring.mirror_partition import FetchOutcome, MirrorPartitio
 from ottla_broker.mirroring.source_epochs import of_last
 from ottla_broker.mirroring.source_positions import mark, source_position
 from ottla_broker.wire.batch import LOG_OVERHEAD, Buffer
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Appending:
         return copy.source_id
 
     def append(self, copy: MirrorPartition, got: FetchResponsePartition) -> FetchOutcome | None:
-        records = got.records
+        records = memoryview(got.records)
         size, batches = split_whole_batches(records)
         if not batches:
             return None
@@ -64,7 +64,7 @@ class Appending:
         for at, fields in batches:
             validate_crc(records, at, fields)
         try:
-            marked = self._marked(copy, records[:size], batches, got.aborted)
+            marked = self._marked(copy, records[:size], batches, got.aborted or ())
         except ValueError as reason:
             copy.reason = f"the source has come to {reason}"
             return FetchOutcome.diverged

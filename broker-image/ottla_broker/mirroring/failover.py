@@ -60,7 +60,7 @@ def is_held(partition: Partition) -> bool:
     """Whether all in-sync replicas have all that is here. The high watermark alone does not say so: where the source's log begins
     behind what was copied, the copy begins anew there, and its high watermark too, before a follower has heard of that."""
     end = partition.log.end
-    return partition.log.high_watermark >= end and partition.followers.least_end(end) >= end
+    return partition.log.high_watermark >= end and partition.leader.followers.least_end(end) >= end
 
 
 def abort_open(partition: Partition, end: int, now_ms: int) -> int:

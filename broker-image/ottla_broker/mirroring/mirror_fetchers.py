@@ -198,7 +198,7 @@ class MirrorFetchers:
     def _fetcher(self, broker: int, address: tuple[str, int]) -> SourceFetcher:
         fetcher = self._fetchers.get(broker)
         if fetcher is not None and fetcher.address != address:
-            for copy in tuple(fetcher.session.followed.values()):
+            for copy in tuple(fetcher.fetcher.session):
                 fetcher.forget(copy)
                 self._search(copy)
             self._spawn(fetcher.close())

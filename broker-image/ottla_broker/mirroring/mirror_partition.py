@@ -18,7 +18,8 @@ from ottla_broker.mirroring.source_epochs import Epochs, WentBack, learned, of_l
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import HEADER_SIZE
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_request import FetchRequestPartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,8 @@ class MirrorPartition:
     last_caught_up_s: float = UNKNOWN
     unrecorded_epochs: Epochs = ()
     reason: str = ""
+    named_in: int = 0
+    in_session: bool = False
     retry_pause_s: float = 0.0
     retry_at_s: float = 0.0
     weight: Weight = field(default_factory=Weight)
@@ -150,6 +153,15 @@ class MirrorPartition:
     @property
     def last_record_epoch(self) -> int:
         return self.offset_policy.last_record_epoch(self)
+
+    def next_fetch(self, max_bytes: int) -> FetchRequestPartition:
+        return FetchRequestPartition(
+            self.source_id,
+            self.partition.partition,
+            self.position,
+            max_bytes,
+            last_fetched_epoch=self.last_record_epoch,
+        )
 
     def lag_s(self, now_s: float) -> float:
         """For how long something has been missing here; 0 when nothing was, when the source was last seen."""
@@ -290,7 +302,7 @@ class Identical:
         return None
 
     def append(self, copy: MirrorPartition, got: FetchResponsePartition) -> FetchOutcome | None:
-        return _append(copy, got.records)
+        return _append(copy, memoryview(got.records))
 
     def part(self, copy: MirrorPartition, epoch: int, end: int) -> FetchOutcome:
         return lost_epoch(copy, epoch, end)

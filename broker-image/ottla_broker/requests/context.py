@@ -3,7 +3,7 @@
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,8 +11,6 @@ from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, 
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
-from ottla_broker.wire.repeated_fetch import RepeatedFetch
-from ottla_broker.wire.repeated_produce import RepeatedProduce
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -34,8 +32,6 @@ class ConnectionState:
     software_version: str = "unknown"
     is_follower: bool = False  # a broker that fetches as a replica
     refused_s: float = -inf  # when it last heard, by the loop's clock, that a leader has just stepped down
-    fetches: RepeatedFetch = field(default_factory=RepeatedFetch)
-    produces: RepeatedProduce = field(default_factory=RepeatedProduce)
 
 
 @dataclass(slots=True)
@@ -80,10 +76,10 @@ class DelayedFetchResponse(DeferredResponse):
         self, force_complete: Callable[[], None], over: Callable[[], None], *, loop: asyncio.AbstractEventLoop
     ) -> None:
         super().__init__(loop=loop)
-        self.hurry = force_complete
+        self.force_complete = force_complete
         self._over = over
 
-    def give(self, buffers: Buffers) -> None:
+    def complete(self, buffers: Buffers) -> None:
         self._let_go()
         super().complete(buffers)
 
@@ -92,7 +88,7 @@ class DelayedFetchResponse(DeferredResponse):
         return super().cancel(msg)
 
     def _let_go(self) -> None:
-        over, self.hurry, self._over = self._over, _nothing, _nothing
+        over, self.force_complete, self._over = self._over, _nothing, _nothing
         over()
 
 

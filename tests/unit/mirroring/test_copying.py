@@ -15,7 +15,7 @@ from ottla_broker.mirroring.mirror_partition import (
 )
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 from tests.unit.log.making import batch
 from tests.unit.replication.leading import Peers, committed, fetch, led
 
@@ -35,7 +35,7 @@ def got(
     error: ErrorCode = ErrorCode.none,
     diverging: tuple[int, int] | None = None,
 ) -> FetchResponsePartition:
-    return FetchResponsePartition(SOURCE, 0, error, end, start, memoryview(bytearray(records)), diverging)
+    return FetchResponsePartition(SOURCE, 0, error, end, -1, start, memoryview(bytearray(records)), diverging=diverging)
 
 
 def hears(copy: MirrorPartition, *args: bytes, **how: object) -> FetchOutcome:
