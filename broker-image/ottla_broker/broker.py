@@ -6,7 +6,9 @@ not here: `server` serves other brokers from before the start, which needs their
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
 
 from ottla_broker.config import (
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
@@ -19,8 +21,8 @@ from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.log_dir import LogDir
@@ -29,10 +31,10 @@ from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.metadata.last_life import PreviousIncarnation
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
+from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
-from ottla_broker.metadata.register import Member, Register
+from ottla_broker.metadata.register import Register, Voter
 from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
@@ -59,13 +61,23 @@ REGISTERED_WITHIN_S = 10.0  # after so long a start says what it waits for
 LARGEST_COMMIT_BYTES = 64 << 20  # of one command's records: a topic of thousands of partitions is one batch
 
 
+AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
+"""Answers a request that the broker sends to itself, as the controller: `dispatcher.answer_locally`."""
+
+
 class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     quorum: RegisterQuorum
 
     def __init__(
-        self, config: Config, register: Register, *, runtime: Runtime | None = None, disk: Disk | None = None
+        self,
+        config: Config,
+        register: Register,
+        answer_locally: AnswerLocally,
+        *,
+        runtime: Runtime | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.config = config
         self.runtime = runtime or Runtime()
@@ -75,14 +87,14 @@ class Broker:
         self.partitions = Partitions(self.image)
         self.log_dirs: list[LogDir] = []
         self.controller: Controller | None = None  # while this broker is the active controller
-        self.controller_channel = ControllerChannel(self, f"broker-{self.node_id}")
+        self.controller_channel = ControllerChannel(self, f"broker-{self.node_id}", partial(answer_locally, self))
         self.image_condition = StateCondition()
         self._auto_topic_creator = AutoTopicCreator(config, self.image, self.image_condition, self.controller_channel)
         self.failure_detector = FailureDetector(self.node_id, self.image, config.inter_broker_listener)
         self._controlling: list[asyncio.Task[None]] = []
         self.mirror_synchronizer: MirrorSynchronizer | None = None
         self.ready = False
-        self.when_ready: list[Callable[[], None]] = []
+        self.started = asyncio.Event()
         self.unrecoverable_errors: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
         self._hosts = False
         self._disk: Disk = disk or OsDisk()
@@ -110,7 +122,7 @@ class Broker:
             self.partitions,
             self.controller_channel.send_request,
             self.runtime.now_ms,
-            own=lambda: self.image.broker_addresses(config.inter_broker_listener),
+            target_addresses=lambda: self.image.broker_addresses(config.inter_broker_listener),
         )
         self.appended_retention = AppendedRetention(self.image, self.partitions, config, self.runtime.now_ms)
         self._replica_manager = ReplicaManager(
@@ -127,7 +139,7 @@ class Broker:
             on_leadership_lost=self._lost,
         )
         self.group_coordinator = GroupCoordinator(
-            self.runtime, GroupCoordinatorConfig.from_config(config), self._offsets_partitions, serving=self._in_session
+            self.runtime, GroupCoordinatorConfig.from_config(config), self._offsets_partitions, self._in_session
         )
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -157,8 +169,7 @@ class Broker:
         self._spawn(self._replica_manager.shrink_isrs())
         self._spawn(self.appended_retention.run())
         self.ready = True
-        for tell in self.when_ready:
-            tell()
+        self.started.set()
 
     async def _enter(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Registers, and waits until its own image says so: what that says of this broker from before may speak of an earlier life of it, which led
@@ -272,7 +283,7 @@ class Broker:
             raise log.failed  # nothing can be begun without it: whoever starts brokers tries again
         at = endpoints[self.config.inter_broker_listener]
         self.quorum = RegisterQuorum(
-            Member(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
+            Voter(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
             log,
             self.image,
             self._register,

@@ -11,9 +11,10 @@
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
+from ottla_broker.broker import Broker
 from ottla_broker.config import (
     FETCH_MAX_BYTES,
     LEADER_REPLICATION_THROTTLED_RATE,
@@ -34,16 +35,17 @@ from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSessio
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
 from ottla_broker.replication.throttle import Throttle
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, RequestContext
 from ottla_broker.requests.current_leader import addresses_of, leader_of
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import CONSUMER, DEBUGGER, TOPIC_IDS_SINCE, FetchRequest, read_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
+API = Api(ApiKey.FETCH, versions=(4, 18), flexible=12)
 
 REPLICA_VERSION: Final = 17
 MAX_REPLICA_BYTES: Final = 4 << 20  # as much as the loop can read and send between two requests of clients
@@ -52,7 +54,7 @@ MAX_REPLICA_BYTES: Final = 4 << 20  # as much as the loop can read and send betw
 class FetchHandler:
     """The handler, with the sessions and the last response that it remembers."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
         self.by_rack = chooses_by_rack(broker.config(REPLICA_SELECTOR_CLASS))
         self.sessions = FetchSessionCache(
@@ -68,7 +70,8 @@ class FetchHandler:
     def __call__(self, context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
         request = read_fetch_request(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
-            from ottla_broker.api.fetch_metadata_log import fetch_metadata_log  # a broker that is alone needs it not
+            # A broker that is alone never needs it: its start is shorter.
+            from ottla_broker.requests.fetch_metadata_log import fetch_metadata_log
 
             return fetch_metadata_log(context, frame, header)
         is_replica = request.replica >= 0

@@ -23,14 +23,17 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.value_types import ConfigType, split_list
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
 
 SETTINGS: Mapping[int, Mapping[str, Setting[object]]] = {
     ConfigResource.TOPIC: TOPIC_SETTINGS,
@@ -46,6 +49,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
+@API.handler()
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
@@ -113,7 +117,7 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
             setting = MIRROR_SETTINGS.get(setting_name)
         case _:
             raise KafkaError(ErrorCode.invalid_request, f"{setting_name} can only be set or deleted")
-    if setting is not None and setting.kind.code is not ConfigType.LIST:
+    if setting is not None and setting.type.code is not ConfigType.LIST:
         raise KafkaError(ErrorCode.invalid_config, f"{setting_name} is no list: it can be set or deleted only")
     text = current(ctx, kind, name).get(setting_name)
     if text is None and setting is not None:
@@ -125,8 +129,5 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
                 counts = setting.default
             case _:
                 counts = config(setting)
-        text = setting.kind.text(counts)
+        text = setting.type.text(counts)
     return split_list(text or "")
-
-
-FORMS = (Form(0, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, incremental_alter_configs),)

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from ottla_broker.mirroring import mirror_partition
+from ottla_broker.mirroring import mirrored_partition
 from ottla_broker.mirroring.mirror_config import FetchLimits
-from ottla_broker.mirroring.mirror_partition import FetchOutcome, LastResponse, MirrorPartition
+from ottla_broker.mirroring.mirrored_partition import FetchOutcome, LastResponse, MirroredPartition
 from ottla_broker.replication.fetcher import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Fetcher, FetcherTiming, list_offset
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import ClientSecurity
@@ -42,15 +42,15 @@ class Home(Protocol):
 
     def took(self, size: int) -> None: ...
 
-    def elsewhere(self, copy: MirrorPartition, reason: str) -> None:
+    def elsewhere(self, copy: MirroredPartition, reason: str) -> None:
         """This broker of the source does not lead it."""
         ...
 
-    def learned(self, copy: MirrorPartition) -> None:
+    def learned(self, copy: MirroredPartition) -> None:
         """`copy.unrecorded_epochs` must be recorded before it is fetched any further."""
         ...
 
-    def parted(self, copy: MirrorPartition) -> None: ...
+    def parted(self, copy: MirroredPartition) -> None: ...
 
 
 class SourceFetcher:
@@ -65,13 +65,13 @@ class SourceFetcher:
         self.last_response = LastResponse()
         self._home = home
         self._loop = asyncio.get_running_loop()
-        self.fetcher: Fetcher[MirrorPartition] = Fetcher(self, pipelined=False)
+        self.fetcher: Fetcher[MirroredPartition] = Fetcher(self, pipelined=False)
 
-    def follow(self, copy: MirrorPartition) -> None:
+    def follow(self, copy: MirroredPartition) -> None:
         copy.last_response = self.last_response
         self.fetcher.add(copy)
 
-    def forget(self, copy: MirrorPartition) -> None:
+    def forget(self, copy: MirroredPartition) -> None:
         self.fetcher.remove(copy)
 
     async def close(self) -> None:
@@ -114,12 +114,12 @@ class SourceFetcher:
             self.fetcher.remove(copy)
             self._home.elsewhere(copy, why)
 
-    def process(self, copy: MirrorPartition, data: FetchResponsePartition) -> None:
+    def process(self, copy: MirroredPartition, data: FetchResponsePartition) -> None:
         if not copy.is_leader:
             self.fetcher.remove(copy)
             return
         try:
-            outcome = mirror_partition.process_partition_data(copy, data, self._loop.time())
+            outcome = mirrored_partition.process_partition_data(copy, data, self._loop.time())
         except KafkaError as reason:
             logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
             outcome = FetchOutcome.retriable_error
@@ -129,7 +129,7 @@ class SourceFetcher:
         else:
             self._apply(outcome, copy, data.error)
 
-    def _apply(self, outcome: FetchOutcome, copy: MirrorPartition, code: ErrorCode) -> None:
+    def _apply(self, outcome: FetchOutcome, copy: MirroredPartition, code: ErrorCode) -> None:
         session = self.fetcher.session
         match outcome:
             case FetchOutcome.unchanged:
@@ -150,11 +150,11 @@ class SourceFetcher:
                 self.fetcher.remove(copy)
                 self._home.parted(copy)
 
-    def _next_retry_s(self, copy: MirrorPartition) -> float:
+    def _next_retry_s(self, copy: MirroredPartition) -> float:
         copy.retry_pause_s = min(copy.retry_pause_s * 2 or FIRST_PAUSE_S, MAX_PAUSE_S)
         return self._loop.time() + copy.retry_pause_s
 
-    async def _find_range(self, copy: MirrorPartition) -> None:
+    async def _find_range(self, copy: MirroredPartition) -> None:
         """The source has no such offset: ask where its log starts and ends."""
         channel, position = self.fetcher.channel, copy.position
         assert channel is not None
@@ -167,7 +167,7 @@ class SourceFetcher:
                 return
             outcome = FetchOutcome.advanced
             if copy.is_leader and copy.position == position:
-                outcome = copy.offset_policy.find_range(copy, start, end)
+                outcome = copy.offset_policy.handle_out_of_range(copy, start, end)
         except KafkaError as reason:
             logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
             outcome = FetchOutcome.retriable_error

@@ -18,12 +18,10 @@ from ottla_broker.config.value_types import ConfigType
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import mirrored_partition
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.lineage import EpochHistory, last_identical_offset
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config
-from ottla_broker.mirroring.mirror_partition import MirrorPartition
-from ottla_broker.mirroring.origins import ORIGINS, origin_clusters
-from ottla_broker.mirroring.source_copies import epoch_history_key, mirror_topic_entries
-from ottla_broker.mirroring.source_epochs import NO_EPOCH
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition
+from ottla_broker.mirroring.source_cluster import ORIGINS, describe_mirrored_topic, epoch_history_key, origin_clusters
+from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochHistory, mirrored_end_offset
 from ottla_broker.replication.partition import Partition
 
 State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
@@ -57,7 +55,7 @@ def mirrored_topic_entries(broker: Broker, name: str, now_s: float) -> list[Conf
     copy = None if topic is None else broker.image.mirrored_topics.get(topic.id)
     if topic is None or copy is None:
         return []
-    found = mirror_topic_entries(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
+    found = describe_mirrored_topic(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
     found[ORIGINS] = ",".join(sorted(origin_clusters(broker.image, name)))
     for index in sorted(topic.partitions):
         if (partition := broker.partitions.get(name, index)) is not None and partition.is_leader:
@@ -72,7 +70,7 @@ def troubles(broker: Broker, mirror: str) -> list[ConfigEntry]:
     if broker.mirror_synchronizer is None:
         return []
     told = broker.mirror_synchronizer.problems(mirror)
-    refused = msgspec.json.encode(told.refused_topics).decode() if told.refused_topics else ""
+    refused = msgspec.json.encode(told.rejected_topics).decode() if told.rejected_topics else ""
     return [read_only_entry(key, value) for key, value in ((TROUBLE, told.source_error), (REFUSED, refused)) if value]
 
 
@@ -82,7 +80,7 @@ def lineage(image: MetadataImage, copied: MirroredTopicRecord, partition: Partit
     if not copied.failed_over or known.end < 0 or (copied.adopted and known.joined < 0):
         return None
     epochs = tuple(partition.log.epochs.entries())
-    end = last_identical_offset(epochs, partition.log.end, known.end, known.end_epoch)
+    end = mirrored_end_offset(epochs, partition.log.end, known.end, known.end_epoch)
     return EpochHistory(copied.source_id, known.epochs, end, epochs)
 
 
@@ -100,7 +98,7 @@ def mirrored_partition_status(
     if known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
     settings = mirror_config(broker.image, copied.mirror)
-    copy = broker.mirrors.mirror_partition(partition, copied.mirror)
+    copy = broker.mirrors.mirrored_partition(partition, copied.mirror)
     if (rejoiner := broker.mirrors.failback_partition(partition)) is not None:
         state: State = "Diverged" if rejoiner.needs_operator else "Joining"
         return PartitionStatus(state, end, why=rejoiner.reason, diverging=rejoiner.diverging_records)
@@ -109,7 +107,9 @@ def mirrored_partition_status(
     return live_status(copy, end, settings, broker.mirrors.source_error(copied.mirror), now_s)
 
 
-def live_status(copy: MirrorPartition, end: int, settings: MirrorConfig, trouble: str, now_s: float) -> PartitionStatus:
+def live_status(
+    copy: MirroredPartition, end: int, settings: MirrorConfig, trouble: str, now_s: float
+) -> PartitionStatus:
     """Of a copy that goes on, unless there is `trouble` with the source's brokers."""
     seen = copy.source_high_watermark != UNKNOWN
     trouble = copy.reason or trouble or silence(copy.source_silence_s(now_s), settings.fetch_limits.max_wait_ms / 1000)

@@ -1,0 +1,113 @@
+"""Preferred leaders, evenly over brokers, by reordering replicas: nothing is copied.
+
+Invariant: afterwards no order of the same replicas has a smaller maximum of partitions led by one broker, or a greater minimum; and each topic's leaders
+are even too, as far as that allows. It is kept by moving leaderships along paths from the broker that leads most to one that leads least, for as long
+as there is such a path whose ends differ by two or more; a path's steps leave the brokers in between as they were. First so within each topic; then
+over all topics by steps that keep topics even (what a topic has more on one broker than on another may be on either); then by any steps.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+Step = tuple[int, int]
+"""(partition's index, broker that comes first)"""
+
+
+def balance_preferred_leaders(
+    replicas: Sequence[list[int]], topics: Sequence[str], changeable: Collection[int], brokers: Collection[int]
+) -> None:
+    """Reorders in place the replicas of those partitions whose index is `changeable`, among `brokers`. `topics`: each partition's."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for index, topic in enumerate(topics):
+        by_topic[topic].append(index)
+    for indexes in by_topic.values():
+        _Leaders(replicas, topics, changeable, brokers, indexes).settle()
+    if len(by_topic) > 1:
+        _Leaders(replicas, topics, changeable, brokers, range(len(topics)), keep_topics=True).settle()
+        _Leaders(replicas, topics, changeable, brokers, range(len(topics))).settle()
+
+
+class _Leaders:
+    """`counted`: partitions that are looked at. `keep_topics`: only steps that leave each topic as even as it is."""
+
+    def __init__(
+        self,
+        replicas: Sequence[list[int]],
+        topics: Sequence[str],
+        changeable: Collection[int],
+        brokers: Collection[int],
+        counted: Iterable[int],
+        *,
+        keep_topics: bool = False,
+    ) -> None:
+        self._replicas, self._topics, self._keep_topics = replicas, topics, keep_topics
+        self._led: Counter[int] = Counter(dict.fromkeys(sorted(brokers), 0))
+        self._led_of_topic: Counter[tuple[int, str]] = Counter()
+        # from → to → partitions that `from` leads, may give away, and `to` could lead
+        self._edges: dict[int, dict[int, dict[int, None]]] = {it: {} for it in self._led}
+        self._changeable = set(changeable)
+        for index in counted:
+            if replicas[index] and replicas[index][0] in self._led:
+                self._note(index, 1)
+
+    def settle(self) -> None:
+        while path := self._path():
+            for index, broker in path:
+                self._lead(index, broker)
+
+    def _path(self) -> list[Step]:
+        """From a broker that leads most to one that leads at least two fewer; empty when there is none."""
+        for start in sorted(self._led, key=lambda it: (-self._led[it], it)):
+            if self._led[start] - min(self._led.values()) < 2:
+                break
+            if found := self._search(start):
+                return found
+        return []
+
+    def _search(self, start: int) -> list[Step]:
+        came_from: dict[int, int] = {start: start}
+        queue = deque([start])
+        while queue:
+            at = queue.popleft()
+            if self._led[at] <= self._led[start] - 2:
+                return list(self._steps(came_from, at))
+            for to in sorted(self._edges[at], key=lambda it: (self._led[it], it)):
+                if to not in came_from and self._may_step(at, to):
+                    came_from[to] = at
+                    queue.append(to)
+        return []
+
+    def _may_step(self, before: int, to: int) -> bool:
+        found = self._edges[before][to]
+        return any(self._excess(it, before, to) > 0 for it in found) if self._keep_topics else bool(found)
+
+    def _steps(self, came_from: dict[int, int], at: int) -> Iterator[Step]:
+        while (before := came_from[at]) != at:
+            excess = {index: self._excess(index, before, at) for index in self._edges[before][at]}
+            yield max(excess, key=lambda it: (excess[it], -it)), at
+            at = before
+
+    def _excess(self, index: int, one: int, other: int) -> int:
+        """How many more partitions of a partition's topic `one` leads than `other`."""
+        topic = self._topics[index]
+        return self._led_of_topic[one, topic] - self._led_of_topic[other, topic]
+
+    def _lead(self, index: int, broker: int) -> None:
+        self._note(index, -1)
+        self._replicas[index].remove(broker)
+        self._replicas[index].insert(0, broker)
+        self._note(index, 1)
+
+    def _note(self, index: int, change: int) -> None:
+        leader, *others = self._replicas[index]
+        self._led[leader] += change
+        self._led_of_topic[leader, self._topics[index]] += change
+        if index not in self._changeable:
+            return
+        for it in others:
+            if it in self._led:
+                edge = self._edges[leader].setdefault(it, {})
+                if change > 0:
+                    edge[index] = None
+                else:
+                    edge.pop(index, None)
