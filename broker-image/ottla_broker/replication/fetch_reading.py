@@ -53,7 +53,7 @@ class ReplicaReader:
             partition is None
             or partition.leader_epoch != request.leader_epoch
             or not partition.is_leader
-            or partition.log.failed is not None
+            or partition.log.failure is not None
         ):
             partition = self.find(cached)
         log = partition.log
