@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.rewrite import check_keys, needs_rewriting, rewritten
+from ottla_broker.log.validation import convert_batch, needs_conversion, validate_keys
 from ottla_broker.wire.batch import Compression, has_valid_crc, parse_batch_header
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -28,8 +28,8 @@ def test_recompression_changes_the_codec_and_nothing_else(
     batch = encode_batch(given_records, compression=codec, producer_id=4, producer_epoch=1, base_sequence=2)
     header = parse_batch_header(batch)
     expected = Compression.none if wanted == "uncompressed" else Compression[wanted]
-    assert needs_rewriting(header, config) == (codec is not expected)
-    out = rewritten(b"ab" + batch, header, config, now_ms=5, at=2)
+    assert needs_conversion(header, config) == (codec is not expected)
+    out = convert_batch(batch, header, config, now_ms=5)
     after = parse_batch_header(out)
     assert has_valid_crc(out, after)
     assert after.compression is expected
@@ -45,8 +45,8 @@ def test_log_append_time_changes_bytes_under_the_crc_so_the_crc_is_new(
     config = LogConfig(message_timestamp_type="LogAppendTime")
     batch = encode_batch(given_records, compression=codec)
     header = parse_batch_header(batch)
-    assert needs_rewriting(header, config)
-    out = rewritten(batch, header, config, now_ms=now_ms)
+    assert needs_conversion(header, config)
+    out = convert_batch(batch, header, config, now_ms=now_ms)
     after = parse_batch_header(out)
     assert has_valid_crc(out, after)
     assert after.has_log_append_time
@@ -60,8 +60,8 @@ def test_log_append_time_changes_bytes_under_the_crc_so_the_crc_is_new(
 def test_a_producer_that_says_log_append_time_is_not_believed(given_records: list[Record], lie_ms: int) -> None:
     batch = encode_batch(given_records, log_append_time_ms=lie_ms)
     header = parse_batch_header(batch)
-    assert needs_rewriting(header, LogConfig())
-    out = rewritten(batch, header, LogConfig(), now_ms=9)
+    assert needs_conversion(header, LogConfig())
+    out = convert_batch(batch, header, LogConfig(), now_ms=9)
     assert out == encode_batch(given_records)
 
 
@@ -69,16 +69,16 @@ def test_defaults_leave_every_batch_alone() -> None:
     for codec in Compression:
         batch = encode_batch([some_record], compression=codec)
         header = parse_batch_header(batch)
-        assert not needs_rewriting(header, LogConfig())
-        assert rewritten(b"x" + batch, header, LogConfig(), now_ms=5, at=1) == batch
+        assert not needs_conversion(header, LogConfig())
+        assert convert_batch(batch, header, LogConfig(), now_ms=5) == batch
 
 
 def test_markers_are_not_compressed_but_get_their_time() -> None:
     marker = encode_end_transaction_marker(True, 1, producer_id=1, producer_epoch=0, timestamp_ms=5)
     header = parse_batch_header(marker)
-    assert not needs_rewriting(header, LogConfig(compression_type="zstd"))
+    assert not needs_conversion(header, LogConfig(compression_type="zstd"))
     config = LogConfig(compression_type="zstd", message_timestamp_type="LogAppendTime")
-    after = parse_batch_header(rewritten(marker, header, config, now_ms=77))
+    after = parse_batch_header(convert_batch(marker, header, config, now_ms=77))
     assert (after.compression, after.max_timestamp) == (Compression.none, 77)
 
 
@@ -87,7 +87,7 @@ def test_levels_are_the_topic_s() -> None:
     header = parse_batch_header(batch)
 
     for codec, low, high in (("gzip", 1, 9), ("zstd", 1, 19), ("lz4", 9, 12)):
-        sizes = [len(rewritten(batch, header, level_config(codec, level), now_ms=0)) for level in (low, high)]
+        sizes = [len(convert_batch(batch, header, level_config(codec, level), now_ms=0)) for level in (low, high)]
         assert sizes[1] < sizes[0], codec
 
 
@@ -106,8 +106,8 @@ def test_compacted_topics_refuse_records_without_a_key(given_records: list[Recor
     """Rule 14."""
     batch = encode_batch(given_records, compression=codec)
     if all(record.key is not None for record in given_records):
-        check_keys(batch, parse_batch_header(batch))
+        validate_keys(batch, parse_batch_header(batch))
         return
     with pytest.raises(KafkaError) as refusal:
-        check_keys(b"x" + batch, parse_batch_header(batch), at=1)
+        validate_keys(batch, parse_batch_header(batch))
     assert refusal.value.code is ErrorCode.invalid_record
