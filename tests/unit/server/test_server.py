@@ -103,12 +103,12 @@ async def test_produce_is_pipelined_while_its_answers_wait(broker: SmallBroker) 
     (partition,) = broker.add_topic("a")
     waits: list[CommitCallback] = []
 
-    def when_acknowledged(appended: Any, told: CommitCallback, **how: Any) -> bool:
-        waits.append(told)
+    def when_committed(appended: Any, callback: CommitCallback, **how: Any) -> bool:
+        waits.append(callback)
         return True
 
     partition.is_committed = lambda appended: False  # type: ignore[method-assign]
-    partition.call_when_committed = when_acknowledged  # type: ignore[method-assign]
+    partition.call_when_committed = when_committed  # type: ignore[method-assign]
     server = serve(broker)
     wire = await Wire.to(await listening(server))
     for correlation in range(5):

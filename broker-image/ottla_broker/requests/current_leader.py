@@ -8,7 +8,7 @@ from uuid import UUID
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch import FetchRequestPartition
+from ottla_broker.wire.fetch_request import FetchRequestPartition
 from ottla_broker.wire.node_endpoints import NodeEndpoint
 
 TOLD_WITH: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})

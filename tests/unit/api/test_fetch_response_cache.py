@@ -8,22 +8,22 @@ from asyncio import Future
 
 import pytest
 
-from ottla_broker.api.fetch import Fetching
+from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.requests.context import Buffers
 from ottla_broker.wire.codec import read_request_header, write_request
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from tests.unit.api.brokers import SmallBroker, context
-from tests.unit.api.calls import PLENTY, call_fetch, fetching_of
+from tests.unit.api.calls import PLENTY, call_fetch, fetch_handler_of
 from tests.unit.api.requests import fetch_request
 from tests.unit.api.test_fetch import broker, on_a_loop, put
 
 __all__ = ["broker"]
 
 
-def told(fetching: Fetching, broker: SmallBroker, correlation_id: int, offset: int, **how: int) -> bytes:
+def told(handler: FetchHandler, broker: SmallBroker, correlation_id: int, offset: int, **how: int) -> bytes:
     version = how.pop("version", 11)
     frame = write_request(1, version, correlation_id, "me", fetch_request({("a", 0): offset}, **how))[4:]  # type: ignore[arg-type]
-    reply = fetching(context(broker, version), frame, read_request_header(frame), PLENTY)
+    reply = handler(context(broker, version), frame, read_request_header(frame), PLENTY)
     assert reply is not None and not isinstance(reply, Future)
     return b"".join(reply)
 
@@ -31,11 +31,11 @@ def told(fetching: Fetching, broker: SmallBroker, correlation_id: int, offset: i
 @on_a_loop
 async def test_all_who_wait_are_told_the_same_under_their_own_numbers(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    fetching = fetching_of(broker)
+    handler = fetch_handler_of(broker)
     waiting: list[Future[Buffers]] = []
     for correlation_id in range(5):
         frame = write_request(1, 11, correlation_id, "me", fetch_request({("a", 0): 0}, wait_ms=5000))[4:]
-        reply = fetching(context(broker, 11), frame, read_request_header(frame), PLENTY)
+        reply = handler(context(broker, 11), frame, read_request_header(frame), PLENTY)
         assert isinstance(reply, Future)
         waiting.append(reply)
     put(partition, bytes(9000))
@@ -53,7 +53,7 @@ async def test_an_answer_is_always_what_somebody_who_remembers_nothing_would_say
     chance = random.Random(seed)
     (partition,) = broker.add_topic("a")
     put(partition, b"0")
-    fetching = fetching_of(broker)
+    handler = fetch_handler_of(broker)
     offset = 0
     for step in range(60):
         match chance.randrange(6):
@@ -79,13 +79,15 @@ async def test_an_answer_is_always_what_somebody_who_remembers_nothing_would_say
             "version": chance.choice((11, 12)),
         }
         for _ in range(2):
-            assert told(fetching, broker, step, offset, **how) == told(fetching_of(broker), broker, step, offset, **how)
+            assert told(handler, broker, step, offset, **how) == told(
+                fetch_handler_of(broker), broker, step, offset, **how
+            )
 
 
 @on_a_loop
 async def test_a_fetch_that_waited_leaves_nothing_for_the_garbage_collector(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=5000), 11)
+    reply = call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=5000), 11)
     assert isinstance(reply, Future)
     gc.disable()
     try:
