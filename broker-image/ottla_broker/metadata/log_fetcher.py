@@ -138,7 +138,7 @@ class FollowerState:
             except OSError as error:
                 self._handle_connection_error(error)
             except KafkaError as reason:
-                if self._fetcher.log.partition_log.failed is not None or is_fatal(reason):
+                if self._fetcher.log.partition_log.failure is not None or is_fatal(reason):
                     raise
                 logger.info("cannot follow broker %d in epoch %d: %s", self._leader.broker, self._epoch, reason)
 

@@ -363,7 +363,7 @@ class RegisterQuorum:
         if leader.failure is not None:
             await self._resignation.resign_leadership(leader.epoch)
             is_disk_full = (
-                leader.failure.code is ErrorCode.kafka_storage_error and self.metadata_log.partition_log.failed is None
+                leader.failure.code is ErrorCode.kafka_storage_error and self.metadata_log.partition_log.failure is None
             )
             if not is_disk_full:
                 raise leader.failure
