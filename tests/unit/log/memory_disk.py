@@ -10,7 +10,7 @@ from random import Random
 Bytes = bytes | bytearray | memoryview
 
 
-class Held:
+class FileContent:
     """One file's content; `durable` is what a crash cannot take."""
 
     def __init__(self) -> None:
@@ -31,28 +31,28 @@ class Held:
 
 
 class MemoryFile:
-    def __init__(self, path: str, held: Held) -> None:
+    def __init__(self, path: str, content: FileContent) -> None:
         self.path = path
-        self._held = held
+        self._content = content
 
     def size(self) -> int:
-        return len(self._held.data)
+        return len(self._content.data)
 
     def read(self, count: int, at: int) -> bytes:
-        return bytes(self._held.data[at : at + count])
+        return bytes(self._content.data[at : at + count])
 
     def append(self, buffers: Sequence[Bytes]) -> int:
         for buffer in buffers:
-            self._held.data += buffer
+            self._content.data += buffer
         return sum(map(len, buffers))
 
     def truncate(self, size: int) -> None:
-        held = self._held
-        del held.data[size:]
-        held.data.extend(bytes(size - len(held.data)))
+        content = self._content
+        del content.data[size:]
+        content.data.extend(bytes(size - len(content.data)))
 
     def sync(self) -> None:
-        self._held.durable = bytes(self._held.data)
+        self._content.durable = bytes(self._content.data)
 
     def close(self) -> None:
         pass
@@ -65,22 +65,22 @@ class MemoryLock:
 
 class MemoryDisk:
     def __init__(self) -> None:
-        self.files: dict[str, Held] = {}
+        self.files: dict[str, FileContent] = {}
 
     def lose_power(self, random: Random) -> None:
-        for path, held in sorted(self.files.items()):
-            left = held.after_crash(random)
+        for path, content in sorted(self.files.items()):
+            left = content.after_crash(random)
             if left is None:
                 del self.files[path]
             else:
-                held.data[:] = left
-                held.durable, held.named = left, True
+                content.data[:] = left
+                content.durable, content.named = left, True
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> MemoryFile:
         if path not in self.files:
             if not create:
                 raise FileNotFoundError(2, "No such file or directory", path)
-            self.files[path] = Held()
+            self.files[path] = FileContent()
         return MemoryFile(path, self.files[path])
 
     def exists(self, path: str) -> bool:
@@ -103,9 +103,9 @@ class MemoryDisk:
         return bytes(self.files[path].data)
 
     def replace_file(self, path: str, data: bytes) -> None:
-        held = self.files[path] = Held()
-        held.data[:] = data
-        held.durable, held.named = data, True
+        content = self.files[path] = FileContent()
+        content.data[:] = data
+        content.durable, content.named = data, True
 
     def rename(self, old: str, new: str) -> None:
         for path in [p for p in self.files if p == old or p.startswith(old + "/")]:
@@ -119,9 +119,9 @@ class MemoryDisk:
             del self.files[found]
 
     def sync_directory(self, path: str) -> None:
-        for found, held in self.files.items():
+        for found, content in self.files.items():
             if found.rpartition("/")[0] == path:
-                held.named = True
+                content.named = True
 
     def lock(self, path: str) -> MemoryLock:
         return MemoryLock()

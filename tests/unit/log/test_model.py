@@ -17,7 +17,7 @@ from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.wire.batch import iter_batches
-from tests.unit.log.making import NOW, TOPIC_ID, Clock, batch, marker, runtime
+from tests.unit.log.log_fixtures import NOW, TOPIC_ID, Clock, batch, marker, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 
 CONFIG = LogConfig(
@@ -27,7 +27,7 @@ DIRECTORY = "/data/topic-0"
 
 
 @dataclass
-class Kept:
+class ExpectedBatch:
     first: int
     last: int
     epoch: int
@@ -41,7 +41,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.disk = MemoryDisk()
         self.log: PartitionLog
-        self.model: list[Kept] = []
+        self.model: list[ExpectedBatch] = []
         self.end = 0
         self.start = 0
         self.epoch = 0
@@ -71,7 +71,7 @@ class LogMachine(RuleBasedStateMachine):
         assert done.first_offset == self.end
         self.end = done.last_offset + 1
         ((_, header),) = iter_batches(self.log.read(done.first_offset, 1, up_to=self.end))
-        self.model.append(Kept(done.first_offset, done.last_offset, self.epoch, header.crc, producer, kind))
+        self.model.append(ExpectedBatch(done.first_offset, done.last_offset, self.epoch, header.crc, producer, kind))
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 300), when=st.integers(-500, 500))
     def append(self, count: int, size: int, when: int) -> None:
@@ -92,7 +92,7 @@ class LogMachine(RuleBasedStateMachine):
         data = batch(count, base_offset=self.end + hole, epoch=self.epoch, size=20)
         done = self.log.append_as_follower(data, leader_epoch=self.epoch)
         ((_, header),) = iter_batches(data)
-        self.model.append(Kept(done.first_offset, done.last_offset, self.epoch, header.crc))
+        self.model.append(ExpectedBatch(done.first_offset, done.last_offset, self.epoch, header.crc))
         self.end = done.last_offset + 1
 
     @rule()
@@ -191,7 +191,7 @@ class LogMachine(RuleBasedStateMachine):
         if cold:
             self.log.clear_tail_cache()
         data = self.log.read(offset, max_bytes, up_to=self.end)
-        found = [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
+        found = [ExpectedBatch(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
         behind = [kept for kept in self.model if kept.last >= offset]
         assert found == behind[: len(found)]
         assert bool(found) == bool(behind)
@@ -202,10 +202,10 @@ class LogMachine(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         assert (self.log.start, self.log.end) == (self.start, self.end)
-        found: list[Kept] = []
+        found: list[ExpectedBatch] = []
         at = self.start
         while at < self.end and (data := self.log.read(at, 5_000, up_to=self.end)):
-            found += [Kept(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
+            found += [ExpectedBatch(h.base_offset, h.last_offset, h.leader_epoch, h.crc) for _, h in iter_batches(data)]
             at = found[-1].last + 1
         assert found == [kept for kept in self.model if kept.last >= self.start]
 

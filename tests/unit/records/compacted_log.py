@@ -33,7 +33,7 @@ class FailingDisk(OsDisk):
         super().rename(old, new)
 
 
-class House:
+class CompactedLog:
     """One log directory with one partition, t-0."""
 
     def __init__(self, path: Path, config: LogConfig = CONFIG, settings: CleanerConfig | None = None) -> None:
@@ -110,5 +110,5 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def compacted(tmp_path: Path) -> CompactedLog:
+    return CompactedLog(tmp_path)

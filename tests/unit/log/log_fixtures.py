@@ -152,7 +152,7 @@ class FailingFile:
 
 
 @dataclass
-class Place:
+class LogFolder:
     """A directory for one partition, opened and re-opened."""
 
     directory: str
@@ -173,7 +173,7 @@ class Place:
         return open_log(self.storage, self.directory, "topic", 0, self.config, known or LogCheckpoint())
 
 
-def lead(log: PartitionLog, data: bytes, *, epoch: int = 0, from_client: bool = True) -> tuple[int, int]:
+def append_committed(log: PartitionLog, data: bytes, *, epoch: int = 0, from_client: bool = True) -> tuple[int, int]:
     """Appends as leader and lets the high watermark follow, as with one replica; (first, last offset)."""
     now_ms = log.storage.runtime.now_ms()
     done = log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, from_client=from_client)
