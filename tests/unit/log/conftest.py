@@ -12,5 +12,5 @@ def folder(tmp_path: Path) -> LogFolder:
 
 @pytest.fixture
 def failing_folder(tmp_path: Path) -> LogFolder:
-    """A folder on a disk that fails on command (`folder.disk` is a FailingDisk)."""
+    """A folder on a disk that fails on demand (`folder.disk` is a FailingDisk)."""
     return LogFolder(str(tmp_path / "topic-0"), disk=FailingDisk())

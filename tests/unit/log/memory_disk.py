@@ -1,7 +1,7 @@
-"""A disk in memory that can lose power: what was not synced is gone, or there in part, or there as zeros.
+"""A disk in memory that can lose power: what was not synced is lost, or kept in part, or zeros.
 
-What `sync` returned for stays. A file whose directory was not synced since it was made may be gone altogether. Renames and removals are kept in
-order, as journaling file systems keep them.
+What `sync` returned for stays. A file whose directory was not synced since it was created may be
+lost. Renames and removals stay in order, as journaling file systems keep them.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,16 @@ Bytes = bytes | bytearray | memoryview
 
 
 class FileContent:
-    """One file's content; `durable` is what a crash cannot take."""
+    """One file's content. `durable`: what a loss of power cannot take; None if not even its name is
+    safe.
+
+    `named`: its directory was synced since it was created.
+    """
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.durable: bytes | None = None  # None: not even its name is safe
-        self.named = False  # its directory was synced since it was made
+        self.durable: bytes | None = None
+        self.named = False
 
     def after_crash(self, random: Random) -> bytes | None:
         if not self.named and random.random() < 0.5:
@@ -24,7 +28,8 @@ class FileContent:
         durable = self.durable or b""
         now = bytes(self.data)
         if not now.startswith(durable):
-            return random.choice([durable, now])  # a truncation that may or may not have reached the device
+            # A truncation, which may or may not have reached the device.
+            return random.choice([durable, now])
         kept = random.randint(len(durable), len(now))
         torn = now[:kept]
         return torn + bytes(len(now) - kept) if random.random() < 0.3 else torn

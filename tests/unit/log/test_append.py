@@ -1,4 +1,4 @@
-"""Appending as a leader and as a follower: what is taken, what is refused, what is stamped."""
+"""Appending as a leader and as a follower: what is appended, rejected and stamped."""
 
 import struct
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.unit.log.log_fixtures import NOW, LogFolder, append_committed, batch,
 
 
 def with_header_field(data: bytes, at: int, form: str, value: int) -> bytes:
-    """The batch with one header field changed, and its CRC made right again."""
+    """The batch with one header field changed and its CRC computed anew."""
     changed = bytearray(data)
     struct.pack_into(form, changed, at, value)
     struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
@@ -76,7 +76,7 @@ def test_append_returns_offsets_counts_and_bytes(folder: LogFolder) -> None:
 @pytest.mark.parametrize(
     ("at", "form", "value", "code"),
     [
-        (16, ">b", 1, ErrorCode.invalid_record),  # the formats of old
+        (16, ">b", 1, ErrorCode.invalid_record),  # format 1
         (16, ">b", 3, ErrorCode.corrupt_message),
         (23, ">i", 4, ErrorCode.invalid_record),  # last offset delta ≠ count - 1
         (57, ">i", 0, ErrorCode.invalid_record),
@@ -168,7 +168,8 @@ def test_leader_rejects_a_clients_batch_larger_than_a_segment(
         append_committed(log, batch(1, size=500, compression=compression))
     assert refused.value.code is ErrorCode.record_list_too_large
     assert log.end == full
-    append_committed(log, batch(1, size=500), from_client=False)  # a coordinator's own are bounded by itself
+    # A coordinator bounds its own batches.
+    append_committed(log, batch(1, size=500), from_client=False)
     assert log.end == full + 1
 
 

@@ -1,4 +1,4 @@
-"""Leader epochs: assigned, looked up and cut as KIP-101 and KIP-279 want it."""
+"""Leader epochs: assigned, looked up and truncated as KIP-101 and KIP-279 require."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_assigning_an_epoch_again_changes_nothing() -> None:
 
 
 def test_records_of_an_older_epoch_drop_the_newer_ones() -> None:
-    """A newer one was expected, and what came first after all was more of the older."""
+    """Epochs without records are dropped when more records of an older one arrive."""
     known = epochs((0, 0), (1, 204), (2, 357))
     known.assign(1, 355)
     assert known.entries() == [(0, 0), (1, 204)] and known.dirty
@@ -69,7 +69,7 @@ def test_epoch_for_offset() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=12), st.integers(-1, 21))
 def test_epochs_and_starts_rise_strictly(assigned: list[tuple[int, int]], asked: int) -> None:
-    """Epochs and starts rise strictly; the last word counts; an end is never below its epoch's start."""
+    """The latest assignment counts; an end offset is never below its epoch's start."""
     known = epochs()
     for epoch, start in assigned:
         known.assign(epoch, start)

@@ -1,4 +1,5 @@
-"""A log directory: identity, lock, checkpoints, clean and unclean stops, creation and deletion of partitions."""
+"""A log directory: identity, lock, checkpoints, clean and unclean stops, creation and deletion of
+partitions."""
 
 import asyncio
 import json
@@ -54,7 +55,7 @@ def close(directory: LogDir) -> None:
 
 
 def kill(directory: LogDir) -> None:
-    """As kill -9 leaves it: nothing is written any more, the lock is gone."""
+    """Leaves the directory as SIGKILL does: nothing more is written, and the lock is released."""
     directory.storage.files.close_all()
     directory._lock.release()
 
@@ -92,7 +93,8 @@ def test_directory_of_another_broker_is_rejected(tmp_path: Path, node: int, clus
     close(opened(tmp_path))
     with pytest.raises(LogDirError, match=named):
         opened(tmp_path, node=node, cluster=cluster)
-    close(opened(tmp_path))  # the refusal left the lock free
+    # The failed start released the lock.
+    close(opened(tmp_path))
 
 
 def test_old_meta_properties_are_rejected(tmp_path: Path) -> None:
@@ -146,14 +148,16 @@ def test_clean_shutdown_and_start(tmp_path: Path) -> None:
     after = opened(tmp_path)
     assert not after.was_clean_shutdown
     assert after.logs["my-topic", 1].end == 11
-    assert after.logs["my-topic", 1].high_watermark == 10  # as it was written down last
+    # As last written to the checkpoint file.
+    assert after.logs["my-topic", 1].high_watermark == 10
 
 
 FOREIGN = LogConfig(segment_bytes=200)
 
 
 def create_log_with_gaps(path: Path, *without: int) -> list[int]:
-    """A log of nine segments of a record each, without some of them, as Apache Kafka's cleaner leaves it; the offsets that are left."""
+    """Creates a log of nine segments with a record each, without some of them, as Apache Kafka's
+    cleaner leaves it. Returns the offsets that are left."""
     directory = opened(path)
     log = directory.create_log("topic", 0, TOPIC_ID, FOREIGN)
     for _ in range(9):
@@ -169,7 +173,7 @@ def create_log_with_gaps(path: Path, *without: int) -> list[int]:
 
 
 def records(log: PartitionLog) -> list[int]:
-    """The offsets of what a consumer gets."""
+    """The offsets that a consumer reads."""
     found, at = list[int](), log.start
     while at < log.end:
         data = log.read(at, 1 << 20, up_to=log.end)
@@ -179,7 +183,7 @@ def records(log: PartitionLog) -> list[int]:
 
 
 def attach_foreign(path: Path) -> LogDir:
-    """A first start over what somebody else wrote."""
+    """A first start with logs that Apache Kafka wrote."""
     first = LogDir.attach(str(path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
     first.load(lambda _: FOREIGN, gapless=False)
     return first
@@ -187,7 +191,8 @@ def attach_foreign(path: Path) -> LogDir:
 
 @pytest.mark.parametrize("points_lost", [False, True])
 def test_gaps_of_an_adopted_log_are_not_treated_as_a_loss(tmp_path: Path, points_lost: bool) -> None:
-    """Apache Kafka's cleaner leaves gaps between segments; in logs of ours one is what a loss of power took."""
+    """Apache Kafka's cleaner leaves gaps between segments. In a log of this broker's a gap is a
+    loss."""
     kept = create_log_with_gaps(tmp_path, 1, 4, 5)
     first = attach_foreign(tmp_path)
     assert records(first.logs["topic", 0]) == kept
@@ -216,7 +221,7 @@ def test_gap_after_a_loss_of_power_is_a_loss_in_an_adopted_log_too(tmp_path: Pat
 
 @pytest.mark.parametrize("left", [0, 1, 30, 60])
 def test_gap_that_was_half_filled_is_filled_again(tmp_path: Path, left: int) -> None:
-    """The machine lost power during a first start, after which there is another."""
+    """The machine lost power during a first start; the next start is a first one again."""
     kept = create_log_with_gaps(tmp_path, 4)
     first = attach_foreign(tmp_path)
     asyncio.run(first.adopt_foreign_logs())

@@ -1,5 +1,7 @@
-"""The log against a model of it: a list of batches. Whatever is appended, truncated, deleted, flushed, and however it stops
-(cleanly, killed, power lost), the log reads as the model says; and nothing that was synced is ever lost.
+"""The log against a model of it, a list of batches.
+
+Whatever is appended, truncated, deleted or flushed, and however it stops (cleanly, killed, power
+lost), the log reads as the model says, and nothing that was synced is ever lost.
 """
 
 import asyncio
@@ -46,7 +48,8 @@ class LogMachine(RuleBasedStateMachine):
         self.start = 0
         self.epoch = 0
         self.shortened = False
-        self.written_point = 0  # the recovery point in the checkpoint file
+        # The recovery point in the checkpoint file.
+        self.written_point = 0
 
     def new_storage(self) -> Storage:
         return Storage(self.disk, runtime(Clock()), self.write_recovery_point)
@@ -59,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
 
     # --- writing
 
-    def led(
+    def append_as_leader(
         self,
         data: bytes,
         *,
@@ -75,17 +78,19 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 300), when=st.integers(-500, 500))
     def append(self, count: int, size: int, when: int) -> None:
-        self.led(batch(count, size=size // count, timestamp=NOW + when))
+        self.append_as_leader(batch(count, size=size // count, timestamp=NOW + when))
 
     @rule(producer=st.integers(1, 3), count=st.integers(1, 3))
     def append_in_a_transaction(self, producer: int, count: int) -> None:
         known = self.log.producers.get(producer)
         sequence = (known.last_sequence + 1) if known is not None else 0
-        self.led(batch(count, producer=(producer, 0, sequence), transactional=True), producer=producer)
+        self.append_as_leader(batch(count, producer=(producer, 0, sequence), transactional=True), producer=producer)
 
     @rule(producer=st.integers(1, 3), commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
-        self.led(marker(commit, producer), from_client=False, producer=producer, kind="commit" if commit else "abort")
+        self.append_as_leader(
+            marker(commit, producer), from_client=False, producer=producer, kind="commit" if commit else "abort"
+        )
 
     @rule(hole=st.integers(0, 20), count=st.integers(1, 4))
     def append_as_a_follower(self, hole: int, count: int) -> None:
@@ -144,10 +149,10 @@ class LogMachine(RuleBasedStateMachine):
         self.written_point = self.log.recovery_point
 
     def reopened(self, *, clean: bool) -> None:
-        known = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
+        checkpoint = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
         high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed
         self.storage = self.new_storage()
-        self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, known)
+        self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, checkpoint)
         assert self.log.failure is None, self.log.failure
         if self.log.recovery_point < self.written_point:
             self.write_recovery_point()
@@ -170,7 +175,8 @@ class LogMachine(RuleBasedStateMachine):
         self.ends_with_its_records()
 
     def ends_with_its_records(self) -> None:
-        """An end that truncation left in a hole is not known after a restart."""
+        """After a restart the log ends with its records: it forgets an end that a truncation left
+        in a hole."""
         if self.model and self.model[-1].last + 1 == self.end:
             assert self.log.end == self.end
         self.end = self.log.end
@@ -220,7 +226,8 @@ class LogMachine(RuleBasedStateMachine):
     def transactions_are_those_of_the_batches(self) -> None:
         self.shortened |= self.start > 0
         if self.shortened or not hasattr(self, "log"):
-            return  # a transaction may have begun in what is gone
+            # A transaction may have begun in records that were deleted.
+            return
         began: dict[int, int] = {}
         aborted = []
         for kept in self.model:

@@ -1,4 +1,5 @@
-"""Idempotent and transactional producers: duplicates, gaps, wrapping, fencing, stable offsets, snapshots."""
+"""Idempotent and transactional producers: duplicates, gaps, wrapping, fencing, stable offsets,
+snapshots."""
 
 import struct
 
@@ -54,7 +55,8 @@ def test_sequence_gap_is_rejected_and_the_next_sequence_still_expected(folder: L
 @pytest.mark.parametrize(("count", "then"), [(1, 0), (3, 2)])
 def test_rule_8_sequences_wrap_at_2_31(folder: LogFolder, count: int, then: int) -> None:
     log = folder.create()
-    append_committed(log, batch(1, producer=(9, 0, LAST - 1)))  # an unknown producer may start anywhere
+    # An unknown producer may start with any sequence.
+    append_committed(log, batch(1, producer=(9, 0, LAST - 1)))
     append_committed(log, batch(count, producer=(9, 0, LAST)))
     append_committed(log, batch(1, producer=(9, 0, then)))
     assert log.append_as_leader(batch(count, producer=(9, 0, LAST)), leader_epoch=0, now_ms=NOW).is_duplicate
@@ -144,7 +146,8 @@ def test_rule_8_producers_survive_a_restart(folder: LogFolder, clean: bool) -> N
     again.advance_high_watermark(again.end)
     assert again.last_stable_offset == 14
     assert again.producers.get(9) is not None
-    for sequence in range(2, 7):  # the snapshot has one batch; the other four are found in the log
+    # The snapshot has one batch; the other four are read from the log.
+    for sequence in range(2, 7):
         done = again.append_as_leader(batch(1, producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW)
         assert done.is_duplicate and done.first_offset == 2 * sequence
     assert code_of(again, batch(1, producer=(9, 0, 1))) is ErrorCode.out_of_order_sequence_number

@@ -10,7 +10,7 @@ from tests.unit.log.log_fixtures import FailingDisk, LogFolder, append_committed
 
 @pytest.mark.parametrize("cold", [False, True], ids=["tail", "files"])
 class TestFromTailAndFromFiles:
-    """The same answers from memory and from files."""
+    """Reads have the same results from memory and from files."""
 
     def log(self, folder: LogFolder, cold: bool):  # type: ignore[no-untyped-def]
         log = folder.create()
@@ -68,7 +68,7 @@ def test_reads_continue_across_segments(folder: LogFolder) -> None:
 
 
 def test_read_in_a_hole_returns_the_next_batch(folder: LogFolder) -> None:
-    """As compaction leaves them: a fetch from a hole goes on with the next batch."""
+    """Compaction leaves holes."""
     folder.config = LogConfig(segment_bytes=200, index_interval_bytes=1)
     log = folder.create()
     for base in (0, 10, 11, 50, 90, 200):

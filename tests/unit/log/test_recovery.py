@@ -1,4 +1,5 @@
-"""Opening after a crash: torn tails, wrong indexes, leftovers, corruption that must not be cut off."""
+"""Opening after a crash: torn tails, corrupt indexes, unfinished swaps, corruption that must not be
+cut off."""
 
 import asyncio
 import os
@@ -59,7 +60,7 @@ def test_torn_tail_is_cut_off(folder: LogFolder, cut: int) -> None:
 def test_empty_segment_of_a_failed_roll_is_removed_without_loss(
     folder: LogFolder, recovery_point: int, clean: bool, last: bool
 ) -> None:
-    """A roll that failed may have left it; what follows went on in the segment before it."""
+    """Later offsets are in the segment before it."""
     log = filled(folder, segment_bytes=1_500)
     base = log.segments.active.base + 1 if last else log.segments[1].base + 1
     leftover = Path(file_names.segment_file(folder.directory, base, file_names.LOG))
@@ -121,14 +122,15 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline(folder:
     log = filled(folder, 40, segment_bytes=1 << 20)
     path = files(folder, ".log")[0]
     data = bytearray(path.read_bytes())
-    data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length: the index no longer helps
+    data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length, without an index
     path.write_bytes(data)
     for index in files(folder, "index"):
         index.unlink()
     again = folder.reopen(LogCheckpoint(recovery_point=log.end))
     assert again.failure is not None and again.failure.code is ErrorCode.kafka_storage_error
     assert path.name in str(again.failure) and "position 0" in str(again.failure) and "offset 0" in str(again.failure)
-    assert path.read_bytes() == bytes(data)  # nothing was cut off
+    # Nothing was cut off.
+    assert path.read_bytes() == bytes(data)
     for action in (lambda: again.read(0, 1, up_to=1), lambda: append_committed(again, batch(1))):
         with pytest.raises(KafkaError, match=path.name):
             action()
@@ -176,7 +178,7 @@ def test_corrupt_index_is_rebuilt(folder: LogFolder, clean: bool) -> None:
 
 
 def test_preallocated_zeros_after_an_index_are_no_entries(folder: LogFolder) -> None:
-    """Apache Kafka preallocates its indexes and leaves the zeros there when it is killed."""
+    """Apache Kafka preallocates its indexes; the zeros stay when it is killed."""
     log = filled(folder)
     log.seal()
     active = log.segments.active
@@ -250,7 +252,8 @@ def test_epochs_and_aborted_transactions_are_rebuilt_from_the_log(folder: LogFol
 
 
 def test_zeros_after_a_loss_of_power_are_no_aborted_transaction(folder: LogFolder) -> None:
-    """A file's length may reach the device before what was appended to it; version 0, producer 0, offset 0 is a whole entry."""
+    """A file's length may reach the device before its bytes; version 0, producer 0, offset 0 is a
+    whole entry."""
     log = folder.create()
     append_committed(log, batch(1, producer=(0, 0, 0), transactional=True))
     append_committed(log, marker(True, 0), from_client=False)
@@ -279,7 +282,8 @@ def test_unreadable_files_take_their_partition_offline(failing_folder: LogFolder
 
 
 def test_recovery_point_does_not_lie_in_a_hole(folder: LogFolder) -> None:
-    """Truncation may leave the end between batches; a recovery point there would take a torn tail for lost records."""
+    """A truncation may leave the end between batches. A recovery point there would make a torn tail
+    a loss."""
     log = folder.create()
     log.append_as_follower(batch(1, base_offset=0, epoch=0) + batch(1, base_offset=10, epoch=0), leader_epoch=0)
     log.truncate_to(5)
@@ -294,7 +298,7 @@ def test_recovery_point_does_not_lie_in_a_hole(folder: LogFolder) -> None:
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_gap_between_segments_is_a_loss_unless_the_log_may_have_gaps(folder: LogFolder, compacted: bool) -> None:
-    """After a loss of power a closed segment may be shorter than it was, while the next one is there."""
+    """After a loss of power a closed segment may be shorter than it was, and the next one whole."""
     log = filled(folder)
     folder.config = replace(folder.config, cleanup_compact=compacted)
     bases = list(log.segments.bases)

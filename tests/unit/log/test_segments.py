@@ -1,4 +1,4 @@
-"""Rolling and indexes: what Kafka's sanity checks ask of them holds."""
+"""Rolling and indexes pass Kafka's sanity checks."""
 
 import asyncio
 
@@ -12,7 +12,8 @@ from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_comm
 
 
 def indexes_are_sound(log: PartitionLog) -> None:
-    """Every offset index entry names a batch by its position and last offset; time index entries rise and never lie."""
+    """Each offset index entry is a batch's last offset and position; time index entries rise and
+    are true."""
     for segment in log.segments:
         found = {header.last_offset: (position, header) for position, header in segment.iter_headers()}
         entries = segment.offsets.entries()
@@ -68,7 +69,8 @@ def test_rolls_before_relative_offsets_exceed_31_bits(folder: LogFolder) -> None
     log = folder.create()
     log.append_as_follower(batch(1, base_offset=5, epoch=0), leader_epoch=0)
     log.append_as_follower(batch(1, base_offset=1 + MAX_INT32, epoch=0), leader_epoch=0)
-    assert list(log.segments.bases) == [0, 6]  # without a gap, as long as a relative offset spans it
+    # Without a gap, as long as a relative offset spans it.
+    assert list(log.segments.bases) == [0, 6]
     log.append_as_follower(batch(1, base_offset=3 + 2 * MAX_INT32, epoch=0), leader_epoch=0)
     assert list(log.segments.bases) == [0, 6, 3 + 2 * MAX_INT32]
 
@@ -98,7 +100,8 @@ def test_indexes_are_sound_whatever_the_timestamps(folder: LogFolder, interval: 
     for n in range(100):
         append_committed(log, batch(1 + n % 3, timestamp=NOW + (n * 7919) % 1_000, size=20))
     indexes_are_sound(log)
-    for segment in list(log.segments)[:-1]:  # the last entry of a closed segment tells its largest timestamp
+    # The last entry of a closed segment has its largest timestamp.
+    for segment in list(log.segments)[:-1]:
         assert segment.times.last().timestamp == max(h.max_timestamp for _, h in segment.iter_headers())
 
 
@@ -153,7 +156,8 @@ class TestDurability:
         async def many() -> None:
             append_committed(log, batch(1))
             first = asyncio.ensure_future(log.wait_until_synced(log.end))
-            await asyncio.sleep(0)  # its fsync is on the way; who comes now shares the next one
+            # Its fsync has begun; later waits share the next one.
+            await asyncio.sleep(0)
             waiting = []
             for _ in range(50):
                 append_committed(log, batch(1))

@@ -1,4 +1,4 @@
-"""What a log lets go (retention, DeleteRecords), what is cut off (truncation), and what a full disk does."""
+"""Retention, DeleteRecords, truncation and full disks."""
 
 from pathlib import Path
 
@@ -113,7 +113,8 @@ class TestTruncation:
         for n in range(10):
             append_committed(log, batch(3, size=20), epoch=n)
         log.truncate_to(to)
-        assert log.end == min(to - to % 3, 30)  # a batch that holds the offset goes whole
+        # The batch that holds the offset is removed whole.
+        assert log.end == min(to - to % 3, 30)
         assert log.high_watermark <= log.end
         assert offsets(log) == list(range(log.end))
         assert all(start < log.end for _, start in log.epochs.entries())
@@ -177,7 +178,7 @@ class TestFullDisk:
         assert (again.end, again.failure) == (log.end, None)
 
     def test_failed_append_of_a_follower_restores_leader_epochs(self, failing_folder: LogFolder) -> None:
-        """What came was partly of a new leader; what comes next may be of the old one alone."""
+        """The next fetch may bring records of the old leader only."""
         disk = failing_folder.disk
         assert isinstance(disk, FailingDisk)
         log = failing_folder.create()
@@ -197,7 +198,7 @@ class TestFullDisk:
     def test_failed_roll_leaves_no_segment_among_later_offsets(
         self, failing_folder: LogFolder, room: int, clean: bool
     ) -> None:
-        """The batch that needed a new segment is refused; smaller ones go on in the old one."""
+        """The batch that needed a new segment is rejected; smaller ones go to the old one."""
         disk = failing_folder.disk
         assert isinstance(disk, FailingDisk)
         failing_folder.config = LogConfig(segment_bytes=500, index_interval_bytes=10)

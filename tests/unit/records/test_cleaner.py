@@ -1,4 +1,4 @@
-"""The cleaner on real files: what a reader sees afterwards."""
+"""The cleaner on real files: what consumers read afterwards."""
 
 import errno
 from dataclasses import replace
@@ -28,7 +28,7 @@ def test_log_is_compacted_in_place(compacted: CompactedLog) -> None:
     assert compacted.log.size < size / 5
     assert compacted.log.end == end
     assert read_offsets(compacted.disk, f"{compacted.path}/{CHECKPOINT}") == {("t", 0): 100}
-    assert not compacted.clean(), "nothing is dirty any more"
+    assert not compacted.clean(), "nothing is dirty"
     assert not [name for name in compacted.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
     compacted.crash_and_open()
     assert compacted.table() == before
@@ -47,7 +47,8 @@ def test_small_segments_are_merged(compacted: CompactedLog) -> None:
 
 def test_read_in_a_hole_returns_what_follows(compacted: CompactedLog) -> None:
     compacted.fill()
-    compacted.crash_and_open()  # nothing is read from memory
+    # So that nothing is read from memory.
+    compacted.crash_and_open()
     compacted.clean()
     for offset in (0, 5, 89, 90, 95):
         data = compacted.log.read(offset, 1, up_to=compacted.log.end)
@@ -61,7 +62,7 @@ def test_read_in_a_hole_returns_what_follows(compacted: CompactedLog) -> None:
 
 
 def test_several_cleanings_with_little_memory(tmp_path: Path) -> None:
-    compacted = CompactedLog(tmp_path, settings=CleanerConfig(dedupe_buffer_bytes=3 * BYTES_PER_KEY))
+    compacted = CompactedLog(tmp_path, cleaner_config=CleanerConfig(dedupe_buffer_bytes=3 * BYTES_PER_KEY))
     compacted.fill()
     before = compacted.table()
     cleanings = 0
@@ -117,7 +118,8 @@ def test_aborted_transactions_are_removed_and_producer_state_stays(compacted: Co
 
 
 def test_compacted_segments_have_no_gaps(compacted: CompactedLog) -> None:
-    """Recovery does not know yet which topics are compacted, and cuts a log off where two segments do not meet."""
+    """Recovery does not know which topics are compacted. It cuts a log off at a gap between two
+    segments."""
     compacted.fill(rounds=30)
     compacted.fill(rounds=1, keys=3)
     for _ in range(2):
@@ -132,7 +134,7 @@ def test_compacted_segments_have_no_gaps(compacted: CompactedLog) -> None:
 
 
 def test_max_compaction_lag_ms_rolls_segments(tmp_path: Path) -> None:
-    """The active segment is never cleaned: it may not grow older than the lag that is allowed."""
+    """The active segment is never cleaned, so it must not grow older than the lag."""
     compacted = CompactedLog(tmp_path, replace(CONFIG, max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0))
     compacted.write("a", "1")
     compacted.write("a", "2")
@@ -158,9 +160,8 @@ def test_compact_and_delete_together(tmp_path: Path) -> None:
 
 
 def test_record_that_does_not_parse_makes_the_log_uncleanable(compacted: CompactedLog) -> None:
-    compacted.log.set_config(
-        replace(CONFIG, cleanup_compact=False)
-    )  # nobody looks into batches, so nobody refuses this one
+    # Without compaction batches are not parsed at the append.
+    compacted.log.set_config(replace(CONFIG, cleanup_compact=False))
     broken = bytearray(encode_batch([Record(NOW_MS, b"k", b"v")]))
     broken[61] = 0x7F  # the record's length
     compacted.append(pack_batch(parse_batch_header(broken), broken[61:]))

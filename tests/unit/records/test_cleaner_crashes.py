@@ -1,4 +1,4 @@
-"""What a crash at any step of cleaning leaves, and recovery of a log with holes."""
+"""Crashes at any step of cleaning, and recovery of a log with holes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.unit.records.compacted_log import DAY_MS, CompactedLog
 
 
 def crash_points(compacted: CompactedLog) -> int:
-    """How many renames a cleaning of this compacted makes."""
+    """How many renames one cleaning makes."""
     before = compacted.disk.renames
     compacted.clean()
     return compacted.disk.renames - before
@@ -19,13 +19,13 @@ def crash_points(compacted: CompactedLog) -> int:
 def test_crash_at_any_rename_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "probe").mkdir()
     probe = CompactedLog(tmp_path / "probe")
-    tell(probe)
+    write_history(probe)
     points = crash_points(probe)
     assert points > 12
     for point in range(1, points + 1):
         (tmp_path / str(point)).mkdir()
         compacted = CompactedLog(tmp_path / str(point))
-        tell(compacted)
+        write_history(compacted)
         expected, end = compacted.table(), compacted.log.end
         stop_at = compacted.disk.renames + point
 
@@ -52,8 +52,9 @@ class Crash(BaseException):
     """The process dies."""
 
 
-def tell(compacted: CompactedLog) -> None:
-    """A history in which a value that came back would show: its tombstone is old enough to go."""
+def write_history(compacted: CompactedLog) -> None:
+    """Writes a history in which a deleted value could come back: its tombstone is old enough to be
+    removed."""
     compacted.write("gone", "1")
     compacted.fill(rounds=5)
     compacted.write("gone", None)
@@ -61,7 +62,8 @@ def tell(compacted: CompactedLog) -> None:
     compacted.clean()
     compacted.now_ms += DAY_MS + 1
     compacted.fill(rounds=4, keys=40)
-    compacted.config = replace(compacted.config, segment_bytes=1 << 20)  # so that several segments become one
+    # So that several segments become one.
+    compacted.config = replace(compacted.config, segment_bytes=1 << 20)
     compacted.log.set_config(compacted.config)
 
 

@@ -1,4 +1,4 @@
-"""What happens to a log while it is cleaned, and what stops the cleaner."""
+"""Changes to a log while it is cleaned, and what stops the cleaner."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from tests.waiting import eventually_async
 
 def test_truncation_stops_cleaning_without_leftovers(compacted: CompactedLog) -> None:
     compacted.fill()
-    meanwhile(compacted, lambda: compacted.log.truncate_to(50))
+    clean_while(compacted, lambda: compacted.log.truncate_to(50))
     assert compacted.log.end == 50
     assert len(compacted.records()) == 50
     assert not [name for name in compacted.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
@@ -25,7 +25,7 @@ def test_truncation_stops_cleaning_without_leftovers(compacted: CompactedLog) ->
 
 def test_retention_stops_cleaning(compacted: CompactedLog) -> None:
     compacted.fill()
-    meanwhile(compacted, lambda: (compacted.log.delete_records_before(60), compacted.log.apply_retention(NOW_MS)))
+    clean_while(compacted, lambda: (compacted.log.delete_records_before(60), compacted.log.apply_retention(NOW_MS)))
     assert [r.offset for r in compacted.records()] == list(range(60, 100))
     assert compacted.log.failure is None
     assert compacted.clean()
@@ -39,13 +39,13 @@ def test_deletion_of_the_topic_stops_cleaning(compacted: CompactedLog) -> None:
         compacted.logs.clear()
         Path(compacted.folder).rename(compacted.folder + "-delete")
 
-    meanwhile(compacted, delete)
+    clean_while(compacted, delete)
     assert compacted.log.failure is None
 
 
 def test_appends_continue_during_cleaning(compacted: CompactedLog) -> None:
     compacted.fill()
-    meanwhile(compacted, lambda: compacted.write("key-3", "newest"))
+    clean_while(compacted, lambda: compacted.write("key-3", "newest"))
     assert compacted.table()[b"key-3"] == b"newest"
     assert [r.offset for r in compacted.records()] == list(range(90, 101))
 
@@ -69,8 +69,8 @@ def test_cancelled_cleaning_stops_without_leftovers(compacted: CompactedLog) -> 
 
 
 def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
-    """A thousand bytes a second would take far longer than the test has: the loop's clock is what is asked."""
-    compacted = CompactedLog(tmp_path, settings=CleanerConfig(io_max_bytes_per_second=1000))
+    """At 1000 bytes a second the test would take too long, so the sleeps are counted."""
+    compacted = CompactedLog(tmp_path, cleaner_config=CleanerConfig(io_max_bytes_per_second=1000))
     compacted.fill()
     size = compacted.log.size
     slept: list[float] = []
@@ -110,7 +110,7 @@ def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> Non
 
 
 class Gate:
-    """Holds the cleaner's thread at its next offloaded call."""
+    """Holds the cleaner's thread at the next file that it opens."""
 
     def __init__(self, compacted: CompactedLog) -> None:
         self._entered = asyncio.Event()
@@ -136,8 +136,8 @@ class Gate:
         self._open.set()
 
 
-def meanwhile(compacted: CompactedLog, act: Callable[[], object]) -> None:
-    """Cleans, and acts on the protocol's thread while the cleaner's waits."""
+def clean_while(compacted: CompactedLog, act: Callable[[], object]) -> None:
+    """Cleans, and calls `act` on the protocol's thread while the cleaner's is held."""
 
     async def run() -> None:
         gate = Gate(compacted)

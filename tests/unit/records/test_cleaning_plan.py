@@ -1,4 +1,4 @@
-"""What is compacted next, and how far: Kafka's rules, each by its setting's name."""
+"""What is compacted next, and how far: Kafka's rules, each named for its setting."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def test_range_ends_at_the_last_stable_offset(stable: int, end: int | None) -> N
 
 def test_min_compaction_lag_ms_keeps_the_first_young_segment_and_all_later_ones() -> None:
     found = segments(10, 10, 10, 10)
-    found[0] = replace(found[0], largest_timestamp=NOW_MS)  # clean: its age does not count
+    found[0] = replace(found[0], largest_timestamp=NOW_MS)  # its age does not matter, it is clean
     found[1] = replace(found[1], largest_timestamp=NOW_MS - 2 * HOUR_MS)
     found[2] = replace(found[2], largest_timestamp=NOW_MS - HOUR_MS + 1)
     config = replace(COMPACT, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0)

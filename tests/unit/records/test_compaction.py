@@ -1,4 +1,5 @@
-"""RecordFilter of batches against a model: a reader's table, offsets, producers' states (rule 14)."""
+"""Compaction of batches against a model: the last value of each key, offsets, producer state (rule
+14)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def remembered(producers: ProducerStates) -> dict[int, tuple[int, int, int, int]]:
-    """What makes the next batch of each producer right or wrong."""
+    """What decides whether the next batch of each producer is accepted."""
     return {p.producer_id: (p.epoch, p.last_sequence, p.last_offset, p.current_txn_first_offset) for p in producers}
 
 
@@ -70,7 +71,7 @@ def test_several_cleanings_with_little_memory_have_the_same_result(history: list
         step, reached, _ = cleaned(
             step, first_dirty=at, end=log.stable, buffer_bytes=keys * BYTES_PER_KEY, producers=log.producers
         )
-        assert reached > at, "every cleaning gets somewhere"
+        assert reached > at, "every cleaning makes progress"
         at = reached
     assert [r for r in everything(step).values() if r.value] == [r for r in everything(whole).values() if r.value]
     assert remembered(step.producers) == remembered(log.producers)
@@ -120,21 +121,25 @@ def test_marker_stays_while_a_record_of_its_transaction_stays(history: list[Writ
         step, _, _ = cleaned(step, end=log.stable, now_ms=NOW_MS + days * 2 * DAY_MS, producers=ProducerStates())
         open_before = {p.producer_id for p in log.producers if p.current_txn_first_offset >= 0}
         open_after = {p.producer_id for p in states(step.batches) if p.current_txn_first_offset >= 0}
-        assert open_after <= open_before, "a transaction that had ended has lost its end"
+        assert open_after <= open_before, "a transaction lost its end marker"
 
 
 def test_aborted_transactions_are_removed_and_their_markers_a_day_later() -> None:
     log = written([Write(2, ((b"a", b"1"),)), End(2, commit=False), Write(0, ((b"b", b"2"),))])
-    gone = ProducerStates()  # the producer has expired
-    after, _, _ = cleaned(log, producers=gone)
+    # The producer has expired.
+    expired = ProducerStates()
+    after, _, _ = cleaned(log, producers=expired)
     assert sorted(everything(after)) == [1, 2]
-    assert after.aborted == log.aborted, "its marker is there, so is its entry in the transaction index"
-    marked, _, _ = cleaned(after, producers=gone, first_dirty=3)
+    assert after.aborted == log.aborted, "its marker stays, and its entry in the transaction index"
+    marked, _, _ = cleaned(after, producers=expired, first_dirty=3)
     assert marked.headers()[0].has_delete_horizon
     assert marked.headers()[0].base_timestamp == NOW_MS + DAY_MS
     assert marked.aborted == []
-    assert sorted(everything(cleaned(marked, producers=gone, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])) == [1, 2]
-    assert sorted(everything(cleaned(marked, producers=gone, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [2]
+    assert sorted(everything(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS - 1)[0])) == [
+        1,
+        2,
+    ]
+    assert sorted(everything(cleaned(marked, producers=expired, first_dirty=3, now_ms=NOW_MS + DAY_MS)[0])) == [2]
 
 
 def test_the_last_batch_of_an_active_producer_stays_without_records() -> None:

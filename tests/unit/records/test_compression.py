@@ -1,5 +1,5 @@
-"""Codecs: what other clients write is read, what we write other clients read, and nothing takes more memory than
-allowed."""
+"""Codecs: bytes of other clients decompress, other clients decompress ours, and memory stays within
+its bound."""
 
 import gzip
 import struct
@@ -102,7 +102,7 @@ def test_snappy_block_with_a_wrong_length_is_rejected() -> None:
     ):
         with pytest.raises(KafkaError):
             decompress(Compression.snappy, broken, 1 << 20)
-    huge = b"\xff\xff\xff\xff\x0f" + b"x"  # a raw block that says it holds 4 GiB
+    huge = b"\xff\xff\xff\xff\x0f" + b"x"  # a raw block with a length of 4 GiB
     with pytest.raises(KafkaError) as refusal:
         decompress(Compression.snappy, huge, 1 << 20)
     assert refusal.value.code is ErrorCode.message_too_large
@@ -124,7 +124,7 @@ def test_zstd_frame_without_a_content_size_is_read_within_the_limit() -> None:
 def test_lz4_blocks_are_independent_and_levels_apply() -> None:
     plain = b"".join(b"%d,%d;" % (n, n * n) for n in range(40_000))
     frame = compress(Compression.lz4, plain)
-    assert frame[4] & 0x20, "Kafka's reader refuses blocks that depend on each other"
+    assert frame[4] & 0x20, "Kafka's reader rejects blocks that depend on each other"
     fast = len(compress(Compression.lz4, plain, 9))  # 9 is Kafka's word for fast
     assert len(compress(Compression.lz4, plain, 12)) < fast
     assert len(compress(Compression.gzip, plain, 9)) < len(compress(Compression.gzip, plain, 1))

@@ -1,4 +1,4 @@
-"""What a leader changes in a batch, and what it refuses, because of the topic's settings."""
+"""What a leader changes in a batch, and what it rejects, because of the topic's config."""
 
 from dataclasses import replace
 from typing import Literal
@@ -41,7 +41,6 @@ def test_recompression_changes_the_codec_only(
 def test_rule_15_log_append_time_computes_the_crc_anew(
     given_records: list[Record], codec: Compression, now_ms: int
 ) -> None:
-    """Rule 15."""
     config = LogConfig(message_timestamp_type="LogAppendTime")
     batch = encode_batch(given_records, compression=codec)
     header = parse_batch_header(batch)
@@ -51,7 +50,7 @@ def test_rule_15_log_append_time_computes_the_crc_anew(
     assert has_valid_crc(out, after)
     assert after.has_log_append_time
     assert after.max_timestamp == now_ms
-    assert len(out) == len(batch), "the records' bytes are left alone"
+    assert len(out) == len(batch), "the records' bytes do not change"
     expected = [replace(record, timestamp_ms=now_ms) for record in decode_batch(batch, header)]
     assert decode_batch(out, after) == expected
 
@@ -103,7 +102,6 @@ def level_config(codec: str, level: int) -> LogConfig:
 
 @given(record_lists, codecs)
 def test_rule_14_compacted_topics_reject_records_without_a_key(given_records: list[Record], codec: Compression) -> None:
-    """Rule 14."""
     batch = encode_batch(given_records, compression=codec)
     if all(record.key is not None for record in given_records):
         validate_keys(batch, parse_batch_header(batch))

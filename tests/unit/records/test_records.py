@@ -1,4 +1,5 @@
-"""Records of a batch: the same as kio, kafka-python and aiokafka see, and no bytes bring the parser down."""
+"""Records of a batch are those that kio, kafka-python and aiokafka read, and the parser survives
+any bytes."""
 
 import datetime
 import io
@@ -111,7 +112,7 @@ def kio_record(offset: int, record: Record) -> kio_schema.Record:
 @settings(max_examples=60)
 @given(record_lists)
 def test_kio_writes_the_same_bytes(given_records: list[Record]) -> None:
-    """kio keeps whole seconds only, so that is what both get."""
+    """With whole seconds, because kio keeps nothing smaller."""
     whole = [replace(r, timestamp_ms=r.timestamp_ms // 1000 * 1000) for r in given_records]
     theirs = io.BytesIO()
     new = kio_schema.NewRecordBatch(
