@@ -15,16 +15,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint
-from ottla_broker.runtime import Runtime, uuid_from_text
+from ottla_broker.runtime import uuid_from_text
 from ottla_broker.wire.batch import Compression, iter_batches
 from ottla_broker.wire.records import iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka
 from tests.jars import java_command, kafka_classpath
 from tests.kafka_folders import CLUSTER_ID
+from tests.log_dirs import open_log_dir
 from tests.unit.log.log_fixtures import NOW, TOPIC_ID, LogFolder, append_committed, batch, marker
 
 SMALL = LogConfig(segment_bytes=16_000, index_interval_bytes=500, message_timestamp_after_max_ms=2**62)
@@ -99,9 +99,7 @@ def filled(log: PartitionLog, rounds: int = 60, *, first_producer: int = 7) -> N
 
 
 def data_dir(path: Path) -> LogDir:
-    return LogDir.open(
-        str(path), disk=OsDisk(), runtime=Runtime(), node_id=1, cluster_id=CLUSTER_ID, config_of=lambda _: SMALL
-    )
+    return open_log_dir(path, cluster_id=CLUSTER_ID, config_of=lambda _: SMALL)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from ottla_broker.log.maintenance import LogDirMaintenance, MaintenanceIntervals
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
+from tests.log_dirs import open_log_dir
 from tests.unit.log.log_fixtures import (
     NOW,
     TOPIC_ID,
@@ -40,14 +41,7 @@ def opened(
     clock: Clock | None = None,
     disk: OsDisk | None = None,
 ) -> LogDir:
-    return LogDir.open(
-        str(path),
-        disk=disk or OsDisk(),
-        runtime=runtime(clock),
-        node_id=node,
-        cluster_id=cluster,
-        config_of=lambda _: LogConfig(),
-    )
+    return open_log_dir(path, disk=disk, runtime=runtime(clock), node_id=node, cluster_id=cluster)
 
 
 def close(directory: LogDir) -> None:
