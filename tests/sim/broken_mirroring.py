@@ -15,7 +15,7 @@ from ottla_broker.mirroring.identical_offsets import IdenticalOffsets
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, SendReport
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochEntries
 from ottla_broker.replication.partition import Partition
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 
 @contextmanager

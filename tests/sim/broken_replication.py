@@ -19,10 +19,11 @@ from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.replication import following
+from ottla_broker.replication import replica_fetchers
 from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.isr_state import IsrState
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_leader import PartitionLeader
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from tests.sim.broken_rules import coordinators_load_what_they_know_to_be_committed
 
@@ -38,12 +39,12 @@ def acks_before_the_high_watermark() -> Iterator[None]:
 def high_watermark_over_the_committed_isr() -> Iterator[None]:
     """Who is about to join the ISR does not count before the metadata say so (rule 3)."""
 
-    def not_held(_: Partition, watermark: int) -> int:
+    def not_held(_: PartitionLeader, watermark: int) -> int:
         return watermark
 
     with (
         patch.object(IsrState, "maximal_isr", lambda _, isr: isr),
-        patch.object(Partition, "_limit_to_joining_followers", not_held),  # which would hide it
+        patch.object(PartitionLeader, "_limit_to_joining_followers", not_held),  # which would hide it
     ):
         yield
 
@@ -51,7 +52,7 @@ def high_watermark_over_the_committed_isr() -> Iterator[None]:
 @contextmanager
 def acks_by_an_isr_that_is_too_small() -> Iterator[None]:
     """min.insync.replicas is not looked at (rule 3)."""
-    with patch.object(Partition, "effective_min_isr", property(lambda partition: 1)):
+    with patch.object(PartitionLeader, "effective_min_isr", property(lambda partition: 1)):
         yield
 
 
@@ -72,7 +73,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
 def followers_keep_what_their_leader_never_had() -> Iterator[None]:
     """They do not say what their last record is, so that nobody can tell them where the logs part (rule 2)."""
 
-    with patch.object(following, "last_record_epoch", lambda _: following.NO_EPOCH):
+    with patch.object(replica_fetchers, "last_record_epoch", lambda _: -1):
         yield
 
 
@@ -187,9 +188,9 @@ def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
     """Sequences do not survive a failover (rule 8)."""
     properly = Partition._become_leader
 
-    def begin_to_lead(partition: Partition) -> None:
+    def begin_to_lead(partition: Partition) -> PartitionLeader:
         partition.log.producers = ProducerStates()
-        properly(partition)
+        return properly(partition)
 
     with patch.object(Partition, "_become_leader", begin_to_lead):
         yield

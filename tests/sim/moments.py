@@ -79,7 +79,7 @@ def behind_its_heirs(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:
         if (
             new is not None
             and new.is_leader
-            and new.log.high_watermark > max(new.epoch_start_offset, old.log.high_watermark)
+            and new.log.high_watermark > max(new.leader.epoch_start_offset, old.log.high_watermark)
         ):
             return True
     return False

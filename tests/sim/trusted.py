@@ -12,6 +12,7 @@ from unittest.mock import patch
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_leader import PartitionLeader
 from tests.sim.cluster import SimulatedCluster
 from tests.sim.history import Place
 from tests.sim.standing import newest_image, partitions, running
@@ -31,15 +32,15 @@ class Trusted:
     @contextmanager
     def advances(self) -> Iterator[None]:
         """Inside of it every rise of a leader's high watermark is looked at."""
-        properly = Partition._advance
+        properly = PartitionLeader.advance_high_watermark
 
-        def advance(partition: Partition) -> None:
-            before = partition.log.high_watermark
-            properly(partition)
-            if partition.log.high_watermark > before:
-                self._rose(partition)
+        def advance(leader: PartitionLeader) -> None:
+            before = leader._log.high_watermark
+            properly(leader)
+            if leader._log.high_watermark > before:
+                self._rose(leader)
 
-        with patch.object(Partition, "_advance", advance):
+        with patch.object(PartitionLeader, "advance_high_watermark", advance):
             yield
 
     async def run(self) -> None:
@@ -56,10 +57,13 @@ class Trusted:
                 if knows is not None and knows.topic_id == state.topic:
                     self._look(image, place, state, knows)
 
-    def _rose(self, partition: Partition) -> None:
-        node, image = self._cluster.brokers.get(partition._broker_id), newest_image(self._cluster)
-        place = partition.topic, partition.partition
-        if node is None or node.broker is None or image is None or node.broker.partitions.get(*place) is not partition:
+    def _rose(self, leader: PartitionLeader) -> None:
+        node, image = self._cluster.brokers.get(leader._broker_id), newest_image(self._cluster)
+        place = leader._log.topic, leader._log.partition
+        if node is None or node.broker is None or image is None:
+            return
+        partition = node.broker.partitions.get(*place)
+        if partition is None or partition.log is not leader._log:
             return  # of another cluster
         topic = image.topics.get(partition.topic)
         state = None if topic is None else topic.partitions.get(partition.partition)

@@ -141,7 +141,7 @@ class FollowerState:
             except (OSError, TimeoutError) as error:
                 self._on_connection_lost(error)
             except KafkaError as reason:
-                if self._fetcher.log.log.failed is not None or is_fatal(reason):
+                if self._fetcher.log.log.failure is not None or is_fatal(reason):
                     raise
                 logger.info("cannot follow broker %d in epoch %d: %s", self._value.leader, self._value.epoch, reason)
 

@@ -369,7 +369,7 @@ class RegisterQuorum:
                 self._on_resigned()
         if leadership.failure is not None:
             await self._stepping_down.resign_leadership(value.epoch)
-            full = leadership.failure.code is ErrorCode.kafka_storage_error and self.log.log.failed is None
+            full = leadership.failure.code is ErrorCode.kafka_storage_error and self.log.log.failure is None
             if not full:
                 raise leadership.failure
             logger.warning("broker %d cannot lead the metadata log: %s", self.me.broker, leadership.failure)

@@ -16,7 +16,7 @@ from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPart
 from ottla_broker.mirroring.source_epochs import last_record_epoch
 from ottla_broker.mirroring.source_positions import source_position, stamp_source_position
 from ottla_broker.wire.batch import CONTROL_FLAG, LOG_OVERHEAD, TRANSACTIONAL_FLAG, BatchHeader, Buffer
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class AppendedOffsets:
         return mirrored.source_id
 
     def append_batches(self, mirrored: MirroredPartition, data: FetchResponsePartition) -> FetchOutcome | None:
-        records = data.records
+        records = memoryview(data.records)
         size, batches = split_whole_batches(records)
         if not batches:
             return None
@@ -70,7 +70,7 @@ class AppendedOffsets:
         for at, fields in batches:
             validate_crc(records, at, fields)
         try:
-            stamped = self._stamp_batches(mirrored, records[:size], batches, data.aborted)
+            stamped = self._stamp_batches(mirrored, records[:size], batches, data.aborted or ())
         except ValueError as reason:
             return mirrored.diverge(str(reason))
         if stamped:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla_broker.config import LOG_RETENTION_CHECK_INTERVAL_MS, Config
-from ottla_broker.log.retention import retention_offset
 from ottla_broker.metadata.appended_sources import retained_sources
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.mirroring.source_positions import encode_position_marker, source_position
@@ -43,7 +42,7 @@ class AppendedRetention:
             if not self._image.appended_sources:
                 continue
             for partition in [it for it in self._partitions if self._producer_ids(it)]:
-                if partition.is_leader and partition.log.failed is None:
+                if partition.is_leader and partition.log.failure is None:
                     try:
                         await self._apply_retention(partition)
                     except (KafkaError, OSError, TimeoutError) as reason:
@@ -54,7 +53,7 @@ class AppendedRetention:
         log, settings = partition.log, self._config.log_config(self._image.topic_config(partition.topic))
         if log.end - log.start <= self._count_position_markers(partition):
             return  # only position markers are left: deleting them would write them again, for ever
-        start = retention_offset(log, settings, self._now_ms())
+        start = log.retention_offset(settings, self._now_ms())
         if start == log.end > log.start:
             log.roll()  # position markers must not be written to the segment that is deleted
         await self.preserve_source_positions(partition, start)

@@ -70,7 +70,7 @@ def is_fully_replicated(partition: Partition) -> bool:
     emptied and starts there, and so does its high watermark, before a follower has done the same.
     """
     end = partition.log.end
-    return partition.log.high_watermark >= end and partition.followers.least_end(end) >= end
+    return partition.log.high_watermark >= end and partition.leader.followers.least_end(end) >= end
 
 
 def abort_open_transactions(partition: Partition, end: int, now_ms: int) -> int:

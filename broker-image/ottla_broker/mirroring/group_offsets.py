@@ -18,9 +18,8 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
 from ottla_broker.mirroring.mirror_config import matches_name
-from ottla_broker.wire.client import Client, raise_for_error
+from ottla_broker.wire.client import Client, build_offset_commit, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.offset_commits import offset_commit
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +172,7 @@ async def fetch_committed_offsets(client: Client, group: str) -> dict[TopicParti
 
 async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
     """Commits for a group without members. Raises KafkaError of the first partition that is refused."""
-    request = offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
+    request = build_offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
         for it in topic.partitions:
             raise_for_error(it.error_code, f"offset of group {group!r} in {topic.name}-{it.partition_index}")

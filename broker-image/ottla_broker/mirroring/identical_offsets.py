@@ -11,7 +11,7 @@ from uuid import UUID
 from ottla_broker.log.validation import split_whole_batches
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, OffsetPolicy
 from ottla_broker.mirroring.source_epochs import last_record_epoch
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class IdenticalOffsets:
         return None
 
     def append_batches(self, mirrored: MirroredPartition, data: FetchResponsePartition) -> FetchOutcome | None:
-        log, records = mirrored.partition.log, data.records
+        log, records = mirrored.partition.log, memoryview(data.records)
         _, batches = split_whole_batches(records)
         if not batches:
             return None

@@ -33,9 +33,8 @@ from ottla_broker.config.mirror_settings import source_security
 from ottla_broker.config.value_types import MAX_INT64
 from ottla_broker.metadata.image import INTERNAL_TOPICS, MIRROR_RESOURCE, MetadataImage
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.wire.channel import UNSECURED
 from ottla_broker.wire.client import Client, parse_bootstrap_servers
-from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 
 T = TypeVar("T")
 

@@ -203,7 +203,7 @@ class MirrorFetchers:
     def _fetcher(self, broker: int, address: tuple[str, int]) -> SourceFetcher:
         fetcher = self._fetchers.get(broker)
         if fetcher is not None and fetcher.address != address:
-            for mirrored in tuple(fetcher.session.followed.values()):
+            for mirrored in tuple(fetcher.fetcher.session):
                 fetcher.forget(mirrored)
                 self._unassign(mirrored)
             self._spawn(fetcher.close())

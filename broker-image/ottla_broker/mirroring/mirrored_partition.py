@@ -17,7 +17,8 @@ from ottla_broker.mirroring.source_epochs import EpochEntries, EpochRegression, 
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import HEADER_SIZE
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_request import FetchRequestPartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 UNKNOWN: Final = -1
 BYTES_PER_OFFSET_WINDOW: Final = 16 << 20  # older bytes count for half with every further window of bytes
@@ -128,6 +129,8 @@ class MirroredPartition:
     last_caught_up_s: float = UNKNOWN
     unrecorded_epochs: EpochEntries = ()
     reason: str = ""
+    named_in: int = 0
+    in_session: bool = False
     retry_pause_s: float = 0.0
     retry_at_s: float = 0.0
     bytes_per_offset: BytesPerOffset = field(default_factory=BytesPerOffset)
@@ -153,6 +156,15 @@ class MirroredPartition:
     @property
     def last_record_epoch(self) -> int:
         return self.offset_policy.last_record_epoch(self)
+
+    def next_fetch(self, max_bytes: int) -> FetchRequestPartition:
+        return FetchRequestPartition(
+            self.source_id,
+            self.partition.partition,
+            self.position,
+            max_bytes,
+            last_fetched_epoch=self.last_record_epoch,
+        )
 
     def lag_s(self, now_s: float) -> float:
         """Seconds since the partition last had every record; 0 if it has."""

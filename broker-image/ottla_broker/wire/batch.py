@@ -162,3 +162,11 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             )
         yield at, header
         at += header.size
+
+
+def drop_partial_batch(records: bytes) -> bytes:
+    """`records` without a batch at the end that a size limit has cut off. Kafka sends such batches, Ottla does not."""
+    at = 0
+    while len(records) - at >= HEADER_SIZE and at + (size := parse_batch_header(records, at).size) <= len(records):
+        at += size
+    return records[:at]

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla_broker.log.config import LogConfig
-from ottla_broker.log.tail_cache import LARGEST_ARENA, TailBudget, TailCache
+from ottla_broker.log.tail_cache import MAX_ARENA_BYTES, TailBudget, TailCache
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import FailingDisk, Place, batch, lead, offsets, spans
 
@@ -124,8 +124,8 @@ def test_arenas_grow_with_use_and_take_a_large_batch() -> None:
         arena = tail.room(1, 0)
         sizes.append(arena.size)
         arena.used = arena.size
-    assert sizes[0] < sizes[1] < sizes[-1] == LARGEST_ARENA
-    assert tail.room(LARGEST_ARENA * 3, 0).size == LARGEST_ARENA * 3
+    assert sizes[0] < sizes[1] < sizes[-1] == MAX_ARENA_BYTES
+    assert tail.room(MAX_ARENA_BYTES * 3, 0).size == MAX_ARENA_BYTES * 3
 
 
 def test_the_log_start_bounds_reading(place: Place) -> None:
@@ -149,7 +149,7 @@ def test_descriptors_and_indexes_in_memory_are_bounded(place: Place, monkeypatch
         log.clear_tail_cache()
         assert offsets(log) == list(range(120))
         assert len(place.storage.files) <= 7
-        assert sum(segment.offsets.loaded for segment in log.segments) <= 6
+        assert sum(segment.offsets.is_loaded for segment in log.segments) <= 6
 
 
 def test_without_descriptors_the_files_give_theirs_up(failing: Place) -> None:
@@ -162,4 +162,4 @@ def test_without_descriptors_the_files_give_theirs_up(failing: Place) -> None:
     log.clear_tail_cache()
     disk.descriptors = 0
     assert offsets(log, max_bytes=1) == list(range(40))
-    assert log.failed is None
+    assert log.failure is None

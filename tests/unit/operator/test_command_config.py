@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.wire.channel import UNSECURED
-from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.cli.command_config import secured
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from tests.kube.certificates import create_certificate_authority, create_client_certificate

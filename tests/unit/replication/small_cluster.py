@@ -100,17 +100,18 @@ class Node:
             self.node_id, lambda: self.epoch, lambda broker: self.image.brokers[broker].epoch, cluster.ask
         )
         self.fetchers = ReplicaFetchers(self.node_id, self.image, self.config, lambda: self.epoch)
-        self.hosting = ReplicaManager(
+        self.replica_manager = ReplicaManager(
             self.node_id,
             self.image,
             self.partitions,
             self.directories,
             self.runtime,
-            self.config.log_config,
+            self.config,
+            self.fetchers,
+            MetadataClusterView(self.image),
+            send_isr_change=self.proposals.send,
             on_leadership_gained=lambda partition: self.led.append(("led", partition.leader_epoch)),
             on_leadership_lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
-            cluster=MetadataClusterView(self.image, self.proposals.send),
-            fetchers=self.fetchers,
         )
         self.server = Server(
             cast("Broker", self),
@@ -137,7 +138,7 @@ class Node:
                     self.image.configs[TOPIC_RESOURCE, TOPIC] = dict(self.cluster.topic_config)
                 topic.partitions[record.partition] = record
                 changes.changed_partitions.add((TOPIC, record.partition))
-            self.hosting.apply_changes(changes)
+            self.replica_manager.apply_changes(changes)
 
         if self.process.alive:
             self.process.context.copy().run(apply)
@@ -145,7 +146,7 @@ class Node:
     def brokers_are(self, brokers: dict[int, BrokerRegistration]) -> None:
         def apply() -> None:
             self.image.brokers = dict(brokers)
-            self.hosting.apply_changes(MetadataDelta(changed_brokers=set(brokers)))
+            self.replica_manager.apply_changes(MetadataDelta(changed_brokers=set(brokers)))
 
         if self.process.alive:
             self.process.context.copy().run(apply)
