@@ -55,8 +55,8 @@ def _log_dir_errors(path: str) -> Iterator[None]:
 
 
 class LogDir:
-    """Open one with `LogDir.open`. `failure`: why the whole directory is offline; None while it
-    works.
+    """Open one with `attach` and `load`. `failure`: why the whole directory is offline; None while
+    it works.
 
     `previous_broker_epoch`: of the broker that stopped cleanly here (KIP-966). `broker_epoch`: of
     this one; the broker sets it when it is registered, and the clean shutdown file keeps it.
@@ -96,22 +96,6 @@ class LogDir:
         self._written: dict[str, bytes] = {}
         # Partitions that were deleted or moved away and that the checkpoint files still name.
         self._removed: set[tuple[str, int]] = set()
-
-    @classmethod
-    def open(
-        cls,
-        path: str,
-        *,
-        disk: Disk,
-        runtime: Runtime,
-        node_id: int,
-        cluster_id: str | None,
-        config_of: Callable[[str], LogConfig],
-    ) -> "LogDir":
-        """Attaches the directory and loads all partitions in it. LogDirError: see `attach`."""
-        opened = cls.attach(path, disk=disk, runtime=runtime, node_id=node_id, cluster_id=cluster_id)
-        opened.load(config_of)
-        return opened
 
     @classmethod
     def attach(cls, path: str, *, disk: Disk, runtime: Runtime, node_id: int, cluster_id: str | None) -> "LogDir":
