@@ -97,7 +97,7 @@ class ConnectionServices:
 
     def max_response_bytes(self) -> int:
         """A share of what is left, so that no single reader takes all of it."""
-        return max(MIN_RESPONSE_BYTES, (self.responses.limit - self.responses.taken) // 2)
+        return max(MIN_RESPONSE_BYTES, (self.responses.limit_bytes - self.responses.allocated_bytes) // 2)
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -1,7 +1,8 @@
 """Bringing a log to stable storage, off the protocol's thread.
 
-A *sync* makes records durable (`flush.messages`; all that wait at the same time share one fsync). A *checkpoint* makes
-indexes, leader epochs and producer state durable too, and so moves the recovery point: a restart reads nothing below it.
+A *sync* makes records durable (`flush.messages`; all that wait at the same time share one fsync). A
+*checkpoint* makes indexes, leader epochs and producer state durable too, and so moves the recovery
+point: a restart reads nothing below it.
 """
 
 import asyncio
@@ -17,10 +18,12 @@ from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
 @dataclass(frozen=True, slots=True)
 class FlushWork:
-    """What one flush brings to the device: whole small files first, then files, then the names in directories.
+    """What one flush brings to the device: whole small files first, then files, then the names in
+    directories.
 
-    `end`: the log's. `last_batch_end`: of its last batch; lower where a truncation left the end in a hole, in which a
-    recovery point would protect bytes that are not its own. `created_names`: as in `FlushState`, when this was planned.
+    `end`: the log's. `last_batch_end`: of its last batch; lower where a truncation left the end in
+    a hole, in which a recovery point would protect bytes that are not its own. `created_names`: as
+    in `FlushState`, when this was planned.
     """
 
     end: int
@@ -54,7 +57,8 @@ def is_flushed(log: LogState) -> bool:
 
 
 async def wait_until_synced(log: LogState, offset: int) -> None:
-    """Returns when all records below `offset` that the log still has are durable. KafkaError: KAFKA_STORAGE_ERROR."""
+    """Returns when all records below `offset` that the log still has are durable. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     state = log.flush
     while state.flushed < min(offset, log.end):
         if log.failure is not None:
@@ -127,6 +131,7 @@ def _plan_checkpoint(log: LogState) -> FlushWork:
 
 
 def directories_to_sync(log: LogState) -> tuple[str, ...]:
-    """A new file is safe when the folder that names it was synced, a new folder when its parent was."""
+    """A new file is safe when the folder that names it was synced, a new folder when its parent
+    was."""
     folder = log.directory
     return (folder,) if log.flush.is_folder_name_durable else (folder, folder.rpartition("/")[0] or "/")

@@ -1,7 +1,8 @@
 """The state of one partition's log. Each operation on a log takes it and changes it alone.
 
-`PartitionLog` adds the operations as methods. The modules below it (`reading`, `rolling`, `retention`, `truncation`,
-`flush`, `producer_rebuild`) each hold one group of operations and know nothing of each other but what they import.
+`PartitionLog` adds the operations as methods. The modules below it (`reading`, `rolling`,
+`retention`, `truncation`, `flush`, `producer_rebuild`) each hold one group of operations and know
+nothing of each other but what they import.
 """
 
 import asyncio
@@ -30,15 +31,16 @@ logger = logging.getLogger(__name__)
 class FlushState:
     """How much of a log is on stable storage.
 
-    Records below `flushed` are durable. Below `recovery_point` indexes, leader epochs and producer state are durable too,
-    so that a restart reads nothing there.
+    Records below `flushed` are durable. Below `recovery_point` indexes, leader epochs and producer
+    state are durable too, so that a restart reads nothing there.
     """
 
     flushed: int = 0
     recovery_point: int = 0
     # A flush that began before a truncation proves nothing about what is written after it.
     truncation_count: int = 0
-    # How often files were created in the folder, and how many of these names are known to be durable.
+    # How often files were created in the folder, and how many of these names are known to be
+    # durable.
     created_names: int = 1
     durable_names: int = 0
     is_folder_name_durable: bool = False
@@ -62,9 +64,10 @@ class FlushState:
 class LogState:
     """A log without records at first, which starts and ends at `start`; `log.recovery` fills it.
 
-    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall time in ms from which on to
-    remove it, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset changed since the
-    directory's checkpoint files were written.
+    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record
+    gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall
+    time in ms from which on to remove it, path) of each file that was renamed to `.deleted`.
+    `is_checkpoint_stale`: an offset changed since the directory's checkpoint files were written.
     """
 
     topic: str
@@ -108,7 +111,8 @@ class LogState:
         )
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Sets the high watermark, which a truncation may have lowered, within the log's start and end."""
+        """Sets the high watermark, which a truncation may have lowered, within the log's start and
+        end."""
         self.high_watermark = min(max(offset, self.start), self.end)
         self.producers.remove_replicated_transactions(self.high_watermark)
         self.is_checkpoint_stale = True
@@ -130,9 +134,11 @@ class LogState:
     def storage_error(
         self, action: str, path: str, error: OSError | CorruptSegment, offset: int | None = None
     ) -> KafkaError:
-        """The KAFKA_STORAGE_ERROR to raise for an error of the disk, or for corrupt bytes near `offset`.
+        """The KAFKA_STORAGE_ERROR to raise for an error of the disk, or for corrupt bytes near
+        `offset`.
 
-        The partition goes offline with it. A full disk is the exception: it refuses and nothing more.
+        The partition goes offline with it. A full disk is the exception: it refuses and nothing
+        more.
         """
         if isinstance(error, CorruptSegment):
             message, is_transient = f"{error}, near offset {offset}", False

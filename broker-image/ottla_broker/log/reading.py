@@ -1,7 +1,8 @@
-"""Reading a log from its files: batches by offset, where the tail in memory does not reach, records by time (KIP-79,
-KIP-734), and aborted transactions.
+"""Reading a log from its files: batches by offset, where the tail in memory does not reach, records
+by time (KIP-79, KIP-734), and aborted transactions.
 
-Bytes that cannot be read take the partition offline; every function raises KafkaError KAFKA_STORAGE_ERROR then.
+Bytes that cannot be read take the partition offline; every function raises KafkaError
+KAFKA_STORAGE_ERROR then.
 """
 
 import logging
@@ -77,8 +78,8 @@ def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
         with log.storage_errors("read", segment.path, segment.base):
             ranked.append((segment.max_timestamp_and_offset.timestamp, segment))
     best: TimestampOffset | None = None
-    # The record that a segment's indexes name may lie below the log start, or compaction removed it: then another
-    # segment may have a larger one.
+    # The record that a segment's indexes name may lie below the log start, or compaction removed
+    # it: then another segment may have a larger one.
     for largest, segment in sorted(ranked, key=lambda one: -one[0]):
         if best is not None and largest < best.timestamp:
             break
@@ -90,7 +91,8 @@ def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
 
 
 def _search(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
-    """The segment's first record from offset `start` on that is not older. Batches are parsed where it may lie only."""
+    """The segment's first record from offset `start` on that is not older. Batches are parsed where
+    it may lie only."""
     position = segment.offsets.floor(segment.times.offset_before(timestamp))
     for at, header in segment.iter_headers(position):
         if header.max_timestamp < timestamp or header.last_offset < start:

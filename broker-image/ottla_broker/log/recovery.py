@@ -1,9 +1,10 @@
 """Opening a partition's folder: after a clean stop, after a crash, or new.
 
-After a clean stop only the last few KiB are read. After a crash the batches above the recovery point are read and their
-CRCs checked; indexes, epochs and producers follow from them. The first bytes that are no batch end the log: a torn tail
-is cut off. Everything below the recovery point was on the device. So corruption there is not cut off but takes the
-partition offline, with the file and the offset in the log.
+After a clean stop only the last few KiB are read. After a crash the batches above the recovery
+point are read and their CRCs checked; indexes, epochs and producers follow from them. The first
+bytes that are no batch end the log: a torn tail is cut off. Everything below the recovery point was
+on the device. So corruption there is not cut off but takes the partition offline, with the file and
+the offset in the log.
 """
 
 import logging
@@ -39,8 +40,8 @@ _FAILED_ROLL: Final = "it is empty and the segment before it has its offsets"
 class LogCheckpoint:
     """What the directory's checkpoint files say of a partition. `clean`: the last stop was clean.
 
-    `gapless`: segments follow each other without a gap, as those that this broker writes do (`log.rolling`,
-    `Compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
+    `gapless`: segments follow each other without a gap, as those that this broker writes do
+    (`log.rolling`, `Compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
     """
 
     clean: bool = False
@@ -56,22 +57,21 @@ def create_log(
     partition: int,
     topic_id: UUID | None,
     config: LogConfig,
-    start: int = 0,
 ) -> PartitionLog:
     """A new partition's folder with one empty segment. OSError."""
     storage.disk.make_directory(directory)
     if topic_id is not None:
         write_file(storage.disk, f"{directory}/{file_names.PARTITION_METADATA}", encode_topic_id(topic_id))
-    log = PartitionLog(topic, partition, directory, config, storage, start, topic_id)
-    log.flush.truncate_to(start)
-    log.segments = Segments([Segment.create(storage.files, directory, start, now_ms=storage.runtime.now_ms())])
+    log = PartitionLog(topic, partition, directory, config, storage, topic_id=topic_id)
+    log.segments = Segments([Segment.create(storage.files, directory, log.start, now_ms=storage.runtime.now_ms())])
     return log
 
 
 def open_log(
     storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, checkpoint: LogCheckpoint
 ) -> PartitionLog:
-    """An existing partition's folder. A partition that is damaged has `failure` set; OSError only from a full disk."""
+    """An existing partition's folder. A partition that is damaged has `failure` set; OSError only
+    from a full disk."""
     log = PartitionLog(topic, partition, directory, config, storage, checkpoint.start)
     recovery = LogRecovery(log, checkpoint)
     try:
@@ -170,8 +170,8 @@ class LogRecovery:
     def _without_failed_rolls(self, segments: list[Segment]) -> list[Segment]:
         """Removes empty segments that rolls left for which the disk had no room.
 
-        The segment before such a one went on and has its offsets. If it is the last one, only what was on the device tells
-        whether it did; `_recover_after_crash` finds out the rest.
+        The segment before such a one went on and has its offsets. If it is the last one, only what
+        was on the device tells whether it did; `_recover_after_crash` finds out the rest.
         """
         kept = segments[:1]
         for segment in segments[1:]:
@@ -192,7 +192,8 @@ class LogRecovery:
             return False
 
     def _rebuild_missing_indexes(self, names: set[str]) -> None:
-        """What lies above the recovery point after a crash is indexed anew in any case, by `_recover_after_crash`."""
+        """What lies above the recovery point after a crash is indexed anew in any case, by
+        `_recover_after_crash`."""
         tail = (
             len(self.log.segments) if self.checkpoint.clean else self.log.segments.floor(self.checkpoint.recovery_point)
         )
@@ -226,7 +227,8 @@ class LogRecovery:
         """Returns the offset where the log ends."""
         log, point, segments = self.log, self.checkpoint.recovery_point, list(self.log.segments)
         first = log.segments.floor(point)
-        # The file may be older than the batches above the recovery point, which have the epochs themselves.
+        # The file may be older than the batches above the recovery point, which have the epochs
+        # themselves.
         log.epochs.truncate_from_end(point)
         end = segments[first].base
         for at in range(first, len(segments)):
@@ -254,7 +256,8 @@ class LogRecovery:
         return end
 
     def _recover_tail(self, segment: Segment, point: int) -> int:
-        """Recovers what follows the recovery point inside a segment; what is below it is only skipped, by the index."""
+        """Recovers what follows the recovery point inside a segment; what is below it is only
+        skipped, by the index."""
         file_size = segment.size
         found = self._find_first_batch_at(segment, point)
         if found is None:
@@ -269,7 +272,8 @@ class LogRecovery:
         return self._read_on(segment, position, file_size, expected, point)
 
     def _find_first_batch_at(self, segment: Segment, point: int) -> tuple[int, int] | None:
-        """(position, offset) of the first batch that ends at or above the recovery point. None if the index is wrong."""
+        """(position, offset) of the first batch that ends at or above the recovery point. None if
+        the index is wrong."""
         if segment is self._unindexed or not segment.offsets.is_sound(segment.size) or not segment.times.is_sound():
             return None
         position, expected = segment.offsets.floor(point - 1), segment.base
@@ -294,7 +298,8 @@ class LogRecovery:
     def _read_on(self, segment: Segment, position: int, file_size: int, expected: int, protected: int) -> int:
         """Reads and checks batches from `position` on. Returns the offset after the last one.
 
-        What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the log.
+        What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the
+        log.
         """
         interval, epochs, producers = self._index_interval, self.log.epochs, self.log.producers
         try:
@@ -315,7 +320,8 @@ class LogRecovery:
                 ) from error
             file = self.log.storage.files.get(segment.path)
             file.truncate(segment.size)
-            # Or a second loss of power could bring it back, when this segment is no longer the last.
+            # Or a second loss of power could bring it back, when this segment is no longer the
+            # last.
             file.sync()
         segment.seal()
         return expected

@@ -25,7 +25,7 @@ from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_response import FetchResponsePartition
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
-from tests.unit.log.making import Clock, runtime
+from tests.unit.log.log_fixtures import Clock, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.replication.leading import TOPIC, Peers
 

@@ -11,7 +11,7 @@ from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPart
 from ottla_broker.mirroring.source_positions import SOURCE_OFFSET_LIMIT
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_response import FetchResponsePartition
-from tests.unit.log.making import batch, spans
+from tests.unit.log.log_fixtures import batch, spans
 from tests.unit.replication.leading import Peers, led
 
 SOURCE = UUID(int=99)

@@ -26,7 +26,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partition_follower import last_record_epoch, move_into_leader_range, truncate_diverging
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import iter_batches
-from tests.unit.log.making import NOW, batch
+from tests.unit.log.log_fixtures import NOW, batch
 from tests.unit.replication.leading import TOPIC, Peers
 
 BROKERS = (1, 2, 3)

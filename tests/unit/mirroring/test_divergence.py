@@ -20,7 +20,7 @@ from ottla_broker.replication.partition_follower import last_record_epoch, trunc
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
-from tests.unit.log.making import NOW, batch
+from tests.unit.log.log_fixtures import NOW, batch
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.replication.leading import BATCH, TOPIC, Peers, committed, fetch, led
 

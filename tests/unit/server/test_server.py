@@ -195,8 +195,8 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
         lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
     )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
-    assert bound <= server.responses.taken <= bound + (2 << 20)
-    assert held <= server.responses.taken + 80 * (64 << 10)
+    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
+    assert held <= server.responses.allocated_bytes + 80 * (64 << 10)
 
     # Those who fetch nothing are served meanwhile, and when slow readers go, those who wait are served.
     other = await Wire.to(port)
@@ -205,7 +205,7 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     for wire in slow:
         wire.close()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.taken == 0)
+    await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -256,7 +256,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.taken <= 2 << 20
+    assert server.requests.allocated_bytes <= 2 << 20
     honest = await Wire.to(port)
     honest.send(0, 9, 1, produce_request({("a", 0): batch(b"1")}))
     assert await honest.receive()
@@ -266,7 +266,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
         hog.close()
     assert await large.receive()
     assert partition.log.end == 2
-    await eventually(lambda: server.requests.taken == 0)
+    await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 

@@ -282,8 +282,8 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     )
     left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
-    assert bound <= server.responses.taken <= bound + (2 << 20)
-    assert left <= server.responses.taken + 40 * (64 << 10)
+    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
+    assert left <= server.responses.allocated_bytes + 40 * (64 << 10)
     assert below <= 40 * (200 << 10), "only what the socket was about to take is encrypted"
     other = await secured(port, context)
     assert (await hello(other)).error_code is ErrorCode.none
@@ -292,7 +292,7 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
         wire.close()
         wire.writer.transport.abort()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.taken == 0)
+    await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -308,14 +308,14 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory_and_others_do_not
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.taken <= 2 << 20
+    assert server.requests.allocated_bytes <= 2 << 20
     large = await secured(port, context)
     large.send(0, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
     for hog in hogs:
         hog.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
-    await eventually(lambda: server.requests.taken == 0)
+    await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 

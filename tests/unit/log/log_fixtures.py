@@ -1,4 +1,5 @@
-"""What the tests of the log are made with: batches, logs, a clock that stands still, and disks that fail on command."""
+"""Batches, logs, a clock that stands still, and disks that fail on demand, for the tests of the
+log."""
 
 import errno
 from collections.abc import Sequence
@@ -89,19 +90,22 @@ def offsets(
 
 
 class FailingDisk(OsDisk):
-    """Real files. `room`: bytes that may still be appended (None: no limit); `broken`: names that cannot be read or written any more."""
+    """Real files. `room`: bytes that may still be appended (None: no limit). `broken`: parts of
+    names that cannot be read or written. `descriptors`: how many files may still be opened before
+    one must be closed."""
 
     def __init__(self) -> None:
         self.room: int | None = None
         self.broken: set[str] = set()
         self.synced: list[str] = []
         self.log_bytes_read = 0
-        self.descriptors: int | None = None  # how many files may still be opened before one has to be closed
+        self.descriptors: int | None = None
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "FailingFile":  # type: ignore[override]
         if self.descriptors is not None:
             if self.descriptors <= 0:
-                self.descriptors += 1  # as if the caller gave one up
+                # As if the caller closed one.
+                self.descriptors += 1
                 raise OSError(errno.EMFILE, "Too many open files", path)
             self.descriptors -= 1
         return FailingFile(self, super().open(path, create=create, read_only=read_only))
@@ -152,8 +156,8 @@ class FailingFile:
 
 
 @dataclass
-class Place:
-    """A directory for one partition, opened and re-opened."""
+class LogFolder:
+    """A folder for one partition, whose log is opened and reopened."""
 
     directory: str
     config: LogConfig = field(default_factory=LogConfig)
@@ -166,15 +170,17 @@ class Place:
     def create(self) -> PartitionLog:
         return create_log(self.storage, self.directory, "topic", 0, TOPIC_ID, self.config)
 
-    def reopen(self, known: LogCheckpoint | None = None) -> PartitionLog:
-        """As a new process would: nothing is shared with the log that was open before."""
+    def reopen(self, checkpoint: LogCheckpoint | None = None) -> PartitionLog:
+        """Opens the log as a new process does: it shares nothing with the log that was open
+        before."""
         self.storage.files.close_all()
         self.storage = Storage(self.disk, runtime(self.clock))
-        return open_log(self.storage, self.directory, "topic", 0, self.config, known or LogCheckpoint())
+        return open_log(self.storage, self.directory, "topic", 0, self.config, checkpoint or LogCheckpoint())
 
 
-def lead(log: PartitionLog, data: bytes, *, epoch: int = 0, from_client: bool = True) -> tuple[int, int]:
-    """Appends as leader and lets the high watermark follow, as with one replica; (first, last offset)."""
+def append_committed(log: PartitionLog, data: bytes, *, epoch: int = 0, from_client: bool = True) -> tuple[int, int]:
+    """Appends as leader and advances the high watermark, as with one replica; (first, last
+    offset)."""
     now_ms = log.storage.runtime.now_ms()
     done = log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, from_client=from_client)
     log.advance_high_watermark(log.end)

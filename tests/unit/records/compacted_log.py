@@ -1,4 +1,5 @@
-"""One log directory with one partition and its cleaner, on real files; its disk fails on demand."""
+"""A log directory with one compacted partition and its cleaner, on real files; the disk fails on
+demand."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,16 +34,16 @@ class FailingDisk(OsDisk):
         super().rename(old, new)
 
 
-class House:
+class CompactedLog:
     """One log directory with one partition, t-0."""
 
-    def __init__(self, path: Path, config: LogConfig = CONFIG, settings: CleanerConfig | None = None) -> None:
+    def __init__(self, path: Path, config: LogConfig = CONFIG, cleaner_config: CleanerConfig | None = None) -> None:
         self.path = path
         self.now_ms = NOW_MS
         self.disk = FailingDisk()
         self.storage = Storage(self.disk, Runtime(now_ms=lambda: self.now_ms))
         self.config = config
-        self.settings = settings or CleanerConfig()
+        self.cleaner_config = cleaner_config or CleanerConfig()
         self.folder = str(path / "t-0")
         self.log = create_log(self.storage, self.folder, "t", 0, None, config)
         self._begin()
@@ -50,7 +51,7 @@ class House:
     def _begin(self) -> None:
         self.logs = {("t", 0): self.log}
         self.cleaner = Cleaner(self.storage, str(self.path), self.logs)
-        self.cleaner.config = self.settings
+        self.cleaner.config = self.cleaner_config
 
     def write(self, key: str, value: str | None, *, producer_id: int = -1, sequence: int = -1) -> None:
         record = Record(self.now_ms, key.encode(), None if value is None else value.encode())
@@ -76,8 +77,8 @@ class House:
     def crash_and_open(self, *, clean: bool = False, recovery_point: int = 0) -> None:
         self.storage.files.close_all()
         self.storage = Storage(OsDisk(), self.storage.runtime)
-        known = LogCheckpoint(clean, self.log.end if clean else recovery_point, 0)
-        self.log = open_log(self.storage, self.folder, "t", 0, self.config, known)
+        checkpoint = LogCheckpoint(clean, self.log.end if clean else recovery_point, 0)
+        self.log = open_log(self.storage, self.folder, "t", 0, self.config, checkpoint)
         assert self.log.failure is None, self.log.failure
         self.log.advance_high_watermark(self.log.end)
         self._begin()
@@ -110,5 +111,5 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def compacted(tmp_path: Path) -> CompactedLog:
+    return CompactedLog(tmp_path)

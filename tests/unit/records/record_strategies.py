@@ -1,4 +1,4 @@
-"""Records that hypothesis makes up, and small makers of batches, for this folder's tests."""
+"""Hypothesis strategies for records, and small builders of batches."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,8 +21,8 @@ record_lists = st.lists(records, min_size=1, max_size=20)
 def sparse(
     kept: Iterable[tuple[int, Record]], *, count: int, base_offset: int, compression: Compression = Compression.none
 ) -> bytes:
-    """A batch of `count` offsets in which only some records are left, as compaction leaves it: (offset delta,
-    record)."""
+    """A batch of `count` offsets with only some records, (offset delta, record), as compaction
+    leaves it."""
     left = list(kept)
     whole = parse_batch_header(
         encode_batch([record for _, record in left], base_offset=base_offset, compression=compression)
