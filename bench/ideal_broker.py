@@ -26,7 +26,8 @@ from bench.report import Spread
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch import FetchResponsePartition, read_fetch_request, write_fetch_response
+from ottla_broker.wire.fetch_request import read_fetch_request
+from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.ports import free_port
@@ -63,7 +64,7 @@ def build_responses(folder: Path, version: int) -> dict[int, Response]:
 
 def _build_response(version: int, end: int, records: memoryview) -> Response:
     head, *rest = write_fetch_response(
-        version, 0, [(TOPIC, [FetchResponsePartition(0, ErrorCode.none, end, end, 0, records)])]
+        version, 0, [FetchResponsePartition(TOPIC, 0, ErrorCode.none, end, end, 0, records)]
     )
     assert isinstance(head, bytearray) and rest == [records], "records must be the last buffer, not copied"
     return head, records

@@ -18,14 +18,8 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest, OffsetFetchRe
 from kio.schema.types import BrokerId, GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.wire.client import (
-    GROUP_KEY_TYPE,
-    LATEST_TIMESTAMP,
-    Client,
-    drop_partial_batch,
-    raise_for_error,
-    to_timedelta_field,
-)
+from ottla_broker.wire.batch import drop_partial_batch
+from ottla_broker.wire.client import GROUP_KEY_TYPE, LATEST_TIMESTAMP, Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.cluster import START_MS
 from tests.sim.history import History, TopicPartition

@@ -59,8 +59,9 @@ def describe_unhealthy_replicas(cluster: SimulatedCluster) -> Iterator[str]:
                 yield (
                     f"{tp} on {node.host}: {'leads' if hosted.is_leader else 'follows'} {hosted.registration}, "
                     f"log [{log.start}, {log.end}), "
-                    f"high watermark {log.high_watermark}, failed {log.failed}, proposes "
-                    f"{hosted.pending_isr_change}, followers {list(hosted.followers)}"
+                    f"high watermark {log.high_watermark}, failed {log.failure}, proposes "
+                    f"{hosted.pending_isr_change}, followers "
+                    f"{list(hosted.leader.followers) if hosted.is_leader else []}"
                 )
 
 

@@ -19,10 +19,11 @@ from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.replication import following
+from ottla_broker.replication import replica_fetchers
 from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.isr_state import IsrState
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_leader import PartitionLeader
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from tests.sim.disabled_rules import coordinators_load_without_waiting
 
@@ -38,12 +39,12 @@ def acks_before_high_watermark() -> Iterator[None]:
 def high_watermark_ignores_pending_isr() -> Iterator[None]:
     """Members of a proposed ISR do not count before the metadata have it (rule 3)."""
 
-    def not_limited(_: Partition, watermark: int) -> int:
+    def not_limited(_: PartitionLeader, watermark: int) -> int:
         return watermark
 
     with (
         patch.object(IsrState, "maximal_isr", lambda _, isr: isr),
-        patch.object(Partition, "_limit_to_joining_followers", not_limited),  # would hide the effect
+        patch.object(PartitionLeader, "_limit_to_joining_followers", not_limited),  # would hide the effect
     ):
         yield
 
@@ -51,7 +52,7 @@ def high_watermark_ignores_pending_isr() -> Iterator[None]:
 @contextmanager
 def min_insync_replicas_ignored() -> Iterator[None]:
     """min.insync.replicas is not checked (rule 3)."""
-    with patch.object(Partition, "effective_min_isr", property(lambda partition: 1)):
+    with patch.object(PartitionLeader, "effective_min_isr", property(lambda partition: 1)):
         yield
 
 
@@ -72,7 +73,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
 def followers_keep_diverged_records() -> Iterator[None]:
     """Followers do not send their last epoch, so the leader cannot detect divergence (rule 2)."""
 
-    with patch.object(following, "last_record_epoch", lambda _: following.NO_EPOCH):
+    with patch.object(replica_fetchers, "last_record_epoch", lambda _: -1):
         yield
 
 
@@ -193,9 +194,9 @@ def producer_state_lost_on_failover() -> Iterator[None]:
     """Sequence numbers do not survive a failover (rule 8)."""
     original = Partition._become_leader
 
-    def become_leader(partition: Partition) -> None:
+    def become_leader(partition: Partition) -> PartitionLeader:
         partition.log.producers = ProducerStates()
-        original(partition)
+        return original(partition)
 
     with patch.object(Partition, "_become_leader", become_leader):
         yield
@@ -206,7 +207,7 @@ def coordinators_serve_out_of_session() -> Iterator[None]:
     """A coordinator that cannot reach the controller goes on returning committed
     offsets (rule 6).
     """
-    with patch.object(Broker, "_in_session", lambda _: True):
+    with patch.object(Broker, "_is_in_session", lambda _: True):
         yield
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.coordination.journal import JournalWriter
-from ottla_broker.log import log_dir, recovery
-from ottla_broker.log.flush import Flush
+from ottla_broker.log import flush, log_dir, recovery
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
@@ -111,7 +110,7 @@ def coordinators_load_without_waiting() -> Iterator[None]:
 @contextmanager
 def new_directories_not_synced() -> Iterator[None]:
     """The directory entry of a new partition is not synced."""
-    with patch.object(Flush, "_directories", lambda flush: (flush._log.directory,)):
+    with patch.object(flush, "directories_to_sync", lambda log: (log.directory,)):
         yield
 
 

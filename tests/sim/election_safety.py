@@ -14,6 +14,7 @@ from unittest.mock import patch
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_leader import PartitionLeader
 from tests.sim.cluster import SimulatedCluster
 from tests.sim.cluster_state import newest_image, partition_records, running_brokers
 from tests.sim.history import TopicPartition
@@ -33,15 +34,15 @@ class ElectionSafetyMonitor:
     @contextmanager
     def observe_advances(self) -> Iterator[None]:
         """Check at every advance of a leader's high watermark inside the block."""
-        original = Partition._advance
+        original = PartitionLeader.advance_high_watermark
 
-        def advance(partition: Partition) -> None:
-            before = partition.log.high_watermark
-            original(partition)
-            if partition.log.high_watermark > before:
-                self._on_advance(partition)
+        def advance(leader: PartitionLeader) -> None:
+            before = leader._log.high_watermark
+            original(leader)
+            if leader._log.high_watermark > before:
+                self._on_advance(leader)
 
-        with patch.object(Partition, "_advance", advance):
+        with patch.object(PartitionLeader, "advance_high_watermark", advance):
             yield
 
     async def run(self) -> None:
@@ -58,10 +59,13 @@ class ElectionSafetyMonitor:
                 if observer is not None and observer.topic_id == state.topic:
                     self._check(image, tp, state, observer)
 
-    def _on_advance(self, partition: Partition) -> None:
-        node, image = self._cluster.brokers.get(partition._broker_id), newest_image(self._cluster)
-        tp = partition.topic, partition.partition
-        if node is None or node.broker is None or image is None or node.broker.partitions.get(*tp) is not partition:
+    def _on_advance(self, leader: PartitionLeader) -> None:
+        node, image = self._cluster.brokers.get(leader._broker_id), newest_image(self._cluster)
+        tp = leader._log.topic, leader._log.partition
+        if node is None or node.broker is None or image is None:
+            return
+        partition = node.broker.partitions.get(*tp)
+        if partition is None or partition.log is not leader._log:
             return  # belongs to another cluster
         topic = image.topics.get(partition.topic)
         state = None if topic is None else topic.partitions.get(partition.partition)

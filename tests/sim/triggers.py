@@ -82,7 +82,7 @@ def is_stale_coordinator(cluster: SimulatedCluster, node: SimulatedBroker) -> bo
         if (
             new is not None
             and new.is_leader
-            and new.log.high_watermark > max(new.epoch_start_offset, old.log.high_watermark)
+            and new.log.high_watermark > max(new.leader.epoch_start_offset, old.log.high_watermark)
         ):
             return True
     return False

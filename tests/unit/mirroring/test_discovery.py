@@ -12,8 +12,7 @@ from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.origins import origin_clusters
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
 from ottla_broker.mirroring.sync_plan import (
     AddPartitions,
     AlterTopicConfig,
@@ -116,7 +115,7 @@ async def test_topics_that_are_no_copies_are_left_alone() -> None:
     world = await World().begin()
     await world.small.topic("a")
     (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
-    assert isinstance(step, RejectedTopic) and "is no copy" in step.reason
+    assert isinstance(step, RejectedTopic) and "is not mirrored" in step.reason
     await world.take(view(b=1))
     await world.set(role=FAILED_OVER)
     (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
@@ -228,7 +227,7 @@ async def test_what_comes_from_here_is_not_copied_back() -> None:
     source = come_by(view(a=1, b=1), "a", "far", HERE)
     assert [type(step) for step in await world.take(source)] == [RejectedTopic, CreateMirroredTopic]
     (refused,) = world.steps(source)
-    assert isinstance(refused, RejectedTopic) and "come to the source from this cluster" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "west.a" not in world.image.topics
 
 
