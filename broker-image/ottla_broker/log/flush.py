@@ -21,9 +21,9 @@ class FlushWork:
     """What one flush brings to the device: whole small files first, then files, then the names in
     directories.
 
-    `end`: the log's. `last_batch_end`: of its last batch; lower where a truncation left the end in
-    a hole, in which a recovery point would protect bytes that are not its own. `created_names`: as
-    in `FlushState`, when this was planned.
+    `end`: the log end offset. `last_batch_end`: the end of the last batch, which is lower if a
+    truncation left the log end in a hole. The recovery point must not lie in a hole: it would
+    protect bytes that are written there later. `created_names`: as in `FlushState`.
     """
 
     end: int
@@ -63,16 +63,16 @@ async def wait_until_synced(log: LogState, offset: int) -> None:
     while state.flushed < min(offset, log.end):
         if log.failure is not None:
             raise log.failure
-        if state.running is None:
-            state.running = asyncio.ensure_future(_sync(log))
-        await asyncio.shield(state.running)
+        if state.running_sync is None:
+            state.running_sync = asyncio.ensure_future(_sync(log))
+        await asyncio.shield(state.running_sync)
 
 
 async def _sync(log: LogState) -> None:
     try:
         await _run(log, _plan_sync(log))
     finally:
-        log.flush.running = None
+        log.flush.running_sync = None
 
 
 async def checkpoint(log: LogState) -> None:
@@ -131,7 +131,9 @@ def _plan_checkpoint(log: LogState) -> FlushWork:
 
 
 def directories_to_sync(log: LogState) -> tuple[str, ...]:
-    """A new file is safe when the folder that names it was synced, a new folder when its parent
-    was."""
+    """The partition's folder, and its parent until the folder's own name is durable.
+
+    A new file is durable when the directory that names it was synced.
+    """
     folder = log.directory
     return (folder,) if log.flush.is_folder_name_durable else (folder, folder.rpartition("/")[0] or "/")

@@ -20,13 +20,7 @@ from ottla_broker.log.indexes import (
     TransactionIndex,
 )
 from ottla_broker.log.open_files import OpenFiles
-from ottla_broker.wire.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    Buffer,
-    parse_batch_header,
-)
+from ottla_broker.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, parse_batch_header
 
 # The fields of a batch header that say where the batch ends: base offset, batch length, last offset
 # delta.
