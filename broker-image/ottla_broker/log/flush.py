@@ -53,14 +53,14 @@ def flush_to_device(disk: Disk, work: FlushWork) -> None:
 
 def is_flushed(log: LogState) -> bool:
     """True if everything about the log is durable."""
-    return log.flush.recovery_point == log.end and not log.epochs.dirty
+    return log.flush.recovery_point == log.end and not log.epochs.is_dirty
 
 
 async def wait_until_synced(log: LogState, offset: int) -> None:
     """Returns when all records below `offset` that the log still has are durable. KafkaError:
     KAFKA_STORAGE_ERROR."""
     state = log.flush
-    while state.flushed < min(offset, log.end):
+    while state.flushed_offset < min(offset, log.end):
         if log.failure is not None:
             raise log.failure
         if state.running_sync is None:
@@ -96,12 +96,12 @@ async def _run(log: LogState, work: FlushWork) -> None:
         state.is_folder_name_durable = True
         state.durable_names = max(state.durable_names, work.created_names)
     if work.truncation_count == state.truncation_count:
-        state.flushed = max(state.flushed, work.end)
+        state.flushed_offset = max(state.flushed_offset, work.end)
 
 
 def _plan_sync(log: LogState) -> FlushWork:
     state = log.flush
-    paths = tuple(segment.path for segment in log.segments.since(state.flushed))
+    paths = tuple(segment.path for segment in log.segments.from_offset(state.flushed_offset))
     directories: tuple[str, ...] = ()
     if state.has_names_at_risk:
         directories = directories_to_sync(log)
@@ -110,7 +110,7 @@ def _plan_sync(log: LogState) -> FlushWork:
 
 
 def _plan_checkpoint(log: LogState) -> FlushWork:
-    state, segments = log.flush, log.segments.since(log.flush.recovery_point)
+    state, segments = log.flush, log.segments.from_offset(log.flush.recovery_point)
     for segment in segments:
         try:
             segment.save_indexes()
@@ -121,9 +121,9 @@ def _plan_checkpoint(log: LogState) -> FlushWork:
     except (CorruptSegment, OSError) as error:
         raise log.storage_error("read", log.segments.active.path, error, log.end) from error
     contents = [(log.snapshots.path(end), encode_producer_snapshot(log.producers))]
-    if log.epochs.dirty:
+    if log.epochs.is_dirty:
         contents.append((log.epochs.path, log.epochs.encode()))
-        log.epochs.dirty = False
+        log.epochs.is_dirty = False
     paths = tuple(path for segment in segments for path in segment.paths)
     paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
     directories = directories_to_sync(log)

@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 class FlushState:
     """How much of a log is on stable storage.
 
-    Records below `flushed` are durable. Below `recovery_point` indexes, leader epochs and producer
-    state are durable too, so that a restart reads nothing there.
+    Records below `flushed_offset` are durable. Below `recovery_point` indexes, leader epochs and
+    producer state are durable too, so that a restart reads nothing there.
     """
 
-    flushed: int = 0
+    flushed_offset: int = 0
     recovery_point: int = 0
     # A flush that began before a truncation proves nothing about what is written after it.
     truncation_count: int = 0
@@ -56,7 +56,7 @@ class FlushState:
     def truncate_to(self, offset: int) -> None:
         """Takes both offsets back to `offset` and invalidates the flush in progress."""
         self.truncation_count += 1
-        self.flushed = min(self.flushed, offset)
+        self.flushed_offset = min(self.flushed_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
 
 

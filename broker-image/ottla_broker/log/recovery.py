@@ -190,7 +190,9 @@ class LogRecovery:
         """Not above the recovery point after a crash: there `_recover_after_crash` rebuilds all
         indexes."""
         tail = (
-            len(self.log.segments) if self.checkpoint.clean else self.log.segments.floor(self.checkpoint.recovery_point)
+            len(self.log.segments)
+            if self.checkpoint.clean
+            else self.log.segments.index_of_offset(self.checkpoint.recovery_point)
         )
         for at, segment in enumerate(self.log.segments):
             present = all(path.rpartition("/")[2] in names for path in (segment.offsets.path, segment.times.path))
@@ -221,7 +223,7 @@ class LogRecovery:
     def _recover_after_crash(self) -> int:
         """Returns the offset where the log ends."""
         log, point, segments = self.log, self.checkpoint.recovery_point, list(self.log.segments)
-        first = log.segments.floor(point)
+        first = log.segments.index_of_offset(point)
         # The file may be older than the batches above the recovery point, which have the epochs
         # themselves.
         log.epochs.truncate_from_end(point)
@@ -271,7 +273,7 @@ class LogRecovery:
         the index is wrong."""
         if segment is self._unindexed or not segment.offsets.is_sound(segment.size) or not segment.times.is_sound():
             return None
-        position, expected = segment.offsets.floor(point - 1), segment.base
+        position, expected = segment.offsets.lookup_position(point - 1), segment.base
         try:
             for found in segment.iter_batches(position):
                 if found.base_offset < expected or found.base_offset > found.last_offset:

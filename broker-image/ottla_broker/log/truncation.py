@@ -17,7 +17,7 @@ def truncate_to(log: LogState, offset: int) -> None:
         return
     log.tail.clear()
     try:
-        keep = log.segments.floor(offset)
+        keep = log.segments.index_of_offset(offset)
         _lower_recovery_point(log, log.segments[keep].indexed_end_below(offset))
         removed = list(log.segments)[keep + 1 :]
         if removed:
