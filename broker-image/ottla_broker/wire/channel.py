@@ -7,8 +7,9 @@ from typing import Any, Final, cast
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
-from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, response_class, write_request
+from ottla_broker.wire.codec import read_response, request_class, response_class, write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -146,12 +147,12 @@ class Channel(asyncio.BufferedProtocol):
     async def load_api_versions(self, software: str = "ottla") -> None:
         """Asks for the versions that the broker supports. A broker that does not know our ApiVersions responds in version 0."""
         request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
-        frame = bytes(await self.send_in_version(API_VERSIONS, 3, request))
+        frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 3, request))
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
-            frame = bytes(await self.send_in_version(API_VERSIONS, 0, request_class(API_VERSIONS, 0)()))
-            response = read_response(frame, API_VERSIONS, 0)
+            frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 0, request_class(ApiKey.API_VERSIONS, 0)()))
+            response = read_response(frame, ApiKey.API_VERSIONS, 0)
         else:
-            response = read_response(frame, API_VERSIONS, 3)
+            response = read_response(frame, ApiKey.API_VERSIONS, 3)
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, f"ApiVersions failed: {response.error_code.name}")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}

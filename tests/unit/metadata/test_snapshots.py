@@ -163,8 +163,8 @@ def test_a_start_does_not_grow_with_history(seed: int) -> None:
         for node in cluster:
             assert node.broker is not None
             assert node.broker.image.end_offset > 180
-            assert node.broker.quorum.log.records_read < 110
-            assert node.broker.quorum.log.log.start > 60
+            assert node.broker.quorum.metadata_log.records_read < 110
+            assert node.broker.quorum.metadata_log.partition_log.start > 60
         assert leader.broker is not None
 
     played(scene, seed=seed, settings=OFTEN)
@@ -179,12 +179,12 @@ def test_a_broker_far_behind_gets_a_snapshot() -> None:
         await cluster.pause(3)
         leader = cluster.leader
         assert leader.broker is not None
-        start = leader.broker.quorum.log.log.start
+        start = leader.broker.quorum.metadata_log.partition_log.start
         late.start()
         await cluster.until(lambda: late.is_serving)
         await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
         assert late.broker is not None
-        assert late.broker.quorum.log.log.start >= start > 0
+        assert late.broker.quorum.metadata_log.partition_log.start >= start > 0
 
     played(scene, settings=OFTEN)
 

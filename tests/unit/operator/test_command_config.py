@@ -79,7 +79,7 @@ def test_certificates_in_files_of_kafkas_names_and_of_librdkafkas(tmp_path: Path
         (["sasl.jaas.config=OAuthBearerLoginModule required;"], ":1: sasl.jaas.config has no username and password;"),
         (["security.protocol=SASL_SSL", "sasl.username=a", "sasl.password=b"], ": security.protocol SASL_SSL needs sasl.mechanism"),
         (["security.protocol=SSL", "ssl.truststore.certificates=x"], ": the PEM of ssl.truststore.certificates or of"),
-        (["security.protocol=\\uzz"], ": line 1: '\\\\uzz' is no escape"),
+        (["security.protocol=\\uzz"], ": line 1: invalid escape '\\\\uzz'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, lines: list[str], said: str) -> None:

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Voter
+from ottla_broker.metadata.quorum_rules import Voter
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue
 from tests.sim.register import RegisterStore, SimulatedRegister
 from tests.sim.virtual_loop import run_in_virtual_time
 
