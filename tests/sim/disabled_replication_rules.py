@@ -160,7 +160,7 @@ def metadata_acknowledged_before_sync() -> Iterator[None]:
         return log.log_end
 
     async def synced(log: PartitionLog, _: int) -> None:
-        log.flush.flushed = log.end
+        log.flush.flushed_offset = log.end
 
     original = PartitionLog.wait_until_synced
 

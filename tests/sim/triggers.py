@@ -46,7 +46,7 @@ def proposes_next_leader(partition: Partition) -> bool:
 
 def has_unsynced_acks(partition: Partition) -> bool:
     """True if acknowledgements wait for a sync."""
-    return partition.acks_wait_for_sync and partition.log.flush.flushed < partition.log.end
+    return partition.acks_wait_for_sync and partition.log.flush.flushed_offset < partition.log.end
 
 
 def followers_lag(partition: Partition) -> bool:
@@ -118,7 +118,7 @@ def _newest_record(cluster: SimulatedCluster, partition: Partition) -> Partition
 
 def has_unsynced_metadata(broker: Broker) -> bool:
     log = metadata_log(broker)
-    return log is not None and log.flush.flushed < log.end
+    return log is not None and log.flush.flushed_offset < log.end
 
 
 async def wait_for_broker(
