@@ -156,7 +156,7 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
         return log.log_end
 
     async def synced(log: PartitionLog, _: int) -> None:
-        log.flush.flushed = log.end
+        log.flush.flushed_offset = log.end
 
     properly = PartitionLog.wait_until_synced
 

@@ -43,7 +43,7 @@ def letting_in_its_heir(partition: Partition) -> bool:
 
 def unsynced(partition: Partition) -> bool:
     """It has what is not on the device yet, and somebody waits for that."""
-    return partition.acks_wait_for_sync and partition.log.flush.flushed < partition.log.end
+    return partition.acks_wait_for_sync and partition.log.flush.flushed_offset < partition.log.end
 
 
 def waited_for(partition: Partition) -> bool:
@@ -111,7 +111,7 @@ def _known(cluster: SimulatedCluster, partition: Partition) -> PartitionRecord |
 
 def metadata_unsynced(broker: Broker) -> bool:
     log = metadata_log(broker)
-    return log is not None and log.flush.flushed < log.end
+    return log is not None and log.flush.flushed_offset < log.end
 
 
 async def seen(
