@@ -12,7 +12,7 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import COMPRESSIONS
-from tests.jars import java
+from tests.jars import java_command
 from tests.waiting import eventually
 
 Tool = Callable[..., str]
@@ -25,7 +25,7 @@ def tool(broker: BrokerProcess, classpath: str) -> Tool:
 
     def run(main: str, *arguments: str, stdin: str = "", fails: bool = False, bootstrap: bool = True) -> str:
         where = ["--bootstrap-server", broker.bootstrap] if bootstrap else []
-        command = java(classpath, main if main.startswith("kafka.") else f"{TOOLS}.{main}", *where, *arguments)
+        command = java_command(classpath, main if main.startswith("kafka.") else f"{TOOLS}.{main}", *where, *arguments)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
         said = f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert bool(done.returncode) == fails, said
@@ -130,7 +130,9 @@ def test_groups(tool: Tool, broker: BrokerProcess, classpath: str, name: str) ->
     produced = tool("VerifiableProducer", "--topic", name, "--max-messages", "60", "--acks", "-1")
     sent = [json.loads(line) for line in produced.splitlines()]
     assert len([event for event in sent if event["name"] == "producer_send_success"]) == 60
-    command = java(classpath, f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.bootstrap, "--topic", name)
+    command = java_command(
+        classpath, f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.bootstrap, "--topic", name
+    )
     command += ["--group-id", name, "--reset-policy", "earliest", "--verbose"]
     consumers = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)
@@ -182,6 +184,11 @@ def test_the_broker_and_its_folders(tool: Tool, broker: BrokerProcess, name: str
         assert re.search(rf"{re.escape(api)}: .*\[usable: \d+\]", versions), f"{api} is of no use to the Java client"
     quorum = tool("MetadataQuorumCommand", "describe", "--replication", "--human-readable")
     assert re.search(r"^1\s.*\s\d+ ms ago\s+\d+ ms ago\s+Leader", quorum, re.MULTILINE), quorum
+    level = r"4\.1-IV1"
+    feature = (
+        rf"^Feature: metadata.version\s.*SupportedMaxVersion: {level}\s+FinalizedVersionLevel: {level}\s+Epoch: \d+"
+    )
+    assert re.search(feature, tool("FeatureCommand", "describe"), re.MULTILINE)
     assert "Cluster ID: " in tool("ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap, bootstrap=False)
 
 

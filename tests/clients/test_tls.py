@@ -19,7 +19,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import messages
-from tests.jars import java
+from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -110,9 +110,9 @@ def test_nobody_is_served_who_distrusts_or_shows_no_certificate(secured: Secured
     if secured.broker.kind == "ottla":
         for said in (
             "the client does not trust this broker's certificate",
-            "it shows no certificate, and ssl.client.auth=required",
-            "it does not speak TLS, and this listener speaks nothing else",
-            "it speaks TLS, and this listener does not",
+            "the client has no certificate, and ssl.client.auth=required",
+            "the client does not use TLS, and this listener requires it",
+            "the client uses TLS, and this listener does not",
         ):
             eventually(lambda said=said: said in secured.broker.log_tail())  # type: ignore[misc]
         assert "Traceback" not in secured.broker.log_tail()
@@ -211,7 +211,7 @@ def test_javas_tools(secured: Secured, name: str, classpath: str, tmp_path: Path
 
 def tool(classpath: str, main: str, at: str, config: Path, *arguments: str, stdin: str = "") -> str:
     flag = {"ConsoleProducer": "--producer.config", "consumer.ConsoleConsumer": "--consumer.config"}.get(main)
-    command = java(
+    command = java_command(
         *(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", at),
         *(flag or "--command-config", str(config), *arguments),
     )

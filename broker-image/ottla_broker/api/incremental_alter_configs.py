@@ -23,14 +23,17 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.value_types import ConfigType, split_list
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
 
 SETTINGS: Mapping[int, Mapping[str, Setting[object]]] = {
     ConfigResource.TOPIC: TOPIC_SETTINGS,
@@ -46,6 +49,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
+@API.handler()
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
@@ -78,7 +82,8 @@ async def alter(ctx: RequestContext, resource: AlterConfigsResource, *, validate
         raise KafkaError(ErrorCode.invalid_request, f"{twice[0]} stands twice in the request")
     changes = {config.name: value(ctx, kind, name, config) for config in resource.configs}
     if (settings := SETTINGS.get(kind)) is not None:
-        changes = {key: text for key, text in changes.items() if text is not None or key in settings}
+        removable = settings.keys() | current(ctx, kind, name).keys()
+        changes = {key: text for key, text in changes.items() if text is not None or key in removable}
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
 
@@ -113,7 +118,7 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
             setting = MIRROR_SETTINGS.get(setting_name)
         case _:
             raise KafkaError(ErrorCode.invalid_request, f"{setting_name} can only be set or deleted")
-    if setting is not None and setting.kind.code is not ConfigType.LIST:
+    if setting is not None and setting.type.code is not ConfigType.LIST:
         raise KafkaError(ErrorCode.invalid_config, f"{setting_name} is no list: it can be set or deleted only")
     text = current(ctx, kind, name).get(setting_name)
     if text is None and setting is not None:
@@ -125,8 +130,5 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
                 counts = setting.default
             case _:
                 counts = config(setting)
-        text = setting.kind.text(counts)
+        text = setting.type.text(counts)
     return split_list(text or "")
-
-
-FORMS = (Form(0, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, incremental_alter_configs),)

@@ -2,24 +2,26 @@
 
 import asyncio
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla_broker.config import Config
+from ottla_broker.connection import ConnectionLimits
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import create_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.server import ConnectionLimits, Server
+from ottla_broker.server import Server
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
@@ -32,8 +34,6 @@ ME = 1
 
 class NobodyThere:
     """The way to a controller where there is none: said at once, not after a while."""
-
-    handle_locally: object = None
 
     async def forward_frame(self, frame: bytes | bytearray) -> bytes | None:
         raise KafkaError(ErrorCode.not_controller, "a small broker has no controller")
@@ -52,7 +52,7 @@ class SmallBroker:
         self.controller_channel = NobodyThere()
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
         self.ready = True
-        self.when_ready: list[Callable[[], None]] = []
+        self.started = asyncio.Event()
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 
@@ -66,10 +66,19 @@ class SmallBroker:
             topic.partitions[index] = state
             folder = str(self._directory / f"{name}-{index}")
             log = create_log(self._storage, folder, name, index, topic.id, config or LogConfig())
-            partition = Partition(name, topic.id, index, log, state, ME, self.runtime.now_ms)
+            partition = self._partition(topic, log, state)
             self.partitions.add(partition)
             made.append(partition)
         return made
+
+    def _partition(self, topic: TopicImage, log: PartitionLog, state: PartitionRecord) -> Partition:
+        def unexpected(partition: Partition) -> None:
+            raise AssertionError(f"{partition!r} changes its ISR")
+
+        cluster = MetadataClusterView(self.image)
+        return Partition(
+            topic.name, topic.id, state.partition, log, state, ME, self.runtime.now_ms, cluster, unexpected
+        )
 
     def register(self, port: int) -> None:
         """Puts this broker into the image, so that Metadata tells where it is."""
@@ -86,7 +95,7 @@ class SmallBroker:
 
 
 def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None) -> Server:
-    return Server(cast("Broker", broker), limits, authorizer)
+    return Server(cast("Broker", broker), limits, authorizer or AllowAll())
 
 
 async def listening(server: Server) -> int:

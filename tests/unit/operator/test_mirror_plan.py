@@ -40,16 +40,16 @@ def mirror(**spec: Any) -> Mirror:
     )
 
 
-def partition(partition: int = 0, state: str = "Replicating", end: int = 10, **how: Any) -> ObservedMirrorPartition:
-    return ObservedMirrorPartition("t", partition, state, end, **how)
+def partition(partition: int = 0, state: str = "Replicating", end: int = 10, **fields: Any) -> ObservedMirrorPartition:
+    return ObservedMirrorPartition("t", partition, state, end, **fields)
 
 
-def evaluate(desired: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], **itself: Any) -> Readiness:
-    return plan.evaluate_mirror(desired, seen, ObservedMirror(**itself))
+def evaluate(desired: Mapping[str, str], partitions: Sequence[ObservedMirrorPartition], **mirror: Any) -> Readiness:
+    return plan.evaluate_mirror(desired, partitions, ObservedMirror(**mirror))
 
 
-def status(desired: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], **itself: Any) -> dict[str, Any]:
-    return plan.mirror_status_fields(desired, seen, ObservedMirror(**itself))
+def status(desired: Mapping[str, str], partitions: Sequence[ObservedMirrorPartition], **mirror: Any) -> dict[str, Any]:
+    return plan.mirror_status_fields(desired, partitions, ObservedMirror(**mirror))
 
 
 def test_a_spec_becomes_settings_of_the_brokers() -> None:
@@ -125,7 +125,7 @@ def test_in_sync_and_failover_safe() -> None:
     assert conditions_of(partition(lag=0)) == (True, True)
     assert conditions_of(partition(lag=0), partition(1, lag=1)) == (False, False)
     assert conditions_of(partition(lag=0), partition(1, lag=UNKNOWN)) == (False, False)
-    assert conditions_of(partition(lag=0, state="Unreachable")) == (False, True), "every record that was seen is here"
+    assert conditions_of(partition(lag=0, state="Unreachable")) == (False, True), "every record that was reported is copied"
     assert conditions_of() == (False, False)
 
 
@@ -184,8 +184,8 @@ def test_refused_topics_are_reported() -> None:
     error = "the source at w:9092: Authentication failed"
     for partitions in ([], [partition()]):
         assert evaluate(desired, partitions, source_error=error) == Reconciling("SourceUnreachable", error)
-    why = "a topic of that name is here, and is no copy: delete it, or leave it out"
-    refused = {"x": why, "y": "records of 'y' come to the source from this cluster"}
+    why = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
+    refused = {"x": why, "y": "the source's topic 'y' has records from this cluster"}
     assert evaluate(desired, [], refused_topics=refused) == Reconciling(
         "NoTopicsMatched", f"no topic of the source is copied yet; x is not copied: {why} (and 1 more)"
     )
@@ -234,7 +234,7 @@ def test_partitions_that_have_failed_over_are_no_copies() -> None:
     desired = mirror_settings(mirror(), "w:9092")
     partitions = [partition(state=FAILED_OVER, lag=0), partition(1, FAILED_OVER, lag=0)]
     assert isinstance(evaluate(desired, partitions), Reconciling), "the source was not read yet"
-    why = "its copy has failed failed_over"
+    why = "its copy has failed over"
     assert evaluate(desired, partitions, refused_topics={"t": why}) == Stalled(
         "FailedOver", f"nothing is copied into t: {why}"
     )

@@ -32,53 +32,53 @@ def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[Partiti
 def test_scaling_ends_with_the_desired_brokers(
     before: int, after: int, factor: int, count: int, on_scale: bool
 ) -> None:
-    here = partitions(before, {"own": (4, min(before, 3)), "a": (count, min(before, factor))})
+    found = partitions(before, {"own": (4, min(before, 3)), "a": (count, min(before, factor))})
     present, spread = set(range(1, before + 1)), frozenset(range(1, before + 1))
-    wanted = frozenset(range(1, after + 1))
-    present |= wanted
-    started = here
+    desired = frozenset(range(1, after + 1))
+    present |= desired
+    original = found
     for _ in range(20):
-        seen = ScaleInputs(
-            wanted, frozenset(present), tuple(map(UsableBroker, sorted(present))), here, 0, spread, {"own": 3}, on_scale
+        observed = ScaleInputs(
+            desired, frozenset(present), tuple(map(UsableBroker, sorted(present))), found, 0, spread, {"own": 3}, on_scale
         )
-        match next_scale_step(seen):
+        match next_scale_step(observed):
             case MovePartitions(moves):
                 assert moves
-                here = apply_moves(here, moves)
+                found = apply_moves(found, moves)
             case RemoveBroker(broker):
-                assert broker not in wanted and broker == max(present), (
-                    "a StatefulSet lets its last pod go, and no other"
+                assert broker not in desired and broker == max(present), (
+                    "a StatefulSet removes only its last pod"
                 )
-                assert not any(broker in it.replicas for it in here)
+                assert not any(broker in it.replicas for it in found)
                 present.remove(broker)
             case RecordSpread(brokers):
                 spread = brokers
-            case ScalingBlocked():
+            case ScalingBlocked(reason):
                 assert after < min(before, factor)
-                assert "replicas, which need as many brokers" in why
-                assert present > wanted
-                assert here == started, "a scaling that cannot be completed was started"
+                assert "replicas, which need as many brokers" in reason
+                assert present > desired
+                assert found == original, "a scaling that cannot be completed was started"
                 return
             case ScalingComplete():
                 break
             case WaitToScale(reason):
                 raise AssertionError(reason)
-    assert present == wanted == spread
-    assert {len(it.replicas) for it in here if it.topic == "own"} == {
+    assert present == desired == spread
+    assert {len(it.replicas) for it in found if it.topic == "own"} == {
         min(3, after) if after < min(before, 3) or after > before else min(before, 3)
     }
     if on_scale and after != before:
         for counts in (
-            [sum(it in at.replicas for at in here) for it in wanted],
-            [sum(it == at.replicas[0] for at in here) for it in wanted],
+            [sum(it in at.replicas for at in found) for it in desired],
+            [sum(it == at.replicas[0] for at in found) for it in desired],
         ):
             assert max(counts) - min(counts) <= 1
 
 
 def inputs(**more: object) -> ScaleInputs:
-    here = partitions(3, {"a": (3, 2)})
+    found = partitions(3, {"a": (3, 2)})
     fields = {
-        "desired": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "available": (UsableBroker(1), UsableBroker(2), UsableBroker(3)), "partitions": here,
+        "desired": frozenset({1, 2, 3}), "present": frozenset({1, 2, 3}), "available": (UsableBroker(1), UsableBroker(2), UsableBroker(3)), "partitions": found,
         "moving": 0, "spread_over": frozenset({1, 2, 3}), "replication_factors": {},
     }  # fmt: skip
     return ScaleInputs(**(fields | more))  # type: ignore[arg-type]
@@ -107,22 +107,22 @@ def test_a_broker_that_is_down_is_drained_too() -> None:
 
 
 def test_the_highest_broker_is_removed_first() -> None:
-    here = [PartitionReplicas("a", 0, (3,), (3,), 3)]
-    smaller = {"desired": frozenset({1}), "partitions": here}
+    found = [PartitionReplicas("a", 0, (3,), (3,), 3)]
+    smaller = {"desired": frozenset({1}), "partitions": found}
     step = next_scale_step(inputs(**smaller))
     assert isinstance(step, MovePartitions) and [it.after for it in step.moves] == [(1,)]
-    assert next_scale_step(inputs(**smaller | {"partitions": apply_moves(here, step.moves)})) == RemoveBroker(3)
+    assert next_scale_step(inputs(**smaller | {"partitions": apply_moves(found, step.moves)})) == RemoveBroker(3)
 
 
 def test_internal_topics_are_not_changed_while_others_block_the_scaling() -> None:
-    here = partitions(3, {"own": (2, 3), "a": (1, 3)})
-    step = next_scale_step(inputs(desired=frozenset({1, 2}), partitions=here, replication_factors={"own": 2}))
+    found = partitions(3, {"own": (2, 3), "a": (1, 3)})
+    step = next_scale_step(inputs(desired=frozenset({1, 2}), partitions=found, replication_factors={"own": 2}))
     assert isinstance(step, ScalingBlocked) and "a-0 has 3 replicas" in step.reason
 
 
 def test_the_next_broker_is_removed_once_the_last_is_no_voter() -> None:
-    here = [PartitionReplicas("a", 0, (1,), (1,), 1)]
-    smaller = {"desired": frozenset({1}), "partitions": here}
+    found = [PartitionReplicas("a", 0, (1,), (1,), 1)]
+    smaller = {"desired": frozenset({1}), "partitions": found}
     assert next_scale_step(inputs(**smaller, voters=frozenset({1, 2, 3}))) == RemoveBroker(3)
     two = {"present": frozenset({1, 2}), "available": (UsableBroker(1), UsableBroker(2))}
     assert next_scale_step(inputs(**smaller, **two, voters=frozenset({1, 2, 3}))) == WaitToScale(

@@ -13,9 +13,11 @@ import uvloop
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.api.table import DECLARED, served
+from ottla_broker.connection import ConnectionLimits
 from ottla_broker.replication.pending_acks import CommitCallback
-from ottla_broker.server import ConnectionLimits, ListenError
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.server import ListenError
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, request_class
 from tests.unit.api.brokers import SmallBroker, Wire, batch, listening, serve
 from tests.unit.api.requests import fetch_request, produce_request
@@ -62,8 +64,25 @@ async def test_api_versions_tells_the_table(broker: SmallBroker) -> None:
     for version in range(5):
         answer = await hello(wire, version)
         assert {(api.api_key, api.min_version, api.max_version) for api in answer.api_keys} == {
-            (api.key, api.low, api.high) for api in served().values()
+            (key, first, last) for key, (first, last) in SERVED_VERSIONS.items()
         }
+    await server.close()
+
+
+@on_a_loop
+async def test_metadata_version_is_a_finalized_feature_from_version_3_on(broker: SmallBroker) -> None:
+    server = serve(broker)
+    broker.image.end_offset = 13
+    wire = await Wire.to(await listening(server))
+    for version in (3, 4):
+        answer = await hello(wire, version)
+        assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
+            ("metadata.version", 27, 27)
+        ]
+        assert [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features] == [
+            ("metadata.version", 27, 27)
+        ]
+        assert answer.finalized_features_epoch == 12
     await server.close()
 
 
@@ -101,12 +120,12 @@ async def test_produce_is_pipelined_while_its_answers_wait(broker: SmallBroker) 
     (partition,) = broker.add_topic("a")
     waits: list[CommitCallback] = []
 
-    def when_acknowledged(appended: Any, told: CommitCallback, **how: Any) -> bool:
-        waits.append(told)
+    def when_committed(appended: Any, callback: CommitCallback, **how: Any) -> bool:
+        waits.append(callback)
         return True
 
     partition.is_committed = lambda appended: False  # type: ignore[method-assign]
-    partition.call_when_committed = when_acknowledged  # type: ignore[method-assign]
+    partition.call_when_committed = when_committed  # type: ignore[method-assign]
     server = serve(broker)
     wire = await Wire.to(await listening(server))
     for correlation in range(5):
@@ -146,7 +165,7 @@ async def test_rule_18_a_malformed_request_costs_its_connection_and_one_line(bro
         assert await wire.closed(), what
         wire.close()
         assert len(lines()) == 1, what
-        assert "closing the connection of 127.0.0.1:" in lines()[0]
+        assert "closing connection from 127.0.0.1:" in lines()[0]
     assert (await hello(bystander)).error_code is ErrorCode.none
     assert len(server.connections) == 1
     await server.close()
@@ -189,10 +208,12 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.idle]) >= 40)
+    await eventually(
+        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
+    )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
-    assert bound <= server.responses.taken <= bound + (2 << 20)
-    assert held <= server.responses.taken + 80 * (64 << 10)
+    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
+    assert held <= server.responses.allocated_bytes + 80 * (64 << 10)
 
     # Those who fetch nothing are served meanwhile, and when slow readers go, those who wait are served.
     other = await Wire.to(port)
@@ -201,7 +222,7 @@ async def test_rule_18_slow_readers_hold_a_bounded_amount_of_memory(broker: Smal
     for wire in slow:
         wire.close()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.taken == 0)
+    await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -252,7 +273,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.taken <= 2 << 20
+    assert server.requests.allocated_bytes <= 2 << 20
     honest = await Wire.to(port)
     honest.send(0, 9, 1, produce_request({("a", 0): batch(b"1")}))
     assert await honest.receive()
@@ -262,7 +283,7 @@ async def test_rule_18_large_requests_wait_for_memory_and_others_do_not(broker: 
         hog.close()
     assert await large.receive()
     assert partition.log.end == 2
-    await eventually(lambda: server.requests.taken == 0)
+    await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 
@@ -323,6 +344,6 @@ async def test_closing_closes_every_connection(broker: SmallBroker) -> None:
 
 
 def test_every_declared_api_has_request_classes() -> None:
-    for api in DECLARED:
-        for version in range(max(api.low, 3 if api.name == "produce" else 0), api.high + 1):
-            assert request_class(api.key, version)
+    for key, (first, last) in SERVED_VERSIONS.items():
+        for version in range(max(first, 3 if key == ApiKey.PRODUCE else 0), last + 1):
+            assert request_class(key, version)

@@ -14,8 +14,9 @@ import uvloop
 from kio.schema.errors import ErrorCode
 
 from ottla_broker import handshakes
+from ottla_broker.connection import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
-from ottla_broker.server import ConnectionLimits, Server
+from ottla_broker.server import Server
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.unit.api.brokers import SmallBroker, Wire, batch, serve
 from tests.unit.api.requests import fetch_request, produce_request
@@ -114,7 +115,7 @@ async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, ma
     with pytest.raises(ssl.SSLError):
         await secured(port, newest)
     await eventually(lambda: bool(lines()))
-    assert "it offers no version of TLS that ssl.enabled.protocols allows" in lines()[0]
+    assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
     await server.close()
 
 
@@ -125,12 +126,12 @@ async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: C
     wire = await secured(port, trusting(made, create_client_certificate(made, "alice")))
     assert (await hello(wire)).error_code is ErrorCode.none
     (connection,) = server.connections
-    assert str(connection.peer.principal) == "User:CN=alice"
+    assert str(connection.state.principal) == "User:CN=alice"
     lines = capture()
     nobody = await secured(port, trusting(made))  # in TLS 1.3 a client hears of it only after its own half
     assert "certificate required" in await refusal(nobody)
     await eventually(lambda: bool(lines()))
-    assert lines()[0].endswith("it shows no certificate, and ssl.client.auth=required")
+    assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
 
 
@@ -143,13 +144,13 @@ async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong
     wire = await secured(port, trusting(made))
     assert (await hello(wire)).error_code is ErrorCode.none
     (connection,) = server.connections
-    assert connection.peer.principal == ANONYMOUS
+    assert connection.state.principal == ANONYMOUS
     others = create_certificate_authority(made.folder / "others", [], ["x"])
     lines = capture()
     stranger = await secured(port, trusting(made, create_client_certificate(others, "eve")))
     assert "unknown ca" in await refusal(stranger)
     await eventually(lambda: bool(lines()))
-    assert "its certificate is refused: unable to get local issuer certificate" in lines()[0]
+    assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()
 
 
@@ -164,7 +165,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     in_the_open = await Wire.to(port)
     in_the_open.writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
     assert await in_the_open.closed()
-    assert lines()[0].endswith("it does not speak TLS, and this listener speaks nothing else")
+    assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
     broken = await Wire.to(port)
     broken.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
@@ -175,7 +176,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await secured(plain, trusting(made))
-    assert lines()[3].endswith("it speaks TLS, and this listener does not")
+    assert lines()[3].endswith("the client uses TLS, and this listener does not")
     for _ in range(20):  # the same again and again is said once in a while
         again = await Wire.to(port)
         again.writer.write(b"GET / HTTP/1.0\r\n\r\n")
@@ -190,8 +191,8 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(handshakes, "WITHIN_S", 0.3)
-    monkeypatch.setattr(handshakes, "MOST", 5)
+    monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(handshakes, "MAX_IN_PROGRESS", 5)
     yield
 
 
@@ -207,7 +208,7 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(
     await eventually(lambda: len(server._handshakes) == 5)
     sixth = await Wire.to(port)
     assert await sixth.closed()
-    assert lines()[0].endswith("5 others are under way")
+    assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
     assert all([await one.closed() for one in idle])
     assert lines()[1].endswith("it was not done within 0 s")
@@ -218,8 +219,8 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(
 
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshakes, "MOST", 5)
-    monkeypatch.setattr(handshakes, "SPARED_S", 0.0)
+    monkeypatch.setattr(handshakes, "MAX_IN_PROGRESS", 5)
+    monkeypatch.setattr(handshakes, "MIN_AGE_S", 0.0)
 
 
 @pytest.mark.usefixtures("crowded")
@@ -276,11 +277,13 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.idle]) >= 15)
+    await eventually(
+        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
+    )
     left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
-    assert bound <= server.responses.taken <= bound + (2 << 20)
-    assert left <= server.responses.taken + 40 * (64 << 10)
+    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
+    assert left <= server.responses.allocated_bytes + 40 * (64 << 10)
     assert below <= 40 * (200 << 10), "only what the socket was about to take is encrypted"
     other = await secured(port, context)
     assert (await hello(other)).error_code is ErrorCode.none
@@ -289,7 +292,7 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
         wire.close()
         wire.writer.transport.abort()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.taken == 0)
+    await eventually(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -305,14 +308,14 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory_and_others_do_not
     for hog in hogs:
         hog.writer.write((900_000).to_bytes(4) + bytes(200_000))
     await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.taken <= 2 << 20
+    assert server.requests.allocated_bytes <= 2 << 20
     large = await secured(port, context)
     large.send(0, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
     for hog in hogs:
         hog.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
-    await eventually(lambda: server.requests.taken == 0)
+    await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 
@@ -323,7 +326,7 @@ async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made
     _, port = await listening(server)
     shaking, waiting = await Wire.to(port), await secured(port, trusting(made))
     waiting.send(1, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).idle)
+    await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
     await server.close()
     assert await shaking.closed()
     assert await waiting.receive()  # what was taken is answered

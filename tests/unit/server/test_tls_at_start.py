@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla_broker.config.description import describe_broker
 from ottla_broker.server import ListenError
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
@@ -25,15 +26,15 @@ Settings = dict[str, str]
             {"ssl.keystore.location": "/nowhere/x.pem"},
             "ssl.keystore.location=/nowhere/x.pem: no such file or directory",
         ),
-        ({"ssl.keystore.location": ""}, "neither ssl.keystore.location nor ssl.keystore.certificate.chain"),
+        ({"ssl.keystore.location": ""}, "set ssl.keystore.location, or ssl.keystore.certificate.chain"),
         ({"ssl.keystore.location": "CA"}, "ca.crt has no private key in PEM"),
         ({"ssl.keystore.location": "KEY"}, "tls.key has no certificate in PEM"),
-        ({"ssl.keystore.location": "JKS"}, "x.jks is a keystore of Java's (JKS or PKCS12); allowed: PEM"),
+        ({"ssl.keystore.location": "JKS"}, "x.jks is a Java keystore (JKS or PKCS12); allowed: PEM"),
         ({"ssl.keystore.location": "OTHER"}, "other.pem has a key that does not belong to its certificate"),
-        ({"ssl.keystore.location": "LOCKED"}, "locked.pem has an encrypted key, and no password is given for it"),
-        ({"ssl.keystore.location": "LOCKED", "ssl.key.password": "x"}, "the password given does not open it"),
-        ({"ssl.keystore.location": "CLIENT"}, "is no certificate for a server: unsuitable certificate purpose"),
-        ({"ssl.keystore.key": "x"}, "are both given; allowed: one of them"),
+        ({"ssl.keystore.location": "LOCKED"}, "locked.pem has an encrypted key, and no password is set for it"),
+        ({"ssl.keystore.location": "LOCKED", "ssl.key.password": "x"}, "the password does not decrypt it"),
+        ({"ssl.keystore.location": "CLIENT"}, "is not a server certificate: unsuitable certificate purpose"),
+        ({"ssl.keystore.key": "x"}, "set either ssl.keystore.location or ssl.keystore.certificate.chain, not both"),
         ({"ssl.client.auth": "required"}, "ssl.client.auth=required needs ssl.truststore.location or"),
         ({"ssl.client.auth": "required", "ssl.truststore.location": "KEY"}, "tls.key has no certificate in PEM"),
         (
@@ -115,5 +116,5 @@ def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
     assert broker.config.tls("SSL").client_auth == "requested"
     assert broker.config.tls("PLAINTEXT").client_auth == "none"
     assert broker.config.tls("SSL").load()[0].verify_mode is ssl.CERT_OPTIONAL
-    shown = next(entry for entry in broker.config.describe_broker() if entry.name == "ssl.truststore.certificates")
+    shown = next(entry for entry in describe_broker(broker.config) if entry.name == "ssl.truststore.certificates")
     assert shown.value is None

@@ -48,7 +48,7 @@ def runner_arguments(pipeline: Pipeline, bootstrap: str, master: str) -> list[st
         *("--master", master),
         *("--log", "/dev/stderr"),
         *("--http", f":{HTTP_PORT}"),
-        *("--last-words", TERMINATION_MESSAGE_PATH),
+        *("--termination-message", TERMINATION_MESSAGE_PATH),
     ]
 
 

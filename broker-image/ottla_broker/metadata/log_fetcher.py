@@ -1,0 +1,167 @@
+"""Copies the metadata log from another broker: fetch, truncate what diverges, append, sync, and fetch again.
+
+Each fetch names an offset that is synced to this broker's device, so to the leader a fetch is an acknowledgement.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from ottla_broker.metadata import snapshot_generator
+from ottla_broker.metadata.failure_detector import is_connection_refused
+from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse, truncation_offset
+from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
+from ottla_broker.metadata.quorum_rules import EpochAndOffset, Voter
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 1.0
+RESPONSE_TIMEOUT_S = 2.0  # in addition to the time that the leader may wait for records
+RETRY_PAUSE_S = 0.1
+
+
+class MetadataLogFetcher:
+    """Copies into `log` for broker `me`. `cluster_id`: sent with each fetch, once known."""
+
+    def __init__(self, log: MetadataLog, me: Voter, runtime: Runtime) -> None:
+        self.log = log
+        self.last_response_s = 0.0  # event loop time
+        self.client_id = f"ottla-quorum-{me.broker}"
+        self.cluster_id: str | None = None
+        self._me = me
+        self._runtime = runtime
+        self._loop = asyncio.get_running_loop()
+
+    async def fetch_once(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
+        """Sends one fetch to a broker in `epoch` and applies the response to the log.
+
+        KafkaError: the response's error, or the log's (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged).
+        ConnectionError, TimeoutError.
+        """
+        from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
+
+        log = self.log
+        log_end = await log.wait_until_durable()
+        request = MetadataFetchRequest(
+            self._me.broker,
+            self._me.directory,
+            epoch,
+            log_end,
+            log.high_watermark,
+            max_wait_ms=max_wait_ms,
+            cluster_id=self.cluster_id,
+        )
+        async with asyncio.timeout(max_wait_ms / 1000 + RESPONSE_TIMEOUT_S):
+            answer = await channel.send(quorum_messages.build_fetch_request(request))
+        response = quorum_messages.parse_fetch_response(answer)
+        if response.error is not ErrorCode.none:
+            raise KafkaError(response.error, f"fetch of the metadata log failed: {response.error.name}")
+        self.last_response_s = self._loop.time()
+        if response.snapshot_id is not None:
+            await self._store_snapshot(
+                response.snapshot_id,
+                quorum_messages.fetch_snapshot(channel, self._me.broker, epoch, response.snapshot_id),
+            )
+        elif response.diverging_epoch is not None:
+            log.truncate_to(truncation_offset(log.partition_log.epochs, log.end_offset, response.diverging_epoch))
+            if log.end_offset >= log_end.offset:
+                raise CommittedLogDiverged(
+                    ErrorCode.unknown_server_error,
+                    f"diverging epoch {response.diverging_epoch} truncates nothing of a log that ends at {log_end}",
+                )
+        elif response.records:
+            log.append_as_follower(response.records, epoch)
+        if response.diverging_epoch is None and response.high_watermark >= 0:
+            log.advance_high_watermark(response.high_watermark)
+        return response
+
+    async def _store_snapshot(self, snapshot_id: EpochAndOffset, chunks: AsyncIterator[bytes]) -> None:
+        """Replaces this broker's log, which ends before the sender's starts or diverges before that."""
+        snapshots = self.log.snapshots
+        try:
+            snapshots.create_partial(snapshot_id)
+            async for chunk in chunks:
+                self.last_response_s = self._loop.time()
+                snapshots.append_partial(snapshot_id, chunk)
+            await self._runtime.run_in_thread(snapshots.complete_partial, snapshot_id)
+        except OSError as error:
+            if isinstance(error, ConnectionError):
+                raise
+            raise KafkaError(ErrorCode.kafka_storage_error, f"failed to store a metadata snapshot: {error}") from error
+        snapshot_generator.install_snapshot(self.log, snapshot_id)
+
+
+class FollowerState:
+    """Follows one leader in one epoch. `on_leader_down` is called when the leader's port refuses connections, and
+    `on_response` after each fetch."""
+
+    def __init__(
+        self,
+        fetcher: MetadataLogFetcher,
+        leader: Voter,
+        epoch: int,
+        max_wait_ms: int,
+        on_leader_down: Callable[[], None],
+        on_response: Callable[[MetadataFetchResponse], None],
+    ) -> None:
+        self.is_leader_down = False
+        self._fetcher = fetcher
+        self._leader = leader
+        self._epoch = epoch
+        self._max_wait_ms = max_wait_ms
+        self._on_leader_down = on_leader_down
+        self._on_response = on_response
+        self._loop = asyncio.get_running_loop()
+        self._started_s = self._loop.time()
+
+    @property
+    def last_response_s(self) -> float:
+        """Event loop time of the last response, or of the start."""
+        return max(self._started_s, self._fetcher.last_response_s)
+
+    async def run(self) -> None:
+        """Until cancelled. KafkaError when this broker's own log fails or cannot follow."""
+        last_attempt_s = self._loop.time() - RETRY_PAUSE_S
+        while True:
+            # A connection that worked and broke is replaced at once.
+            await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
+            last_attempt_s = self._loop.time()
+            try:
+                async with connect_to_peer(self._leader, self._fetcher.client_id) as channel:
+                    self.is_leader_down = False
+                    while True:
+                        self._on_response(await self._fetcher.fetch_once(channel, self._epoch, self._max_wait_ms))
+            except OSError as error:
+                self._handle_connection_error(error)
+            except KafkaError as reason:
+                if self._fetcher.log.partition_log.failure is not None or is_fatal(reason):
+                    raise
+                logger.info("cannot follow broker %d in epoch %d: %s", self._leader.broker, self._epoch, reason)
+
+    def _handle_connection_error(self, error: OSError) -> None:
+        if is_connection_refused(error) and not self.is_leader_down:
+            logger.info("broker %d, the leader of the metadata log, refuses connections", self._leader.broker)
+            self.is_leader_down = True
+            self._on_leader_down()
+
+
+def is_fatal(reason: KafkaError) -> bool:
+    """True for errors that a retry cannot change: diverged logs, and records of a newer version."""
+    return isinstance(reason, CommittedLogDiverged) or reason.code is ErrorCode.unsupported_version
+
+
+@asynccontextmanager
+async def connect_to_peer(peer: Voter, client_id: str) -> AsyncIterator[Channel]:
+    """A connection to another broker, closed at the end. OSError, ConnectionRefusedError among them; TimeoutError."""
+    if peer.endpoint is None:
+        raise ConnectionError(f"the address of broker {peer.broker} is unknown")
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        channel = await open_channel(*peer.endpoint, client_id)
+    try:
+        yield channel
+    finally:
+        channel.close()
