@@ -61,7 +61,7 @@ class Operator:
         http = await serve(self.metrics, *self.options.http_listener) if self.options.http_listener else None
         watching = asyncio.create_task(self.watches.run(stop))
         leading = asyncio.create_task(self._lead())
-        completing = asyncio.create_task(self._report_ready())
+        completing = asyncio.create_task(self.report_ready())
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((watching, leading, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -78,7 +78,7 @@ class Operator:
                 await http.cleanup()
             await self.api.close()
 
-    async def _report_ready(self) -> None:
+    async def report_ready(self) -> None:
         await self.watches.wait_until_complete()
         self.metrics.is_ready = True
 

@@ -22,6 +22,7 @@ from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.validation import FieldPath
 from tests.unit.operator import samples
 from tests.unit.operator.loop import on_loop
 
@@ -152,7 +153,7 @@ async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
 async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: Path) -> None:
     world = World(tmp_path)
     data = samples.topic("flights", config={"retention.ms": "soon"})
-    lines = {(): 1, ("spec",): 4, ("spec", "config", "retention.ms"): 7}
+    lines: dict[FieldPath, int] = {(): 1, ("spec",): 4, ("spec", "config", "retention.ms"): 7}
     files = [Document(tmp_path / "a.yaml", samples.cluster(), {(): 1}), Document(tmp_path / "a.yaml", data, lines)]
     world.platform.load(files)
     flights = world.update(data)
@@ -168,7 +169,7 @@ async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> Non
     world = World(tmp_path)
     cluster, now = world.update(samples.cluster()), 100.0
     waiting = Conditions(Reconciling("RollingRestart", "waiting: flights-0"), 1)
-    with mock.patch.object(local_platform.time, "monotonic", lambda: now):
+    with mock.patch("time.monotonic", lambda: now):
         await world.platform.write_status(cluster, waiting, {})
         now += local_platform.REPORT_WAITING_S - 1
         await world.platform.write_status(cluster, waiting, {})

@@ -39,16 +39,21 @@ def test_scaling_ends_with_the_desired_brokers(
     original = found
     for _ in range(20):
         observed = ScaleInputs(
-            desired, frozenset(present), tuple(map(UsableBroker, sorted(present))), found, 0, spread, {"own": 3}, on_scale
+            desired,
+            frozenset(present),
+            tuple(map(UsableBroker, sorted(present))),
+            found,
+            0,
+            spread,
+            {"own": 3},
+            on_scale,
         )
         match next_scale_step(observed):
             case MovePartitions(moves):
                 assert moves
                 found = apply_moves(found, moves)
             case RemoveBroker(broker):
-                assert broker not in desired and broker == max(present), (
-                    "a StatefulSet removes only its last pod"
-                )
+                assert broker not in desired and broker == max(present), "a StatefulSet removes only its last pod"
                 assert not any(broker in it.replicas for it in found)
                 present.remove(broker)
             case RecordSpread(brokers):

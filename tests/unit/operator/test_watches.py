@@ -1,30 +1,28 @@
-"""What the operator knows of resources through kopf's watches, and what becomes of it when a watch breaks."""
+"""The watch cache as kopf's watches fill it, also when a watch breaks."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from unittest import mock
 
 import kopf
 from aiohttp import web
-from ottla_operator.kube.known import Key
 
-from ottla_operator.kube import operator as operators
 from ottla_operator.kube.kinds import CLUSTER, MIRROR, PIPELINE, POD, SERVICE, STATEFUL_SET, TOPIC, Kind, kind_of
-from ottla_operator.kube.operator import Operator, Options
+from ottla_operator.kube.operator import Operator, OperatorOptions
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.model import Json
 from tests.unit.operator.loop import on_loop
 
-NAMESPACE = Kind("v1", "Namespace", "namespaces")  # kopf wants to know that there is such a kind
+NAMESPACE = Kind("v1", "Namespace", "namespaces")  # kopf looks this kind up
 KINDS = (CLUSTER, TOPIC, PIPELINE, MIRROR, POD, SERVICE, STATEFUL_SET, NAMESPACE)
 WITHIN_S = 20.0
 
 
 class ApiServer:
-    """As much of one as a watch needs. `cut`: ends all watches, and what has happened since they were begun is not known any more."""
+    """As much of one as a watch needs. `cut`: ends all watches; what happened since they began is not replayed."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}  # by uid
@@ -89,71 +87,71 @@ async def watching(server: ApiServer) -> AsyncIterator[Operator]:
     await site.start()
     (address,) = runner.addresses
     info = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
-    with mock.patch.object(operators, "login", lambda: info):
-        operator = Operator(
-            Options((), "default", "ottla-operator", BrokerImages("broker", "1"), PipelineImage("spark"), None)
-        )
-        task = asyncio.create_task(operator._watch(asyncio.Event()))
-        try:
-            yield operator
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-            await operator.api.close()
-            await runner.cleanup()
+    options = OperatorOptions(
+        (), "default", "ottla-operator", BrokerImages("broker", "1"), PipelineImage("spark"), None
+    )
+    operator = Operator(options, login=lambda: info)
+    task = asyncio.create_task(operator.watches.run(asyncio.Event()))
+    try:
+        yield operator
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await operator.api.close()
+        await runner.cleanup()
 
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
-        while not holds():  # noqa: ASYNC110  # nobody tells of it
+        while not holds():  # noqa: ASYNC110  # nothing reports it
             await asyncio.sleep(0.01)
 
 
 @on_loop
-async def test_what_went_while_nobody_watched_is_forgotten() -> None:
-    """kopf begins a watch anew with what there is then, and tells no deletion that it has not seen."""
+async def test_a_resource_deleted_while_no_watch_ran_is_forgotten() -> None:
+    """kopf begins a new watch with what exists then, and reports no deletion from before."""
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(CLUSTER, "other", "2", replicas=1)
     server.make(TOPIC, "flights", "3", clusterRef={"name": "other"})
     async with watching(server) as operator:
-        known = operator.known
-        await until(lambda: len(known.clusters) == 2 and bool(known.topics))
+        cache = operator.controller.cache
+        await until(lambda: len(cache.clusters) == 2 and bool(cache.topics))
         del server.objects["1"], server.objects["3"]
         server.make(CLUSTER, "new", "4", replicas=1)
         before = server.lists
         server.cut()
-        await until(lambda: Key("events", "new") in known.clusters and server.lists > before)
-        await operator.compare()
-        assert known.clusters.keys() == {Key("events", "other"), Key("events", "new")}
-        assert known.topics == {}
+        await until(lambda: Key("events", "new") in cache.clusters and server.lists > before)
+        await operator.watches.compare()
+        assert cache.clusters.keys() == {Key("events", "other"), Key("events", "new")}
+        assert cache.topics == {}
 
 
 @on_loop
-async def test_it_is_ready_when_it_knows_what_there_is() -> None:
+async def test_the_operator_is_ready_when_its_cache_has_every_resource() -> None:
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
     async with watching(server) as operator:
-        shown = asyncio.create_task(operator.everything_shown())
-        assert not operator.metrics.ready
+        shown = asyncio.create_task(operator.report_ready())
+        assert not operator.metrics.is_ready
         await asyncio.wait_for(shown, WITHIN_S)
-        assert len(operator.known.every()) == 2 and operator.metrics.ready
+        assert len(operator.controller.cache.all()) == 2 and operator.metrics.is_ready
 
 
 @on_loop
-async def test_what_no_watch_has_shown_is_found() -> None:
+async def test_a_resource_that_no_watch_shows_is_found() -> None:
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
     async with watching(server) as operator:
-        known = operator.known
-        await until(lambda: bool(known.clusters) and bool(known.topics))
+        cache = operator.controller.cache
+        await until(lambda: bool(cache.clusters) and bool(cache.topics))
         server.make(CLUSTER, "new", "3", replicas=1)
         server.objects["2"]["metadata"]["resourceVersion"] = "2"
         server.objects["2"]["spec"]["partitions"] = 5
-        await operator.compare()
-        assert len(known.clusters) == 1, "a watch may show it yet"
-        await operator.compare()
-        assert known.clusters.keys() == {Key("events", "demo"), Key("events", "new")}
-        assert known.topics[Key("events", "demo")]["flights"]["spec"]["partitions"] == 5
+        await operator.watches.compare()
+        assert len(cache.clusters) == 1, "a watch may show it yet"
+        await operator.watches.compare()
+        assert cache.clusters.keys() == {Key("events", "demo"), Key("events", "new")}
+        assert cache.topics[Key("events", "demo")]["flights"]["spec"]["partitions"] == 5
