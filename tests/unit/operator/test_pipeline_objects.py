@@ -187,7 +187,10 @@ def test_sizes_are_the_same_whoever_launches_it() -> None:
             {"sinks": [{"from": "late", "parquet": {"path": "out"}}]},
             r"spec.sinks\[0\].parquet.path: 'out' is lost with the pod",
         ),
-        ({"spark": {"conf": {"spark.jars.packages": "a:b:1"}}}, "spec.spark.conf: spark.jars.packages: on Kubernetes"),
+        (
+            {"spark": {"conf": {"spark.jars.packages": "a:b:1"}}},
+            "spec.spark.conf: spark.jars.packages: set by the operator on Kubernetes",
+        ),
         ({"spark": {"conf": {"spark.driver.memory": "much"}}}, "'much' is not an amount of memory"),
     ],
 )

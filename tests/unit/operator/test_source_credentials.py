@@ -93,7 +93,7 @@ def test_what_brokers_are_set_to(source: dict[str, Any], wanted: dict[str, str])
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("nothing", "there is no Secret nothing"), ("empty", "Secret empty has no password; it has: username")],
+    [("nothing", "Secret nothing does not exist"), ("empty", "Secret empty has no password; it has: username")],
 )
 def test_what_is_missing_is_named(name: str, why: str) -> None:
     with pytest.raises(SecretUnusable, match=why):
@@ -114,7 +114,7 @@ def test_secrets_are_set_once_for_each_version_and_unset_with_the_spec_s_field()
     assert set(plan_mirror_changes({"topics": "*"}, observed)) == set(wanted) - {"topics"}
     assert redacted_changes({**first, "groups": None}) == (
         "topics=*, ssl.truststore.certificates=(certificates), sasl.mechanism=PLAIN, sasl.username=u, sasl.password=(hidden), "
-        "security.protocol=SASL_SSL, credentials.version=1 2, no groups"
+        "security.protocol=SASL_SSL, credentials.version=1 2, groups unset"
     )
     assert "hush" not in repr(SECRETS["login"])
 
@@ -140,7 +140,7 @@ def test_secrets_of_files(tmp_path: Path) -> None:
     again = local.read_secrets([{**document.data, "stringData": {"password": "other"}}])
     assert again["login"].version != found["login"].version == local.read_secrets([document.data])["login"].version
     (tmp_path / "a.yaml").write_text(FILE.replace("dQ==", "hush!"))
-    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not text in base64") as caught:
+    with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not base64-encoded text") as caught:
         read_files([tmp_path])
     assert "hush" not in str(caught.value)
     with pytest.raises(SecretUnusable):
