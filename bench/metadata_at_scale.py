@@ -22,7 +22,6 @@ from ottla_broker.api.metadata import metadata
 from ottla_broker.metadata import broker_plans
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.image_records import image_to_records
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -71,7 +70,7 @@ def measured(brokers: int, partitions: int) -> Iterable[tuple[str, float, str]]:
     _, counting_s = timed(lambda: image.replica_index)
     yield "a new controller counts what lies where", counting_s, "s"
     yield "memory with that", (resident() - before) / MIB, "MiB"
-    kept, listing_s = timed(lambda: image_to_records(image, 1))
+    kept, listing_s = timed(lambda: image.to_records(1))
     yield "listing a snapshot (nothing else runs meanwhile)", listing_s, "s"
     written, encoding_s = timed(lambda: [encode_record(record) for record in kept])
     yield "encoding it (in another thread)", encoding_s, "s"

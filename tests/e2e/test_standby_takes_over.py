@@ -77,9 +77,7 @@ def test_sources_go_on_where_the_log_says_at_the_standby_and_at_home() -> None:
         region.start()
         until(lambda: watermarks(region.bootstrap, TOPIC, 0)[1] == 170, region)
         mirror(standby, region, "back", on_divergence="Truncate")
-        until(
-            lambda: "records are appended to it by mirror 'newark': that has to end first" in region.log_tail(), region
-        )
+        until(lambda: "mirror 'newark' appends records to it: end that first" in region.log_tail(), region)
         mirror(newark, region, "newark", role="FailedOver")
         until(lambda: seen(region.bootstrap, TOPIC, 0) == seen(standby.bootstrap, TOPIC, 0), region, standby)
         until(lambda: status(region.bootstrap, TOPIC, 0).get("state") == "Replicating", region)

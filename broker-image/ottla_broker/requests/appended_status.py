@@ -11,8 +11,7 @@ import msgspec
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import PAUSED, ConfigEntry
-from ottla_broker.metadata.appended_plans import appended_partition
-from ottla_broker.metadata.appended_sources import describe_sources
+from ottla_broker.metadata.appended_sources import appended_partition, describe_sources
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import AppendedSourceRecord
 from ottla_broker.mirroring.mirror_config import mirror_config

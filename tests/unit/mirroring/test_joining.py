@@ -109,7 +109,7 @@ async def test_what_has_ended_does_not_begin_again_and_nobody_copies_it_twice() 
     world = await World().begin("east", "too")
     await world.take("east", view("e", topic(1)))
     (refused,) = await world.take("too", view("e", topic(1)))
-    assert isinstance(refused, RejectedTopic) and "mirror 'east' copies, or copied, it" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "mirror 'east' appends or appended it" in refused.reason
     await world.set("east", role=FAILED_OVER)
     assert world.sources() == {}
     await world.set("east", role="Replicate")

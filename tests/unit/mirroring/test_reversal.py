@@ -140,7 +140,7 @@ async def test_it_can_be_opened_again_and_adopted_again() -> None:
         "where it failed over, and nothing else of the last time"
     )
     assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
-    with pytest.raises(KafkaError, match="is a copy already"):
+    with pytest.raises(KafkaError, match="is already mirrored"):
         await world.controller.mirror_control.adopt_topic(
             NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.id
         )
