@@ -1,4 +1,5 @@
-# Two commands do all the set-up on a fresh machine with Python 3.11+ and Java 17: `make up` and `make test`.
+# `make up` and `make test` each set up a fresh machine that has Python 3.11 or newer and Java 17. `make help` lists the targets.
+.DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,13 +12,17 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: up test check docs unit clients sim spark bench bench-cluster bench-mirror bench-kube load-programs rounds kcat kube-programs control-plane kube kind clean
+.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-kube bench-report kind kcat load-programs control-plane kube-programs clean
+
+# A target's line ends with `## its description`.
+help: ## list the targets
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' Makefile | awk -F '\t' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-# setuptools warns of every editable installation; that is not for the eyes of somebody who tries this out.
+# setuptools warns about every editable installation; the warning would only distract somebody who tries this out.
 $(VENV)/.installed-up: pyproject.toml | $(VENV)/bin/python
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[cli,spark,examples]'
 	touch $@
@@ -26,61 +31,69 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(VENV)/.installed-up
 
-up: $(VENV)/.installed-up ## start everything that FILES describes
+up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flights) on this machine
 	$(BIN)/ottla up $(FILES)
 
-check: $(VENV)/.installed-test ## style, types and layering
+check: $(VENV)/.installed-test ## check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.installed-test ## the documentation as a site, in build/site; fails on a broken link
+docs: $(VENV)/.installed-test ## build the documentation site into build/site; fails on a broken link
 	$(BIN)/mkdocs build --quiet --strict
 
-unit: $(VENV)/.installed-test
+# The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups beside each other. Tests that wait for processes run in
+# STREAMS parallel streams of whole files. Tests that only compute run at lower priority and use the processors that the others leave idle.
+COMPUTING := tests/unit tests/sim
+WAITING := tests/clients tests/spark tests/e2e
+# Tests that need a kubelet: building their programs and images takes longer than running everything else.
+NODES := tests/kube tests/e2e/test_operator.py
+STREAMS ?= 2
+
+test: check docs kcat control-plane ## run the checks and every suite but the one of `make kube`
+	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
+	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
+	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
+
+unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
 
-clients: $(VENV)/.installed-test kcat ## real clients; AGAINST=kafka runs the same tests against Apache Kafka
-	$(BIN)/pytest tests/clients --against $(AGAINST)
-
-sim: $(VENV)/.installed-test ## SEEDS simulated runs from FIRST on, on all cores, and as many of two clusters; one again: .venv/bin/python -m tests.sim [--mirrors] SEED
+sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, and as many of two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --mirrors --seeds $(SEEDS) --first $(FIRST)
 
-spark: $(VENV)/.installed-test
+clients: $(VENV)/.installed-test kcat ## test with real clients; AGAINST=kafka runs the same tests against Apache Kafka
+	$(BIN)/pytest tests/clients --against $(AGAINST)
+
+spark: $(VENV)/.installed-test ## test pipelines on a real Spark
 	$(BIN)/pytest tests/spark
 
-# Tests that need a kubelet are `make kube`: their programs and images take longer to build than everything else to run.
-NODES := tests/kube tests/e2e/test_operator.py
+e2e: $(VENV)/.installed-test control-plane ## test whole clusters, `ottla up` and mirrors as processes
+	$(BIN)/pytest tests/e2e $(NODES:%=--ignore %)
 
-# What waits for processes runs in so many streams beside each other, by files. What only computes (units, simulations) runs behind them, whenever they leave a processor free.
-STREAMS ?= 2
-COMPUTES := tests/unit tests/sim
+rounds: $(VENV)/.installed-test ## run ROUNDS rounds of faults against real brokers under load; reproducible by SEED and FIRST, as root
+	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
 
-test: check docs kcat control-plane ## everything but `kube`
-	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTES) > build/computes.log 2>&1 & computes=$$!; \
-	$(BIN)/pytest --numprocesses $(STREAMS) $(NODES:%=--ignore %) $(COMPUTES:%=--ignore %); waits=$$?; \
-	wait $$computes; computed=$$?; echo "$(COMPUTES):"; cat build/computes.log; exit $$((waits | computed))
-
-bench: $(VENV)/.installed-test load-programs ## side by side with Apache Kafka; LINES="produce-1k latency" for some, BENCH=--quick for a look
-	$(BIN)/python -m bench $(BENCH) $(LINES)
-
-load-programs:
-	@echo '#include <librdkafka/rdkafka.h>' | cc -x c -shared -o /dev/null - -lrdkafka -lmimalloc 2>/dev/null \
-		|| .ci/debian gcc libc6-dev librdkafka-dev libmimalloc-dev
-
-control-plane: $(VENV)/.installed-test
-	$(BIN)/python -m tests.kube.programs control-plane
-
-kube: kube-programs ## brokers and the operator in pods, on a real Kubernetes of the tests' own
+kube: kube-programs ## test brokers and the operator in pods, on a real Kubernetes that the tests start
 	$(BIN)/pytest $(NODES)
 
-kube-programs: $(VENV)/.installed-test ## Kubernetes' own programs from their Go modules: minutes, once, kept outside the checkout
-	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
-	$(BIN)/python -m tests.kube.programs
+bench: $(VENV)/.installed-test load-programs ## compare one broker with Apache Kafka; LINES="produce-1k latency" for some lines, BENCH=--quick for a short run
+	$(BIN)/python -m bench $(BENCH) $(LINES)
 
-kind: ## the operator in a Kubernetes of its own, called KIND; for people who have docker, kind and helm
+bench-cluster: $(VENV)/.installed-test load-programs ## compare three brokers with Apache Kafka; LINES and BENCH as above
+	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
+
+bench-mirror: $(VENV)/.installed-test load-programs ## compare mirroring with MirrorMaker 2; LINES and BENCH as above
+	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
+
+bench-kube: kube-programs ## measure the operator; LINES as above; lines that need nodes run as root
+	$(BIN)/python -m bench.kube $(LINES)
+
+bench-report: $(VENV)/.installed-test ## draw docs/images/benchmark-*.svg from the results stored in docs/measurements
+	$(BIN)/python -m bench.chart
+
+kind: ## install the operator in a kind cluster named KIND; needs docker, kind and helm
 	docker build -f broker-image/Dockerfile -t ottla-broker:$(VERSION) .
 	docker build -f broker-image/Dockerfile -t ottla-operator:$(VERSION) --target operator .
 	docker build -f spark-app/Dockerfile -t ottla-spark:$(VERSION) .
@@ -89,20 +102,19 @@ kind: ## the operator in a Kubernetes of its own, called KIND; for people who ha
 	helm upgrade --install ottla charts/ottla --kube-context kind-$(KIND) --namespace ottla --create-namespace --wait \
 		--set-string podAnnotations.built=$(shell date +%s)
 
-bench-cluster: $(VENV)/.installed-test load-programs ## three brokers of each side; LINES and BENCH as above
-	$(BIN)/python -m bench.cluster $(BENCH) $(LINES)
-
-bench-mirror: $(VENV)/.installed-test load-programs ## one cluster copied to another, beside MirrorMaker 2; LINES and BENCH as above
-	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
-
-bench-kube: kube-programs ## the operator: LINES as above; those with nodes take root
-	$(BIN)/python -m bench.kube $(LINES)
-
-rounds: $(VENV)/.installed-test ## ROUNDS of faults against real brokers under load, the first of them SEED-FIRST; only root may
-	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
-
-kcat:
+kcat: ## install kcat, where `make` runs as root
 	@command -v kcat >/dev/null || .ci/debian kcat
 
-clean:
+load-programs: ## install what the load programs of the benchmarks are compiled with, where `make` runs as root
+	@echo '#include <librdkafka/rdkafka.h>' | cc -x c -shared -o /dev/null - -lrdkafka -lmimalloc 2>/dev/null \
+		|| .ci/debian gcc libc6-dev librdkafka-dev libmimalloc-dev
+
+control-plane: $(VENV)/.installed-test ## build Kubernetes' control plane from its Go modules, once
+	$(BIN)/python -m tests.kube.programs control-plane
+
+kube-programs: $(VENV)/.installed-test ## build all programs of a Kubernetes from their Go modules, once: takes minutes
+	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2
+	$(BIN)/python -m tests.kube.programs
+
+clean: ## remove the virtual environment and all caches of the tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

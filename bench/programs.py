@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from bench import raw
-from tests.jars import fetched_classpath, java
+from tests.jars import fetch_classpath, java_command
 
 PATIENCE_S = 300
 
@@ -81,7 +81,7 @@ def java_produce(bootstrap: str, topic: str, records: int, size: int) -> float:
     words = ["--topic", topic, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1"]
     words += ["--producer-props", f"bootstrap.servers={bootstrap}"]
     main = "org.apache.kafka.tools.ProducerPerformance"
-    printed = run(java(fetched_classpath(), main, *words, jvm=("-Xms512m", "-Xmx512m")))
+    printed = run(java_command(fetch_classpath(), main, *words, jvm=("-Xms512m", "-Xmx512m")))
     rate = re.search(r"([\d.]+) records/sec", printed.splitlines()[-1])
     assert rate is not None, printed
     return float(rate.group(1)) * size / 1e6

@@ -1,11 +1,12 @@
-"""A broker as a process, the same way for Ottla and for Apache Kafka.
+"""A broker process, with the same interface for Ottla and for Apache Kafka.
 
-    with ottla_broker(num_partitions=3) as broker:
+    with run_ottla_broker(num_partitions=3) as broker:
         connect(broker.bootstrap)
 
-Settings are given with `_` for `.` and go over the ones below. `broker.stop()`, `.kill()` and `.start()` stop and
-restart it on the same ports and folders. Leaving the block kills what still runs (by process id) and removes the data.
-What a broker wrote is kept in `broker.log_text()`; `tests/conftest.py` shows it when a test fails.
+Settings are keyword arguments with `_` in place of `.`; they override the test settings below.
+`broker.stop()`, `.kill()` and `.start()` stop and restart the broker on the same ports and folders.
+Leaving the block kills the process and removes the data. `broker.log_tail()` returns what the
+broker printed; `tests/conftest.py` adds it to the report of a failed test.
 """
 
 import os
@@ -22,15 +23,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.class_archives import READY, SAYS_READY, short_lived
-from tests.jars import KAFKA, java, kafka_classpath
-from tests.kafka_folders import format_folder
+from tests.class_archives import KAFKA_READY_LINE, LOG_READY_LINE, short_lived_jvm_options
+from tests.jars import KAFKA, java_command, kafka_classpath
+from tests.kafka_folders import format_log_dir
 from tests.ports import free_port
 
 READY_WITHIN_S = 60.0
 STOPS_WITHIN_S = 30.0
-# What one broker alone needs (Kafka's own defaults want three), and what keeps tests short.
-FOR_TESTS = {
+# Replication factors for a single broker (Kafka's defaults are 3), and settings that shorten tests.
+TEST_SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.replication.factor": "1",
@@ -39,15 +40,17 @@ FOR_TESTS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
-OTTLA_HAS_NOT = ("transaction.state.log.",)  # settings of rooms that are still to be built
-AS_ANYBODY_HAS_IT = ("-Xms1g", "-Xmx1g")  # Kafka's own start script sets this
+UNSUPPORTED_BY_OTTLA = ("transaction.state.log.",)  # prefixes of setting names
+KAFKA_DEFAULT_HEAP = ("-Xms1g", "-Xmx1g")  # what kafka-server-start.sh sets
 
-running: "list[BrokerProcess]" = []
+started_brokers: "list[BrokerProcess]" = []
 
 
 @dataclass
 class BrokerProcess:
-    """A broker that runs, or ran. `command` is a function of nothing, so that a restart may see changed `settings`."""
+    """A broker process, running or stopped. `command` is called at each start, so a restart uses
+    changed `settings`.
+    """
 
     kind: str
     port: int
@@ -57,7 +60,7 @@ class BrokerProcess:
     command: "Callable[[BrokerProcess], Sequence[str]]"
     ready_line: str
     host: str = "127.0.0.1"
-    namespace: str = ""  # of the network that it runs in (tests/networks.py); empty: this machine's own
+    namespace: str = ""  # network namespace (tests/networks.py); empty: the host's own
     process: subprocess.Popen[str] | None = None
     spawned_at: float = 0.0  # time.monotonic()
     _ready: threading.Event = field(default_factory=threading.Event)
@@ -68,16 +71,16 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        assert self.process is not None, f"{self.kind} does not run"
+        assert self.process is not None, f"{self.kind} was not started"
         return self.process.pid
 
     def start(self) -> None:
-        """Returns when the broker has said that it serves."""
+        """Start the broker and return when it has printed its ready line."""
         self.spawn()
         self.wait_until_ready()
 
     def spawn(self) -> None:
-        """Creates the process, and does not wait."""
+        """Create the process without waiting until it is ready."""
         command = [*(("ip", "netns", "exec", self.namespace) if self.namespace else ()), *self.command(self)]
         self._ready = threading.Event()
         log = (self.folder / "broker.log").open("a")
@@ -89,22 +92,22 @@ class BrokerProcess:
             stderr=log,
             text=True,
             stdin=subprocess.DEVNULL,
-            env=environment(),
+            env=broker_environment(),
             start_new_session=True,
         )
-        threading.Thread(target=self._follow, args=(self.process, self._ready), daemon=True).start()
+        threading.Thread(target=self._copy_output, args=(self.process, self._ready), daemon=True).start()
 
     def wait_until_ready(self) -> None:
-        """RuntimeError with what the broker wrote when it ended, or is not ready in time."""
+        """Raise RuntimeError with the broker's output if it exits or is not ready in time."""
         assert self.process is not None
         if not self._ready.wait(READY_WITHIN_S) or self.process.poll() is not None:
             code = self.process.poll()
-            why = f"ended with exit code {code}" if code is not None else f"not ready in {READY_WITHIN_S} s"
-            said = self.log_tail()
+            reason = f"exited with code {code}" if code is not None else f"not ready after {READY_WITHIN_S} s"
+            output = self.log_tail()
             self.kill()
-            raise RuntimeError(f"{self.kind} {why}\n{said}")
+            raise RuntimeError(f"{self.kind} {reason}\n{output}")
 
-    def _follow(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
+    def _copy_output(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
         assert process.stdout is not None
         with process.stdout as lines, (self.folder / "broker.log").open("a") as log:
             for line in lines:
@@ -113,22 +116,22 @@ class BrokerProcess:
                 if self.ready_line in line:
                     ready.set()
         process.wait()
-        ready.set()  # it ended: whoever waits has to look
+        ready.set()  # wakes wait_until_ready(), which then reports the exit
 
     def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
-        """SIGTERM; returns the exit code."""
+        """Send SIGTERM and return the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within_s)
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nothing is closed."""
+        """Send SIGKILL."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still, and its connections stay open and silent."""
+        """Send SIGSTOP: connections stay open but get no response."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -143,7 +146,7 @@ class BrokerProcess:
         self.start()
 
     def log_tail(self, characters: int = 20_000) -> str:
-        """The end of what the broker wrote, stdout and stderr."""
+        """The end of the broker's stdout and stderr."""
         path = self.folder / "broker.log"
         return path.read_text(errors="replace")[-characters:] if path.exists() else ""
 
@@ -153,7 +156,7 @@ class BrokerProcess:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
     def cpu_s(self) -> float:
-        """Processor seconds taken so far, user and system."""
+        """Processor time used so far, user and system."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -162,10 +165,15 @@ class BrokerProcess:
 def run_ottla_broker(
     *, folder: Path | None = None, start: bool = True, test_settings: bool = True, **settings: object
 ) -> Iterator[BrokerProcess]:
-    """One Ottla broker on a free port. `folder`: where data and the log of the process go (default: a new one, removed
-    afterwards). `start=False`: the caller lays something into `log_dir` first. `test_settings=False`: own defaults."""
-    base = {key: value for key, value in FOR_TESTS.items() if test_settings and not key.startswith(OTTLA_HAS_NOT)}
-    with _process("ottla", folder, start, base | _dotted(settings), ottla_command, " ready on ") as broker:
+    """Run one Ottla broker on a free port.
+
+    `folder` holds data and process log (default: a temporary one). With `start=False` the caller
+    can prepare `log_dir` first. With `test_settings=False` the broker has its own defaults.
+    """
+    base = {
+        key: value for key, value in TEST_SETTINGS.items() if test_settings and not key.startswith(UNSUPPORTED_BY_OTTLA)
+    }
+    with _run_broker("ottla", folder, start, base | _to_kafka_names(settings), ottla_command, " ready on ") as broker:
         yield broker
 
 
@@ -178,14 +186,17 @@ def run_apache_kafka(
     test_settings: bool = True,
     **settings: object,
 ) -> Iterator[BrokerProcess]:
-    """One Apache Kafka broker in KRaft combined mode; else like `ottla_broker`. `test_settings=False`: its JVM, too, is as anybody has it."""
+    """Run one Apache Kafka broker in KRaft combined mode; parameters as in `run_ottla_broker`.
+
+    With `test_settings=False` its JVM has the heap that Kafka's start script sets.
+    """
     base = (
-        FOR_TESTS
+        TEST_SETTINGS
         if test_settings
-        else {key: value for key, value in FOR_TESTS.items() if key.endswith((".replication.factor", ".min.isr"))}
+        else {key: value for key, value in TEST_SETTINGS.items() if key.endswith((".replication.factor", ".min.isr"))}
     )
-    command = partial(kafka_command, jvm=() if test_settings else AS_ANYBODY_HAS_IT, version=version)
-    with _process("kafka", folder, start, base | _dotted(settings), command, READY) as broker:
+    command = partial(kafka_command, jvm=() if test_settings else KAFKA_DEFAULT_HEAP, version=version)
+    with _run_broker("kafka", folder, start, base | _to_kafka_names(settings), command, KAFKA_READY_LINE) as broker:
         yield broker
 
 
@@ -193,19 +204,19 @@ BROKERS = {"ottla": run_ottla_broker, "kafka": run_apache_kafka}
 
 
 @contextmanager
-def _process(
+def _run_broker(
     kind: str,
     folder: Path | None,
     start: bool,
     settings: dict[str, str],
     command: Callable[[BrokerProcess], Sequence[str]],
-    mark: str,
+    ready_line: str,
 ) -> Iterator[BrokerProcess]:
-    place = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}-"))
-    log_dir = place / "data"
+    home = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}-"))
+    log_dir = home / "data"
     log_dir.mkdir(parents=True, exist_ok=True)
-    broker = BrokerProcess(kind, free_port(), log_dir, place, dict(settings), command, mark)
-    running.append(broker)
+    broker = BrokerProcess(kind, free_port(), log_dir, home, dict(settings), command, ready_line)
+    started_brokers.append(broker)
     try:
         if start:
             broker.start()
@@ -213,19 +224,21 @@ def _process(
     finally:
         broker.kill()
         broker.settings.clear()
-        running.remove(broker)
+        started_brokers.remove(broker)
         if folder is None:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)
 
 
-def environment() -> dict[str, str]:
-    """Ours, with this checkout's broker in front, and with byte code kept as any installation keeps it."""
+def broker_environment() -> dict[str, str]:
+    """This process's environment, with the checkout's broker first on PYTHONPATH and byte code
+    caching on.
+    """
     package = str(Path(__file__).parent.parent / "broker-image")
-    ours = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    return ours | {"PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
+    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
 
 
-def _dotted(settings: Mapping[str, object]) -> dict[str, str]:
+def _to_kafka_names(settings: Mapping[str, object]) -> dict[str, str]:
     return {
         key.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in settings.items()
@@ -247,7 +260,7 @@ def ottla_command(broker: BrokerProcess) -> list[str]:
 
 
 def kafka_command(broker: BrokerProcess, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
-    """`jvm`: instead of options for a JVM that starts quickly and ends soon."""
+    """`jvm` replaces the options for a short-lived JVM."""
     controller = broker.folder / "controller.port"
     if not controller.exists():
         controller.write_text(str(free_port()))
@@ -263,7 +276,11 @@ def kafka_command(broker: BrokerProcess, jvm: Sequence[str] = (), version: str =
     properties = broker.folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     if not (broker.log_dir / "meta.properties").exists():
-        format_folder(broker.log_dir, settings["node.id"], version)
-    return java(
-        kafka_classpath(version), "kafka.Kafka", str(properties), jvm=jvm or short_lived(version), options=SAYS_READY
+        format_log_dir(broker.log_dir, settings["node.id"], version)
+    return java_command(
+        kafka_classpath(version),
+        "kafka.Kafka",
+        str(properties),
+        jvm=jvm or short_lived_jvm_options(version),
+        options=LOG_READY_LINE,
     )

@@ -1,11 +1,12 @@
-"""Several brokers that make one cluster, as processes on this machine; the same way for Ottla and for Apache Kafka.
+"""A cluster of broker processes on this machine, of Ottla or of Apache Kafka.
 
-    with cluster_of("ottla", 3) as cluster:
+    with run_cluster("ottla", 3) as cluster:
         cluster.brokers[2].kill()
-        eventually(lambda: cluster.healthy([1, 3]))
+        eventually(lambda: cluster.is_healthy([1, 3]))
 
-Kafka runs in KRaft combined mode, three voters. Ports are kept from the moment they are chosen: a socket that is bound and
-never listens holds each of them, which neither hinders the broker nor answers for one that was killed.
+Kafka runs in KRaft combined mode with three voters. Each port is reserved from the moment it is
+chosen: a bound socket that never listens keeps others from getting it, without hindering the broker
+and without accepting connections while the broker is down.
 """
 
 import asyncio
@@ -27,30 +28,31 @@ from kio.static.primitive import i32
 
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
-from tests.brokers import BrokerProcess, kafka_command, ottla_command, running
-from tests.class_archives import READY
-from tests.disks import small_disk
-from tests.networks import Network
+from tests.brokers import BrokerProcess, kafka_command, ottla_command, started_brokers
+from tests.class_archives import KAFKA_READY_LINE
+from tests.disks import mount_small_disk
+from tests.networks import NamespaceNetwork
 from tests.waiting import eventually
 
-# What keeps tests short, and what three brokers promise.
-FOR_CLUSTERS = {
+# What a cluster of three brokers guarantees.
+CLUSTER_SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
 }
-FOR_TESTS = {
+# Settings that shorten tests.
+TEST_SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
-KAFKA_TOO = {
+KAFKA_TRANSACTION_SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "5",
 }
-PORT, CONTROLLER_PORT = 9092, 9093  # where every broker has an address of its own
-ASKS_WITHIN_S = 3.0
+PORT, CONTROLLER_PORT = 9092, 9093  # where every broker has its own address
+CALL_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class PartitionState:
 PartitionStates = dict[tuple[str, int], PartitionState]
 
 
-def partitions(answer: MetadataResponse) -> PartitionStates:
+def partition_states_of(answer: MetadataResponse) -> PartitionStates:
     return {
         (str(topic.name), int(p.partition_index)): PartitionState(
             int(p.leader_id), int(p.leader_epoch), tuple(map(int, p.replica_nodes)), tuple(map(int, p.isr_nodes))
@@ -79,14 +81,16 @@ def partitions(answer: MetadataResponse) -> PartitionStates:
 
 
 def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) -> bool:
-    """Whether each partition of a topic has so many replicas, all in sync and, if that is asked, led by the first."""
+    """True if all partitions of a topic have this many in-sync replicas and, if `preferred`, their
+    preferred leader.
+    """
 
     async def run() -> MetadataResponse:
-        async with Client.connect(bootstrap, timeout_s=ASKS_WITHIN_S) as client:
+        async with Client.connect(bootstrap, timeout_s=CALL_TIMEOUT_S) as client:
             return await client.metadata(None)
 
     try:
-        seen = [it for (name, _), it in partitions(asyncio.run(run())).items() if name == topic]
+        seen = [it for (name, _), it in partition_states_of(asyncio.run(run())).items() if name == topic]
     except (OSError, KafkaError):
         return False
     return bool(seen) and all(
@@ -97,13 +101,15 @@ def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) ->
 
 @dataclass
 class ProcessCluster:
-    """`brokers`: by node id, 1 … n. `register`: Ottla's; None for Kafka. `network`: None on loopback."""
+    """`brokers` by node id from 1. `register` is Ottla's register file, None for Kafka. `network`
+    is None on loopback.
+    """
 
     kind: str
     brokers: dict[int, BrokerProcess]
     folder: Path
     register: Path | None = None
-    network: Network | None = None
+    network: NamespaceNetwork | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -114,21 +120,23 @@ class ProcessCluster:
         return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
-        """All at once; returns when each has said that it serves, and all of them know each other."""
+        """Start all brokers and return when each is ready and knows all others."""
         for broker in self.brokers.values():
             broker.spawn()
         for broker in self.brokers.values():
             broker.wait_until_ready()
         eventually(lambda: self.is_healthy(), within_s=60, message="all brokers know each other")
 
-    # --- what clients are told
+    # --- what clients see
 
-    def call_broker(self, broker: int, question: Callable[[Client], Any], within_s: float = ASKS_WITHIN_S) -> Any:
-        """What `question` (a coroutine function) learns from this broker alone. OSError, TimeoutError, KafkaError."""
+    def call_broker(self, broker: int, call: Callable[[Client], Any], within_s: float = CALL_TIMEOUT_S) -> Any:
+        """Run a coroutine function with a client of this broker alone. Raises OSError, TimeoutError
+        or KafkaError.
+        """
 
         async def run() -> Any:
             async with Client.connect(self.brokers[broker].bootstrap, timeout_s=within_s) as client:
-                return await question(client)
+                return await call(client)
 
         return asyncio.run(run())
 
@@ -137,48 +145,52 @@ class ProcessCluster:
         return found
 
     def partition_states(self, broker: int) -> PartitionStates:
-        """Every partition as this broker sees it."""
-        return partitions(self.metadata(broker))
+        """All partitions, according to this broker's metadata."""
+        return partition_states_of(self.metadata(broker))
 
     def partition_state(self, topic: str, partition: int = 0) -> PartitionState:
-        """As the first broker that answers sees it."""
+        """One partition, according to the first broker that responds. Raises LookupError."""
         for number in self.running_ids:
             try:
                 return self.partition_states(number)[topic, partition]
             except (OSError, KafkaError, KeyError):
                 continue
-        raise LookupError(f"no broker tells of {topic}-{partition}")
+        raise LookupError(f"no broker has metadata of {topic}-{partition}")
 
-    def is_healthy(self, of: Sequence[int] = ()) -> bool:
-        """Every broker of `of` (all) answers, knows all of them, and sees all partitions in sync on all their replicas."""
-        return not self.health_problems(of)
+    def is_healthy(self, members: Sequence[int] = ()) -> bool:
+        """True if each of `members` (default: all) responds, knows the others and has all
+        partitions fully in sync.
+        """
+        return not self.health_problems(members)
 
-    def health_problems(self, of: Sequence[int] = (), asked: Sequence[int] = ()) -> list[str]:
-        """Why it is not healthy, in words; stops at the first broker, of `asked` (`of`), that has something to tell."""
-        wanted = list(of) or list(self.brokers)
+    def health_problems(self, members: Sequence[int] = (), observers: Sequence[int] = ()) -> list[str]:
+        """Why the cluster is not healthy, according to the first broker of `observers` (default:
+        `members`) with a problem.
+        """
+        expected = list(members) or list(self.brokers)
         topics: dict[int, int] = {}
-        for number in asked or wanted:
+        for number in observers or expected:
             try:
                 answer = self.metadata(number)
             except (OSError, KafkaError) as reason:
                 return [f"broker {number}: {type(reason).__name__}: {reason}"]
             known = {int(broker.node_id) for broker in answer.brokers}
-            found = [f"broker {number} knows brokers {sorted(known)}"] if not known >= set(wanted) else []
+            found = [f"broker {number} knows brokers {sorted(known)}"] if not known >= set(expected) else []
             for topic in answer.topics:
                 for p in topic.partitions:
                     in_sync = {int(node) for node in p.isr_nodes}
                     if int(p.leader_id) not in in_sync or in_sync < {int(node) for node in p.replica_nodes} & set(
-                        wanted
+                        expected
                     ):
                         where = f"{topic.name}-{p.partition_index} led by {p.leader_id}"
                         found.append(f"broker {number} sees {where} in epoch {p.leader_epoch}, ISR {sorted(in_sync)}")
             if found:
                 return found
             topics[number] = len(answer.topics)
-        return [f"numbers of topics by broker: {topics}"] if len(set(topics.values())) > 1 else []
+        return [f"brokers know different numbers of topics: {topics}"] if len(set(topics.values())) > 1 else []
 
     def controller_id(self) -> int:
-        """The active controller's id. LookupError when nobody says."""
+        """The active controller's node id. Raises LookupError if no broker knows it."""
         if self.register is not None:
             return int(json.loads(self.register.read_text())["leader"])
         topic = TopicData(
@@ -191,7 +203,7 @@ class ProcessCluster:
                 continue
             if (leader := int(answer.topics[0].partitions[0].leader_id)) > 0:
                 return leader
-        raise LookupError("no broker tells who is the controller")
+        raise LookupError("no broker knows the controller")
 
 
 @contextmanager
@@ -200,48 +212,58 @@ def run_cluster(
     count: int = 3,
     *,
     folder: Path | None = None,
-    network: Network | None = None,
+    network: NamespaceNetwork | None = None,
     disk_mebibytes: int = 0,
     start: bool = True,
     test_settings: bool = True,
     jvm: Sequence[str] = (),
     **settings: object,
 ) -> Iterator[ProcessCluster]:
-    """`kind`: "ottla" or "kafka". `folder`: kept when given. `disk_mebibytes`: the size of a disk of each broker's own (0:
-    none). `settings`: of each broker, with `_` for `.`. `test_settings=False`: only what three brokers promise. `jvm`: Kafka's, see `kafka_command`."""
-    place = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}s-"))
-    base = FOR_CLUSTERS | (FOR_TESTS if test_settings else {}) | (KAFKA_TOO if kind == "kafka" else {})
+    """Run a cluster of `kind` "ottla" or "kafka".
+
+    `folder` is not removed when given. `disk_mebibytes` is the size of each broker's own disk (0:
+    none). `settings` go to each broker, with `_` in place of `.`. `test_settings=False` leaves out
+    the settings that shorten tests. `jvm`: see `kafka_command`.
+    """
+    cluster_folder = folder or Path(tempfile.mkdtemp(prefix=f"ottla-test-{kind}s-"))
+    base = (
+        CLUSTER_SETTINGS
+        | (TEST_SETTINGS if test_settings else {})
+        | (KAFKA_TRANSACTION_SETTINGS if kind == "kafka" else {})
+    )
     base |= {key.replace("_", "."): str(value) for key, value in settings.items()}
     numbers = range(1, count + 1)
     with ExitStack() as stack:
         if folder is None:
-            stack.callback(shutil.rmtree, place, ignore_errors=True)
+            stack.callback(shutil.rmtree, cluster_folder, ignore_errors=True)
         hosts = {n: network.hosts[str(n)].address if network else "127.0.0.1" for n in numbers}
-        ports = {n: PORT if network else stack.enter_context(kept_port()) for n in numbers}
-        controllers = {n: CONTROLLER_PORT if network else stack.enter_context(kept_port()) for n in numbers}
-        cluster = ProcessCluster(kind, {}, place, place / "register.json" if kind == "ottla" else None, network)
+        ports = {n: PORT if network else stack.enter_context(reserved_port()) for n in numbers}
+        controllers = {n: CONTROLLER_PORT if network else stack.enter_context(reserved_port()) for n in numbers}
+        cluster = ProcessCluster(
+            kind, {}, cluster_folder, cluster_folder / "register.json" if kind == "ottla" else None, network
+        )
         for n in numbers:
-            home = place / str(n)
+            home = cluster_folder / str(n)
             home.mkdir(parents=True, exist_ok=True)
             if disk_mebibytes:
-                stack.enter_context(small_disk(home / "data", disk_mebibytes))
-            own = base | {"node.id": str(n)}
+                stack.enter_context(mount_small_disk(home / "data", disk_mebibytes))
+            broker_settings = base | {"node.id": str(n)}
             if kind == "ottla":
-                own["register"] = f"file:{cluster.register}"
-                command, mark = ottla_command, " ready on "
+                broker_settings["register"] = f"file:{cluster.register}"
+                command, ready_line = ottla_command, " ready on "
             else:
-                own |= {
+                broker_settings |= {
                     "listeners": f"PLAINTEXT://{hosts[n]}:{ports[n]},CONTROLLER://{hosts[n]}:{controllers[n]}",
                     "controller.quorum.voters": ",".join(f"{m}@{hosts[m]}:{controllers[m]}" for m in numbers),
                 }
-                command, mark = partial(kafka_command, jvm=jvm), READY
-            broker = BrokerProcess(kind, ports[n], home / "data", home, own, command, mark, hosts[n])
+                command, ready_line = partial(kafka_command, jvm=jvm), KAFKA_READY_LINE
+            broker = BrokerProcess(kind, ports[n], home / "data", home, broker_settings, command, ready_line, hosts[n])
             broker.log_dir.mkdir(exist_ok=True)
             if network:
                 broker.namespace = network.hosts[str(n)].namespace
             cluster.brokers[n] = broker
-            running.append(broker)
-            stack.callback(running.remove, broker)
+            started_brokers.append(broker)
+            stack.callback(started_brokers.remove, broker)
             stack.callback(broker.kill)
         if start:
             cluster.start()
@@ -249,8 +271,8 @@ def run_cluster(
 
 
 @contextmanager
-def kept_port() -> Iterator[int]:
-    """A port of loopback that nobody else is given as long as this lasts."""
+def reserved_port() -> Iterator[int]:
+    """A loopback port that the system gives to no other process inside the block."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Shared by all tests: which broker the client tests run against, and what a broker said when a test fails."""
+"""Pytest options, suite markers and reports shared by all tests."""
 
 import os
 from collections.abc import Iterator
@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import brokers, streams
+from tests import brokers, xdist_scheduling
 
-# How long an example takes says something of the machine and of what else it does, not of the code.
+# The time of one example depends on the machine's load more than on the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+SUITES = ("unit", "sim", "clients", "spark", "e2e", "kube")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,27 +20,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--against",
         choices=sorted(brokers.BROKERS),
         default="ottla",
-        help="the broker that tests/clients run against. A test that fails against Apache Kafka is a wrong test.",
+        help="broker that tests/clients run against; a test that fails against Apache Kafka is a wrong test",
     )
     parser.addoption(
         "--record-answers",
         action="store_true",
-        help="tests/clients/test_same_answers.py writes down what Apache Kafka answers (with --against kafka).",
+        help="make tests/clients/test_same_answers.py store Apache Kafka's responses (with --against kafka)",
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its suite, the folder below tests/: `pytest tests -m "clients or spark"`."""
+    for item in items:
+        suite = item.nodeid.split("/")[1]
+        if suite in SUITES:
+            item.add_marker(suite)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        streams.longest_first(items)
+        xdist_scheduling.sort_longest_suites_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    return streams.scheduling(config, log)
+    return xdist_scheduling.create_scheduler(config, log)
 
 
 @pytest.fixture(scope="session")
-def against(request: pytest.FixtureRequest) -> str:
+def broker_kind(request: pytest.FixtureRequest) -> str:
+    """The value of --against: "ottla" or "kafka"."""
     return str(request.config.getoption("--against"))
 
 
@@ -47,5 +55,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
-        for broker in brokers.running:
-            report.sections.append((f"{broker.kind} on {broker.bootstrap} wrote", broker.log_tail(6000)))
+        for broker in brokers.started_brokers:
+            report.sections.append((f"output of {broker.kind} on {broker.bootstrap}", broker.log_tail(6000)))

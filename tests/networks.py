@@ -1,12 +1,13 @@
-"""Network namespaces of a test's own: every broker is a host with an address, and what flows between hosts can be cut.
+"""Network namespaces of a test's own: each broker is a host, and links between hosts can be cut.
 
-    with Network.of(3) as network:
-        network.cut("1", "2")                 # nothing goes from host 1 to host 2 any more; 2 → 1 still does
-        network.mend("1", "2")
+    with NamespaceNetwork.create(3) as network:
+        network.cut_link("1", "2")            # host 1 no longer reaches host 2; host 2 still reaches host 1
+        network.restore_link("1", "2")
 
-Hosts hang on one bridge; the process that made the network reaches them as the host `OUTSIDE`. A cut is a neighbour entry with
-a hardware address that nobody has: frames leave and nobody takes them, so a connection falls silent instead of being
-refused, as with a pulled cable, and no packet filter is needed. Only root may make namespaces.
+The hosts are connected to one bridge; the process that created the network reaches them as the host
+`OUTSIDE`. A cut link is a neighbour entry with a hardware address that no host has: frames leave
+and no host accepts them, so a connection falls silent instead of being refused, as with a pulled
+cable, and no packet filter is needed. Creating namespaces needs root.
 """
 
 import os
@@ -19,73 +20,79 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 
 OUTSIDE = "outside"
-NOBODY = "02:00:00:00:00:fe"  # a hardware address that no host has
-RANGE = IPv4Network("198.18.0.0/15")  # RFC 2544: for measurements between hosts, and never routed
-NAME = re.compile(r"ottla-(\d+)-\d+")  # a namespace: the process that made it, the host's number
+UNUSED_MAC = "02:00:00:00:00:fe"  # no host has this hardware address
+ADDRESS_RANGE = IPv4Network("198.18.0.0/15")  # RFC 2544: reserved for benchmarks, never routed
+NAMESPACE_NAME = re.compile(r"ottla-(\d+)-\d+")  # process id of the creator, host number
 
 
 @dataclass(frozen=True)
 class Host:
-    """`namespace`: empty for the outside. `device`: its end of the cable."""
+    """`namespace` is empty for the outside. `device` is the host's end of its veth pair."""
 
     name: str
     namespace: str
     device: str
     address: str
-    hardware: str
+    mac: str
 
-    def inside(self, *command: str) -> list[str]:
-        """A command line that runs `command` on this host, in the same process."""
+    def command_on_host(self, *command: str) -> list[str]:
+        """A command line that runs `command` on this host (`ip netns exec` replaces its own
+        process).
+        """
         return ["ip", "netns", "exec", self.namespace, *command] if self.namespace else list(command)
 
 
 @dataclass
-class Network:
+class NamespaceNetwork:
     hosts: dict[str, Host]
     _cuts: dict[tuple[str, str], None] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
-    def of(cls, count: int) -> "Iterator[Network]":
-        """Hosts `1` … `count` and the outside; everything is removed afterwards. Without root: see `unavailable`."""
+    def create(cls, count: int) -> "Iterator[NamespaceNetwork]":
+        """Create hosts `1` … `count` and the outside, and remove them afterwards. Without root: see
+        `skip_or_fail_in_ci`.
+        """
         if os.geteuid() != 0 or shutil.which("ip") is None:
-            unavailable("only root may make network namespaces, with `ip` (Debian: iproute2)")
+            skip_or_fail_in_ci("creating network namespaces needs root and `ip` (Debian: iproute2)")
         remove_orphans()
-        network = cls(_hosts(count))
+        network = cls(_plan_hosts(count))
         try:
-            network._build()
+            network._create_interfaces()
             yield network
         finally:
             for host in network.hosts.values():
                 if host.namespace:
-                    _try("ip", "link", "delete", f"{host.device}p")  # a namespace's own devices go some time after it
-                    _try("ip", "netns", "delete", host.namespace)
-            _try("ip", "link", "delete", network.hosts[OUTSIDE].device)
+                    _run_ignoring_errors(
+                        "ip", "link", "delete", f"{host.device}p"
+                    )  # the kernel removes a namespace's devices only later
+                    _run_ignoring_errors("ip", "netns", "delete", host.namespace)
+            _run_ignoring_errors("ip", "link", "delete", network.hosts[OUTSIDE].device)
 
-    def cut(self, sender: str, receiver: str) -> None:
-        """From now on nothing arrives that `sender` sends to `receiver`."""
+    def cut_link(self, sender: str, receiver: str) -> None:
+        """Stop delivering what `sender` sends to `receiver`."""
         self._cuts[sender, receiver] = None
-        self._neighbour(sender, receiver, NOBODY)
+        self._set_neighbour(sender, receiver, UNUSED_MAC)
 
-    def mend(self, sender: str, receiver: str) -> None:
+    def restore_link(self, sender: str, receiver: str) -> None:
         self._cuts.pop((sender, receiver), None)
-        self._neighbour(sender, receiver, self.hosts[receiver].hardware)
+        self._set_neighbour(sender, receiver, self.hosts[receiver].mac)
 
-    def mend_all(self) -> None:
+    def restore_all_links(self) -> None:
         for sender, receiver in tuple(self._cuts):
-            self.mend(sender, receiver)
+            self.restore_link(sender, receiver)
 
-    def _neighbour(self, sender: str, receiver: str, hardware: str) -> None:
+    def _set_neighbour(self, sender: str, receiver: str, hardware: str) -> None:
         here, there = self.hosts[sender], self.hosts[receiver]
         words = ("neigh", "replace", there.address, "lladdr", hardware, "dev", here.device, "nud", "permanent")
-        _ip(here, *words)
+        _run_ip(here, *words)
 
-    def _build(self) -> None:
+    def _create_interfaces(self) -> None:
         outside = self.hosts[OUTSIDE]
-        _run("ip", "link", "add", outside.device, "address", outside.hardware, "type", "bridge", "stp_state", "0")
+        _run("ip", "link", "add", outside.device, "address", outside.mac, "type", "bridge", "stp_state", "0")
         _run("ip", "address", "add", f"{outside.address}/24", "dev", outside.device)
         _run("ip", "link", "set", outside.device, "up")
         for host in self.hosts.values():
@@ -94,30 +101,30 @@ class Network:
                 _run("ip", "netns", "add", host.namespace)
                 _run("ip", "link", "add", plug, "type", "veth", "peer", "name", host.device)
                 _run("ip", "link", "set", plug, "master", outside.device, "up")
-                _run("ip", "link", "set", host.device, "address", host.hardware, "netns", host.namespace)
-                _ip(host, "address", "add", f"{host.address}/24", "dev", host.device)
-                _ip(host, "link", "set", "lo", "up")
-                _ip(host, "link", "set", host.device, "up")
+                _run("ip", "link", "set", host.device, "address", host.mac, "netns", host.namespace)
+                _run_ip(host, "address", "add", f"{host.address}/24", "dev", host.device)
+                _run_ip(host, "link", "set", "lo", "up")
+                _run_ip(host, "link", "set", host.device, "up")
         for one in self.hosts:
             for other in self.hosts:
                 if one != other:
-                    self.mend(one, other)
+                    self.restore_link(one, other)
 
 
 def remove_orphans() -> None:
-    """What a test that was killed has left behind."""
+    """Remove the namespaces and bridges of test processes that were killed."""
     folder = Path("/run/netns")
     for path in folder.iterdir() if folder.is_dir() else ():
-        found = NAME.fullmatch(path.name)
+        found = NAMESPACE_NAME.fullmatch(path.name)
         if found and not Path(f"/proc/{found[1]}").exists():
-            _try("ip", "netns", "delete", path.name)
-            _try("ip", "link", "delete", _bridge(int(found[1])))
+            _run_ignoring_errors("ip", "netns", "delete", path.name)
+            _run_ignoring_errors("ip", "link", "delete", _bridge_name(int(found[1])))
 
 
-def _hosts(count: int) -> dict[str, Host]:
+def _plan_hosts(count: int) -> dict[str, Host]:
     me = os.getpid()
     place = _free_subnet()
-    hosts = {OUTSIDE: Host(OUTSIDE, "", _bridge(me), str(place[254]), "02:00:00:00:00:ff")}
+    hosts = {OUTSIDE: Host(OUTSIDE, "", _bridge_name(me), str(place[254]), "02:00:00:00:00:ff")}
     for number in range(1, count + 1):
         name = f"ottla-{me}-{number}"
         hosts[str(number)] = Host(
@@ -126,21 +133,21 @@ def _hosts(count: int) -> dict[str, Host]:
     return hosts
 
 
-def _bridge(pid: int) -> str:
+def _bridge_name(pid: int) -> str:
     return f"o{pid:x}br"
 
 
 def _free_subnet() -> IPv4Network:
     addresses = [IPv4Address(found) for found in re.findall(r"inet ([\d.]+)", _run("ip", "-4", "address"))]
-    subnets = list(RANGE.subnets(new_prefix=24))
+    subnets = list(ADDRESS_RANGE.subnets(new_prefix=24))
     first = os.getpid() % len(subnets)
     for subnet in subnets[first:] + subnets[:first]:
         if not any(address in subnet for address in addresses):
             return subnet
-    raise RuntimeError(f"no free subnet in {RANGE}")
+    raise RuntimeError(f"no free subnet in {ADDRESS_RANGE}")
 
 
-def _ip(host: Host, *words: str) -> None:
+def _run_ip(host: Host, *words: str) -> None:
     _run("ip", *(("-n", host.namespace) if host.namespace else ()), *words)
 
 
@@ -151,6 +158,6 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-def _try(*command: str) -> None:
-    """Where what should be removed may not have come to be."""
+def _run_ignoring_errors(*command: str) -> None:
+    """Run a command that may fail, because what it removes may not exist."""
     subprocess.run(command, capture_output=True, check=False)

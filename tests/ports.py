@@ -1,7 +1,8 @@
-"""Ports for servers that tests start. None of those that the system gives to clients, or a client may have a server's port while that is restarted.
+"""Ports for servers that tests start.
 
-A port is its process's until that ends, whether or not a server has it at the moment: runs of tests beside each other agree on
-it by a file for each port.
+They lie outside the range that the system gives to clients: a client must not get a server's port
+while that server restarts. A port belongs to a test process until the process exits, whether or not
+a server listens on it. Test runs on one machine coordinate by one claim file per port.
 """
 
 import os
@@ -11,24 +12,26 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.locks import locked
+from tests.locks import file_lock
 
-FIRST: Final = 12_000
-RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")  # of clients
-CLAIMS: Final = Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getuid()}"
+FIRST_PORT: Final = 12_000
+EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the kernel gives these ports to clients
+CLAIMS_FOLDER: Final = Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getuid()}"
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nobody has and nobody was given: brokers of one machine have such."""
-    below = int(RANGE.read_text().split()[0]) if RANGE.exists() else 32_768
-    CLAIMS.mkdir(exist_ok=True)
-    with locked(CLAIMS / "lock"):
+    """The first of `count` consecutive ports that are free and not claimed, for the brokers of one
+    machine.
+    """
+    below = int(EPHEMERAL_RANGE.read_text().split()[0]) if EPHEMERAL_RANGE.exists() else 32_768
+    CLAIMS_FOLDER.mkdir(exist_ok=True)
+    with file_lock(CLAIMS_FOLDER / "lock"):
         while True:
-            first = random.randrange(FIRST, below - count)
+            first = random.randrange(FIRST_PORT, below - count)
             wanted = range(first, first + count)
             if all(_is_free(port) and not _is_claimed(port) for port in wanted):
                 for port in wanted:
-                    (CLAIMS / str(port)).write_text(str(os.getpid()))
+                    (CLAIMS_FOLDER / str(port)).write_text(str(os.getpid()))
                 return first
 
 
@@ -47,12 +50,8 @@ def _is_free(port: int) -> bool:
 
 def _is_claimed(port: int) -> bool:
     try:
-        os.kill(int((CLAIMS / str(port)).read_text()), 0)
-    except (
-        FileNotFoundError,
-        ProcessLookupError,
-        PermissionError,
-        ValueError,
-    ):  # nobody; another user; one killed as it claimed it
+        os.kill(int((CLAIMS_FOLDER / str(port)).read_text()), 0)
+    # No claim, an owner that has exited, another user's process, or a claim that was cut short.
+    except (FileNotFoundError, ProcessLookupError, PermissionError, ValueError):
         return False
     return True

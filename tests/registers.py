@@ -1,4 +1,6 @@
-"""The stores of a register, each a real one that can be away and come back: a file, etcd, and an API server of Kubernetes."""
+"""The stores of the register, each real and able to become unavailable: a file, etcd, a Kubernetes
+API server.
+"""
 
 import os
 from collections.abc import Mapping
@@ -14,29 +16,31 @@ from tests.kube.api import Refused
 from tests.kube.control_plane import ControlPlane
 
 
-class Store(Protocol):
-    """`environment`: what a process needs to reach it."""
+class RegisterStore(Protocol):
+    """`environment` holds the variables that a process needs to reach the store."""
 
     environment: Mapping[str, str]
 
     def setting(self, name: str) -> str:
-        """The value of `register` for a register of that name."""
+        """The value of the setting `register` for a register of this name."""
         ...
 
-    def spoil(self, name: str, text: str) -> None:
-        """Puts something else where a register was."""
+    def overwrite(self, name: str, text: str) -> None:
+        """Replace the value of a register by `text`."""
         ...
 
-    def go_away(self) -> None: ...
-    def come_back(self) -> None: ...
+    def make_unavailable(self) -> None: ...
+    def make_available(self) -> None: ...
 
 
-def connected(store: Store, name: str) -> Register:
+def connect_register(store: RegisterStore, name: str) -> Register:
     return open_register(store.setting(name), Runtime(), os.environ | dict(store.environment))
 
 
 class FileStore:
-    """Away: its folder cannot be reached, because something else lies there: in one step, so that nobody makes a new one meanwhile."""
+    """Unavailable: a file replaces the folder, atomically, so that no broker creates a new folder
+    meanwhile.
+    """
 
     environment: Mapping[str, str] = {}
 
@@ -49,15 +53,15 @@ class FileStore:
     def setting(self, name: str) -> str:
         return f"file:{self._folder}/{name}.json"
 
-    def spoil(self, name: str, text: str) -> None:
+    def overwrite(self, name: str, text: str) -> None:
         (self._folder / f"{name}.json").write_text(text)
 
-    def go_away(self) -> None:
+    def make_unavailable(self) -> None:
         other = self._folder.with_suffix(".other")
         other.touch()
         other.replace(self._folder)
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         other = self._folder.with_suffix(".other")
         other.symlink_to(self._there)
         other.replace(self._folder)
@@ -73,18 +77,18 @@ class EtcdStore:
     def setting(self, name: str) -> str:
         return f"etcd:{self.server.url}/registers/{name}"
 
-    def spoil(self, name: str, text: str) -> None:
+    def overwrite(self, name: str, text: str) -> None:
         self.server.put(f"registers/{name}", text.encode())
 
-    def go_away(self) -> None:
+    def make_unavailable(self) -> None:
         self.daemon.kill()
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self.server.start()
 
 
 class LeaseStore:
-    """Away: the API server is; its etcd stays."""
+    """Unavailable: the API server is killed, its etcd keeps running."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -94,7 +98,7 @@ class LeaseStore:
     def setting(self, name: str) -> str:
         return f"kubernetes:default/{name}"
 
-    def spoil(self, name: str, text: str) -> None:
+    def overwrite(self, name: str, text: str) -> None:
         leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
         metadata = {"name": name, "annotations": {ANNOTATION: text}}
         try:
@@ -102,8 +106,8 @@ class LeaseStore:
         except Refused:
             self.plane.admin.ask("POST", leases, {"metadata": metadata})
 
-    def go_away(self) -> None:
+    def make_unavailable(self) -> None:
         self.daemon.kill()
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self.plane.start_api_server()

@@ -1,11 +1,11 @@
-"""Looks at a partition's folder while its broker works in it."""
+"""Segment files of a running broker."""
 
 from contextlib import suppress
 from pathlib import Path
 
 
 def segment_sizes(folder: Path) -> list[int]:
-    """Bytes of each `.log`; what goes while one looks is left out."""
+    """Bytes of each `.log` file; a file that is deleted meanwhile is left out."""
     sizes = []
     for path in folder.glob("*.log"):
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Waiting on a condition, for tests that look at another process."""
+"""Waiting for a condition, for tests that observe another process."""
 
 import asyncio
 import time
@@ -9,8 +9,11 @@ T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: str | Callable[[], str] = "") -> T:
-    """Looks until what is seen is true, and returns it; AssertionError with what was last seen after `within_s`. `what`: what is waited for; a
-    call of it may say what is known when it did not happen."""
+    """Call `condition` until its result is true, and return the result.
+
+    Raises AssertionError with the last result after `within_s`. `message` names the condition; a
+    callable is called at that point and can include the state then.
+    """
     deadline = time.monotonic() + within_s
     while True:
         seen = condition()
@@ -23,7 +26,7 @@ def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: s
 
 
 async def eventually_async(condition: Callable[[], Awaitable[T]], *, within_s: float = 20.0) -> T:
-    """The same on an event loop. TimeoutError after `within_s`."""
+    """As `eventually`, for a coroutine function. Raises TimeoutError after `within_s`."""
     async with asyncio.timeout(within_s):
         while True:
             if seen := await condition():

@@ -30,7 +30,7 @@ def measure() -> Iterator[tuple[str, float]]:
                 make_cluster_of(resources, broker)
                 make_topics(resources, range(FEW))
                 resyncs(operator, RESYNCS)
-                yield "memory-100", operator.daemon.resident_kib() / 1024
+                yield "memory-100", operator.daemon.resident_memory_kib() / 1024
                 for name in resources.of("ottla.dev/v1alpha1", "topics"):
                     resources.delete("Topic", name)
                 yield "topics-1000", make_topics(resources, range(FEW, FEW + MANY))
@@ -39,7 +39,7 @@ def measure() -> Iterator[tuple[str, float]]:
                 resyncs(operator, RESYNCS)
                 after = operator.writes()
                 yield "resync-writes", sum(after.values()) - sum(before.values())
-                yield "memory-1000", operator.daemon.resident_kib() / 1024
+                yield "memory-1000", operator.daemon.resident_memory_kib() / 1024
         finally:
             operator.daemon.stop()
 
@@ -69,5 +69,5 @@ def resyncs(operator: OperatorProcess, count: int) -> None:
     pause = threading.Event()
     deadline = time.monotonic() + DONE_WITHIN_S
     while operator.looks("Topic") < before + count:
-        assert time.monotonic() < deadline, f"the operator does not look again: {operator.daemon.said()}"
+        assert time.monotonic() < deadline, f"the operator does not look again: {operator.daemon.log_tail()}"
         pause.wait(1)

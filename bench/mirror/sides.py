@@ -17,7 +17,7 @@ from bench.programs import commands
 from ottla_broker.wire.client import Client
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.e2e.mirroring import set_mirror
-from tests.jars import KAFKA, MIRROR_MAKER, fetched_classpath, java
+from tests.jars import KAFKA, MIRROR_MAKER, fetch_classpath, java_command
 
 PARTITIONS = 6
 FINDS_EVERY_S = 2
@@ -150,8 +150,8 @@ ONE_REPLICA = (
 
 
 def _command(maker: BrokerProcess) -> list[str]:
-    return java(
-        fetched_classpath(KAFKA, MIRROR_MAKER),
+    return java_command(
+        fetch_classpath(KAFKA, MIRROR_MAKER),
         "org.apache.kafka.connect.mirror.MirrorMaker",
         str(maker.folder / "mm2.properties"),
         jvm=("-Xms256m", "-Xmx2g"),

@@ -25,6 +25,7 @@ sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 from ottla_broker import busy_poll
 from ottla_broker.broker import Broker
 from ottla_broker.config import HTTP_LISTENER, PRODUCE_SPIN_MAX_US, Config, SettingError
+from ottla_broker.dispatcher import answer_locally
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
@@ -75,7 +76,7 @@ async def serve(config: Config, started: float) -> None:
     """Binds, starts, serves until a signal, stops. Sockets are bound first, so that a port in use is known before any file is touched; other
     brokers are answered while this one starts, clients when it is ready."""
     runtime = Runtime(boot_id=machine_boot_id)
-    broker = Broker(config, open_register(config.register, runtime, os.environ), runtime=runtime)
+    broker = Broker(config, open_register(config.register, runtime, os.environ), answer_locally, runtime=runtime)
     server = Server(broker, busy_poll=busy_poll_of(config))
     http: HttpServer | None = None
     stop = asyncio.Event()
@@ -89,7 +90,7 @@ async def serve(config: Config, started: float) -> None:
         if not await done_before(stop, broker.start(endpoints)):
             return
         gc.freeze()  # what a start leaves in memory stays there: no later collection has to look at it and make a record wait
-        addresses = ", ".join(map(str, server.listening))
+        addresses = ", ".join(map(str, server.bound_listeners))
         took_ms = (time.monotonic() - started) * 1000
         print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
         await stop.wait()

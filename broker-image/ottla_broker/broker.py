@@ -6,7 +6,9 @@ not here: `server` serves other brokers from before the start, which needs their
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
 
 from ottla_broker.config import (
     METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
@@ -60,13 +62,23 @@ REGISTERED_WITHIN_S = 10.0  # after so long a start says what it waits for
 LARGEST_COMMIT_BYTES = 64 << 20  # of one command's records: a topic of thousands of partitions is one batch
 
 
+AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
+"""Answers a request that the broker sends to itself, as the controller: `dispatcher.answer_locally`."""
+
+
 class Broker:
     """Everything that a request may need. Public attributes are the rooms; handlers call those."""
 
     quorum: RegisterQuorum
 
     def __init__(
-        self, config: Config, register: Register, *, runtime: Runtime | None = None, disk: Disk | None = None
+        self,
+        config: Config,
+        register: Register,
+        answer_locally: AnswerLocally,
+        *,
+        runtime: Runtime | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.config = config
         self.runtime = runtime or Runtime()
@@ -76,14 +88,14 @@ class Broker:
         self.partitions = Partitions(self.image)
         self.log_dirs: list[LogDir] = []
         self.controller: Controller | None = None  # while this broker is the active controller
-        self.controller_channel = ControllerChannel(self, f"broker-{self.node_id}")
+        self.controller_channel = ControllerChannel(self, f"broker-{self.node_id}", partial(answer_locally, self))
         self.image_condition = StateCondition()
         self._auto_topic_creator = AutoTopicCreator(config, self.image, self.image_condition, self.controller_channel)
         self.failure_detector = FailureDetector(self.node_id, self.image, config.inter_broker_listener)
         self._controlling: list[asyncio.Task[None]] = []
         self.mirror_synchronizer: MirrorSynchronizer | None = None
         self.ready = False
-        self.when_ready: list[Callable[[], None]] = []
+        self.started = asyncio.Event()
         self.unrecoverable_errors: list[str] = []  # what went wrong and cannot mend itself; it turns readiness red
         self._hosts = False
         self._disk: Disk = disk or OsDisk()
@@ -157,8 +169,7 @@ class Broker:
         self._spawn(shrink_isrs_periodically(self.partitions, self.config))
         self._spawn(self.appended_retention.run())
         self.ready = True
-        for tell in self.when_ready:
-            tell()
+        self.started.set()
 
     async def _enter(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Registers, and waits until its own image says so: what that says of this broker from before may speak of an earlier life of it, which led

@@ -1,98 +1,154 @@
-"""One client's connection: requests in, answers out in the order of the requests.
+"""One client's connection: requests in, responses out in the order of the requests.
 
-- Produce requests are pipelined: each is appended when it comes, and its answer may wait for replicas while the next
-  is appended. Of all others one at a time is worked on, as Kafka's clients expect.
-- While the client does not read its answers, nothing more of what it sent is worked on or read (rule 18): what it
-  has not fetched stays on disk.
-- While the broker starts, it answers what other brokers ask; what clients ask waits until it is ready, for a while.
-- Whatever is wrong with a request costs the connection and one line in the log.
+- Produce requests are pipelined: each is appended when it arrives, and its response may wait for replicas while
+  the next is appended. Of all other requests one at a time is worked on, as Kafka's clients expect.
+- While the client does not read its responses, nothing more of what it sent is worked on or read (rule 18):
+  what it has not fetched stays on disk.
+- While the broker starts, it serves other brokers; requests of clients are held until it is ready, for a while.
+- A request that is malformed costs its connection and one line in the log.
 """
 
 import asyncio
 import logging
+import sys
 from asyncio import Future
 from collections import deque
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
 
-from ottla_broker.api.api_versions import answer as api_versions_answer
-from ottla_broker.api.early import may_come_early
-from ottla_broker.api.form import Form, refusal
-from ottla_broker.api.table import CONTROLLERS, FETCH, PRODUCE, form_of
-from ottla_broker.busy_poll import LARGEST_REQUEST, PollCredit
-from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
-from ottla_broker.metrics import API_KEY_LIMIT
+from ottla_broker.busy_poll import LARGEST_REQUEST, BusyPoll, PollCredit
+from ottla_broker.config import (
+    CONNECTION_QUEUED_MAX_BYTES,
+    CONNECTIONS_MAX_IDLE_MS,
+    QUEUED_MAX_REQUEST_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
+    Config,
+)
+from ottla_broker.dispatcher import RequestDispatcher
+from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
     ConnectionState,
     DeferredResponse,
     DelayedFetchResponse,
-    RequestContext,
 )
 from ottla_broker.security.principal import principal_from_certificate
-from ottla_broker.wire.codec import API_VERSIONS, RequestHeader, read_request, read_request_header, write_response
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import read_request_header
+from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.framing import SMALL_FRAME_BYTES, FrameReader
 from ottla_broker.wire.message_reader import MalformedMessage
 
-if TYPE_CHECKING:
-    from ottla_broker.server import Server
-
 logger = logging.getLogger(__name__)
 
-UNSENT_HIGH_BYTES = 64 * 1024  # unsent bytes from which a connection's work pauses …
-UNSENT_LOW_BYTES = 16 * 1024  # … until no more than these are left
-HOLD_S = 5.0  # how long a client's request waits for a broker that starts; then the client may try another
-MAX_UNANSWERED = 1024  # produce requests whose answers wait for replicas
+PAUSE_WRITING_BYTES: Final = 64 * 1024
+"""Unsent bytes at which work on a connection pauses, until no more than RESUME_WRITING_BYTES are left."""
+RESUME_WRITING_BYTES: Final = 16 * 1024
+HOLD_S: Final = 5.0
+"""How long a client's request waits for a starting broker before its connection closes and it may try another."""
+MAX_UNANSWERED: Final = 1024
+"""Produce requests of one connection whose responses wait for replicas."""
+MIN_RESPONSE_BYTES: Final = 64 * 1024
+"""What a fetch may always return, however little memory is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds on memory and time. Requests and responses that wait are bounded over all connections, each by half of
+    `queued.max.request.bytes`."""
+
+    request_bytes: int = 100 << 20  # socket.request.max.bytes
+    all_requests_bytes: int = 128 << 20
+    all_responses_bytes: int = 128 << 20
+    queued_bytes: int = 1 << 20  # connection.queued.max.bytes
+    idle_s: float = 600.0  # connections.max.idle.ms; 0: no limit
+    slow_reader_timeout_s: float = 10.0  # without progress, while a fetch waits for the memory of unread responses
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ConnectionLimits":
+        both = config(QUEUED_MAX_REQUEST_BYTES)
+        half = both // 2 if both > 0 else sys.maxsize
+        return cls(
+            request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
+            all_requests_bytes=half,
+            all_responses_bytes=half,
+            queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
+            idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
+        )
+
+
+@dataclass(slots=True)
+class ConnectionServices:
+    """What all connections of a broker share. `requests`: bytes of large requests that are received or queued.
+    `responses`: bytes that transports hold because their clients do not read. `scratch`: receives small requests."""
+
+    dispatcher: RequestDispatcher
+    limits: ConnectionLimits
+    requests: MemoryPool
+    responses: MemoryPool
+    scratch: memoryview
+    clock: Callable[[], float]
+    busy_poll: BusyPoll | None
+    on_open: Callable[["Connection"], bool]  # False: the connection is refused
+    on_close: Callable[["Connection"], None]
+    on_response_memory_exhausted: Callable[[], None]
+
+    def max_response_bytes(self) -> int:
+        """A share of what is left, so that no single reader takes all of it."""
+        return max(MIN_RESPONSE_BYTES, (self.responses.limit - self.responses.taken) // 2)
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server", listener: str) -> None:
-        self._server = server
+    """`unsent`: bytes that the transport had not sent when last counted. `stuck_since`: when they last became fewer."""
+
+    state: ConnectionState
+    _transport: asyncio.Transport
+
+    def __init__(self, services: ConnectionServices, listener: str) -> None:
+        self._services = services
         self._listener = listener
-        self._frames = FrameReader(server.scratch, server.limits.request_bytes, server.requests.try_allocate)
+        self._frames = FrameReader(services.scratch, services.limits.request_bytes, services.requests.try_allocate)
         self._queue: deque[bytearray] = deque()  # whole requests that wait for their turn
         self._queued_bytes = 0
-        self._replies: deque[Buffers | Future[Buffers]] = deque()  # in order; only while the first of them is not ready
+        self._replies: deque[Buffers | Future[Buffers]] = deque()  # in order; empty unless the first is not done
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
-        self._writing_paused = False
-        self._reading_paused = False
-        self._starved = False
-        self._early: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
-        self._closed = False
-        self._finishing = False  # it is closed as soon as what was taken has been answered
-        self.unsent = 0  # bytes that the transport had not sent when it was last looked at
-        self._held = 0  # bytes that it keeps in memory for that, as counted in the server's pool
-        self._last_written = 0
+        self._is_writing_paused = False
+        self._is_reading_paused = False
+        self._is_starved = False  # a fetch waits for memory of responses
+        self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
+        self._is_closed = False
+        self._is_finishing = False  # it closes as soon as the requests in progress are answered
+        self._held_bytes = 0  # bytes of responses that are unsent, as counted in the shared pool
+        self._last_written_bytes = 0
         self._poll_credit = PollCredit()
+        self.unsent = 0
         self.active_at = 0.0
-        self.stuck_since = 0.0  # when unsent bytes last became fewer
+        self.stuck_since = 0.0
 
-    # --- what the transport calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self.peer = ConnectionState(
-            host, port, self._listener, principal_from_certificate(transport.get_extra_info("peercert"))
-        )
-        self.active_at = self._server.now()
-        self._transport.set_write_buffer_limits(UNSENT_HIGH_BYTES, UNSENT_LOW_BYTES)
-        if not self._server.admit(self):
-            self._closed = True
-            transport.abort()  # type: ignore[attr-defined]  # every socket transport has it
+        principal = principal_from_certificate(transport.get_extra_info("peercert"))
+        self.state = ConnectionState(host, port, self._listener, principal)
+        self.active_at = self._services.clock()
+        self._transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
+        if not self._services.on_open(self):
+            self._is_closed = True
+            self._transport.abort()
 
     def connection_lost(self, reason: Exception | None) -> None:
-        self._closed = True
-        if self._early is not None:
-            self._early.cancel()
-        self._server.leave(self)
-        self._server.requests.remove_waiter(self._memory_is_back)
-        self._server.responses.remove_waiter(self._room_is_back)
-        self._server.requests.release(
-            self._frames.claimed_bytes + sum(len(f) for f in self._queue if len(f) > SMALL_FRAME_BYTES)
-        )
+        self._is_closed = True
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+        self._services.on_close(self)
+        requests, responses = self._services.requests, self._services.responses
+        requests.remove_waiter(self._resume_receiving)
+        responses.remove_waiter(self._resume_fetching)
+        requests.release(self._frames.claimed_bytes + sum(len(f) for f in self._queue if len(f) > SMALL_FRAME_BYTES))
         self._queue.clear()
         self._count_held(0)
         for reply in self._replies:
@@ -104,149 +160,110 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
-        self.active_at = self._server.now()
-        if self._server.vigil is not None:
-            self._server.vigil.on_request(self._poll_credit)
+        services = self._services
+        self.active_at = services.clock()
+        if services.busy_poll is not None:
+            services.busy_poll.on_request(self._poll_credit)
         try:
             for frame in self._frames.buffer_updated(count):
-                self._take(frame)
+                self._receive(frame)
         except MalformedMessage as reason:
-            self._hang_up(str(reason))
+            self._close_for_error(str(reason))
             return
-        if self._frames.stalled and not self._closed:
-            self._server.requests.add_waiter(self._memory_is_back)
-            self._consider_reading()
+        if self._frames.stalled and not self._is_closed:
+            services.requests.add_waiter(self._resume_receiving)
+            self._pause_or_resume_reading()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
-        self.stuck_since = self._server.now()
+        self._is_writing_paused = True
+        self.stuck_since = self._services.clock()
         self.unsent = self._transport.get_write_buffer_size()
-        # A reply that was sent in part is kept whole until its last byte has gone.
-        self._count_held(max(self.unsent, self._last_written))
+        # A response that was sent in part is kept whole until its last byte has gone.
+        self._count_held(max(self.unsent, self._last_written_bytes))
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
+        self._is_writing_paused = False
         self.unsent = 0
         self._count_held(0)
-        self._go_on()
+        self._serve_queued()
 
-    # --- requests, in order
+    # Requests, in order
 
-    def _take(self, frame: bytearray) -> None:
-        if self._queue or self._blocked():
+    def _receive(self, frame: bytearray) -> None:
+        if self._queue or self._is_blocked():
             self._queue.append(frame)
             self._queued_bytes += len(frame)
-            self._consider_reading()
-            if self.peer.is_follower and isinstance(self._working, DelayedFetchResponse):
-                self._working.hurry()  # a follower that asks for more waits no longer for what it asked before
-        elif not self._closed:
+            self._pause_or_resume_reading()
+            if self.state.is_follower and isinstance(self._working, DelayedFetchResponse):
+                self._working.force_complete()  # a follower's next fetch ends the wait of its last
+        elif not self._is_closed:
             self._serve(frame)
 
-    def _blocked(self) -> bool:
+    def _is_blocked(self) -> bool:
         return (
             self._working is not None
-            or self._finishing
-            or self._writing_paused
-            or self._starved
-            or self._early is not None
+            or self._is_finishing
+            or self._is_writing_paused
+            or self._is_starved
+            or self._hold_timer is not None
             or len(self._replies) >= MAX_UNANSWERED
         )
 
-    def _go_on(self) -> None:
-        while self._queue and not self._blocked() and not self._closed:
+    def _serve_queued(self) -> None:
+        while self._queue and not self._is_blocked() and not self._is_closed:
             frame = self._queue.popleft()
             self._queued_bytes -= len(frame)
             self._serve(frame)
-        if not self._closed:
-            self._consider_reading()
+        if not self._is_closed:
+            self._pause_or_resume_reading()
 
-    def _consider_reading(self) -> None:
-        """Reads only while there is nothing to catch up with."""
+    def _pause_or_resume_reading(self) -> None:
+        """Read only while there is no backlog."""
         pause = (
-            self._writing_paused
-            or self._finishing
+            self._is_writing_paused
+            or self._is_finishing
             or self._frames.stalled
-            or (bool(self._queue) and self._queued_bytes >= self._server.limits.queued_bytes)
+            or (bool(self._queue) and self._queued_bytes >= self._services.limits.queued_bytes)
             or len(self._queue) >= MAX_UNANSWERED
         )
-        if pause and not self._reading_paused:
-            self._reading_paused = True
+        if pause and not self._is_reading_paused:
+            self._is_reading_paused = True
             self._transport.pause_reading()
-        elif not pause and self._reading_paused:
-            self._reading_paused = False
+        elif not pause and self._is_reading_paused:
+            self._is_reading_paused = False
             self._transport.resume_reading()
 
     def _serve(self, frame: bytearray) -> None:
+        services = self._services
         try:
             header = read_request_header(frame)
-            if not self._server.broker.ready and not may_come_early(frame, header):
+            key = header.api_key
+            if services.dispatcher.must_wait_for_start(frame, header):
                 self._hold(frame)
                 return
-            if header.api_key == FETCH and self._server.responses.is_exhausted and not self.peer.is_follower:
+            if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
                 self._starve(frame)
                 return
-            self._start(frame, header)
-        except (MalformedMessage, CloseConnection) as reason:
-            self._hang_up(str(reason))
-        if len(frame) > SMALL_FRAME_BYTES:
-            self._server.requests.release(len(frame))
-
-    def _start(self, frame: bytearray, header: RequestHeader) -> None:
-        key, version = header.api_key, header.version
-        if 0 <= key < API_KEY_LIMIT:
-            self._server.served[key] += 1
-        handler = self._server.hot_handler(key, version)
-        if handler is not None:
-            context = RequestContext(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
-            reply = handler(context, frame, header, self._server.room())
+            reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes())
             if isinstance(reply, Future):
-                self._wait_for(reply, pipelined=key == PRODUCE)
+                self._wait_for(reply, pipelined=key == ApiKey.PRODUCE)
             elif reply is not None:
                 self._answer(reply)
-                if key == PRODUCE and len(frame) <= LARGEST_REQUEST and self.idle and self._server.vigil is not None:
-                    self._server.vigil.on_response(self._poll_credit)
-            return
-        form = form_of(key, version)
-        if form is not None:
-            request = read_request(bytes(frame), header, form.request)
-            context = RequestContext(self._server.broker, self.peer, version, header.client_id, self._server.authorizer)
-            work = self._handle(form, context, header, request)
-            if key in CONTROLLERS and self._server.broker.controller is None:
-                work = self._relay(frame, work)
-            self._wait_for(self._server.run(work), pipelined=False)
-        elif key == API_VERSIONS:  # rule 16: a newer client learns from version 0 what we speak
-            refused = api_versions_answer(ErrorCode.unsupported_version)
-            self._answer([write_response(API_VERSIONS, 0, header.correlation_id, refused)])
-        else:
-            raise MalformedMessage(f"no such request: API key {key}, version {version}")
+                if services.busy_poll is not None and key == ApiKey.PRODUCE:
+                    self._earn_busy_poll(services.busy_poll, frame)
+        except (MalformedMessage, CloseConnection) as reason:
+            self._close_for_error(str(reason))
+        if len(frame) > SMALL_FRAME_BYTES:
+            services.requests.release(len(frame))
 
-    async def _handle(self, form: Form, context: RequestContext, header: RequestHeader, request: object) -> Buffers:
-        try:
-            response = await form.handle(context, request)
-        except KafkaError as reason:
-            response = refusal(form.response, reason)
-        return [write_response(header.api_key, header.version, header.correlation_id, response)]
+    def _earn_busy_poll(self, busy_poll: BusyPoll, frame: bytearray) -> None:
+        if len(frame) <= LARGEST_REQUEST and self.is_idle:
+            busy_poll.on_response(self._poll_credit)
 
-    async def _relay(self, frame: bytearray, here: Coroutine[None, None, Buffers]) -> Buffers:
-        """The controller's answer; where none is to be had, that of this broker, which says so in its own way for each request."""
-        try:
-            if self.peer.software_name == FORWARDING_SOFTWARE_NAME:
-                raise CloseConnection("a request for the controller was relayed to this broker, which is none")
-            answer = await self._server.broker.controller_channel.forward_frame(frame)
-        except KafkaError:
-            answer = None
-        except BaseException:
-            here.close()
-            raise
-        if answer is None:
-            return await here
-        here.close()
-        return [answer]
-
-    # --- answers, in order
+    # Responses, in order
 
     def _answer(self, reply: Buffers) -> None:
         if self._replies:
@@ -259,22 +276,22 @@ class Connection(asyncio.BufferedProtocol):
         if not pipelined:
             self._working = reply
         if isinstance(reply, DeferredResponse):
-            reply.on_complete = self._ready
+            reply.on_complete = self._send_completed
         else:
-            reply.add_done_callback(self._ready)
+            reply.add_done_callback(self._send_completed)
 
-    def _ready(self, reply: Future[Buffers]) -> None:
+    def _send_completed(self, reply: Future[Buffers]) -> None:
         if self._working is reply:
             self._working = None
-        if reply.cancelled() or self._closed:
+        if reply.cancelled() or self._is_closed:
             if not reply.cancelled():
-                reply.exception()  # looked at: nobody is left to tell
+                reply.exception()  # retrieved, or asyncio would log it: there is no client to send it to
             return
         if (failure := reply.exception()) is not None:
             if isinstance(failure, CloseConnection | KafkaError):
-                self._hang_up(str(failure))
+                self._close_for_error(str(failure))
             else:
-                logger.error("a request of %s:%d failed", self.peer.host, self.peer.port, exc_info=failure)
+                logger.error("request from %s:%d failed", self.state.host, self.state.port, exc_info=failure)
                 self._transport.abort()
             return
         while self._replies:
@@ -285,84 +302,86 @@ class Connection(asyncio.BufferedProtocol):
                 first = first.result()
             self._replies.popleft()
             self._write(first)
-        if self._finishing:
+        if self._is_finishing:
             self._close_when_answered()
         else:
-            self._go_on()
+            self._serve_queued()
 
     def _write(self, buffers: Buffers) -> None:
         if len(buffers) == 1:
-            self._last_written = len(buffers[0])
+            self._last_written_bytes = len(buffers[0])
             self._transport.write(buffers[0])
         else:
-            self._last_written = sum(map(len, buffers))
+            self._last_written_bytes = sum(map(len, buffers))
             self._transport.writelines(buffers)
 
-    # --- before the broker is ready
+    # While the broker starts
 
     def _hold(self, frame: bytearray) -> None:
         self._queue.appendleft(frame)
         self._queued_bytes += len(frame)
-        self._early = asyncio.get_running_loop().call_later(HOLD_S, self.close, "the broker is still starting")
+        loop = asyncio.get_running_loop()
+        self._hold_timer = loop.call_later(HOLD_S, self.close, "the broker is still starting")
 
-    def go_on(self) -> None:
-        """The broker is ready."""
-        if self._early is not None:
-            self._early.cancel()
-            self._early = None
-            self._go_on()
+    def release_hold(self) -> None:
+        """Serve the held request: the broker is ready."""
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+            self._serve_queued()
 
-    # --- memory
+    # Memory
 
     def _count_held(self, held: int) -> None:
-        change, self._held = held - self._held, held
+        change, self._held_bytes = held - self._held_bytes, held
         if change > 0:
-            self._server.responses.count_allocated(change)
+            self._services.responses.count_allocated(change)
         elif change < 0:
-            self._server.responses.release(-change)
+            self._services.responses.release(-change)
 
     def recount_unsent(self) -> None:
-        """Looks whether the reader has taken some of what was left."""
+        """Note whether the client has read some of what was unsent."""
         unsent = self._transport.get_write_buffer_size()
         if unsent < self.unsent:
-            self.stuck_since = self._server.now()
+            self.stuck_since = self._services.clock()
             self.unsent = unsent
 
     def _starve(self, frame: bytearray) -> None:
-        """A fetch waits, unread from disk, until slow readers have taken some of what was fetched for them."""
-        self._starved = True
+        """Let a fetch wait, its records unread from disk, until slow clients have read some of their responses."""
+        self._is_starved = True
         self._queue.appendleft(frame)
         self._queued_bytes += len(frame)
-        self._server.responses.add_waiter(self._room_is_back)
-        self._server.look_for_stuck_readers()
+        self._services.responses.add_waiter(self._resume_fetching)
+        self._services.on_response_memory_exhausted()
 
-    def _room_is_back(self) -> None:
-        self._starved = False
-        self._go_on()
+    def _resume_fetching(self) -> None:
+        self._is_starved = False
+        self._serve_queued()
 
-    def _memory_is_back(self) -> None:
+    def _resume_receiving(self) -> None:
         self._frames.resume()
         if self._frames.stalled:
-            self._server.requests.add_waiter(self._memory_is_back)
+            self._services.requests.add_waiter(self._resume_receiving)
         else:
-            self._consider_reading()
+            self._pause_or_resume_reading()
 
-    # --- the end
+    # The end
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not self._replies and not self._queue
 
     def finish(self) -> None:
-        """Takes nothing more, answers what was taken, and closes: a producer that does not hear of what was appended would send it again."""
-        if self._closed or self._transport.is_closing():
+        """Answer the requests in progress and close. A producer whose appended records were not answered would
+        send them again."""
+        if self._is_closed or self._transport.is_closing():
             return
-        self._finishing = True
+        self._is_finishing = True
         self._queue.clear()
-        self._reading_paused = True
+        self._is_reading_paused = True
         self._transport.pause_reading()
         if isinstance(self._working, DelayedFetchResponse):
-            self._working.hurry()
+            self._working.force_complete()
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:
@@ -370,11 +389,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def close(self, why: str) -> None:
-        logger.info("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
+        logger.info("closing connection from %s:%d: %s", self.state.host, self.state.port, why)
         self._transport.abort()
 
-    def _hang_up(self, why: str) -> None:
-        if not self._closed:
-            self._closed = True
-            logger.warning("closing the connection of %s:%d: %s", self.peer.host, self.peer.port, why)
+    def _close_for_error(self, why: str) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            logger.warning("closing connection from %s:%d: %s", self.state.host, self.state.port, why)
             self._transport.abort()

@@ -1,6 +1,6 @@
-"""TLS handshakes that are under way: bounded in number and time, and told of when they fail (rule 18).
+"""TLS handshakes in progress: bounded in number and time, and logged when they fail (rule 18).
 
-A connection counts from here until its handshake is done, so that nobody holds more by never finishing one.
+A connection counts as a handshake until it is done, so that no client holds more by never finishing one.
 """
 
 import asyncio
@@ -13,86 +13,90 @@ from ottla_broker.wire.tls_transport import TlsTransport
 
 logger = logging.getLogger(__name__)
 
-WITHIN_S: Final = 10.0
-MOST: Final = 1024  # under way at a time; each takes some tens of kilobytes
-SPARED_S: Final = 1.0  # where there are so many, the oldest gives way, unless it is younger
-QUIET_S: Final = 10.0  # between two lines that say the same
+TIMEOUT_S: Final = 10.0
+MAX_IN_PROGRESS: Final = 1024
+"""Each takes some tens of kilobytes."""
+MIN_AGE_S: Final = 1.0
+"""At MAX_IN_PROGRESS the oldest handshake is aborted for a new one, unless it is younger than this."""
+LOG_INTERVAL_S: Final = 10.0
+"""Between two log lines with the same reason."""
 
 
 class Handshakes:
-    """Of all listeners. `has_room(host)`: whether one more connection of that address is allowed."""
+    """Of all listeners. `has_room(host)`: whether one more connection from that address is allowed."""
 
     def __init__(self, has_room: Callable[[str], bool]) -> None:
         self._has_room = has_room
         self._loop = asyncio.get_running_loop()
-        self._under_way: dict[TlsTransport, tuple[str, float, asyncio.TimerHandle]] = {}  # host, begun, limit
-        self._of_host: Counter[str] = Counter()
-        self._said: dict[str, tuple[float, int]] = {}  # why → when it was said last, how often it was true since
+        self._in_progress: dict[TlsTransport, tuple[str, float, asyncio.TimerHandle]] = {}  # host, start, timeout
+        self._per_host: Counter[str] = Counter()
+        self._logged: dict[str, tuple[float, int]] = {}  # reason → when it was last logged, how often it occurred since
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._in_progress)
 
-    def of_host(self, host: str) -> int:
-        return self._of_host[host]
+    def count_of(self, host: str) -> int:
+        return self._per_host[host]
 
     def begin(self, one: TlsTransport) -> bool:
-        host, now = _host_of(one), self._loop.time()
+        """False: the connection is refused."""
+        host, now = _peer_host(one), self._loop.time()
         if not self._has_room(host):
             return False
-        if len(self._under_way) >= MOST:
-            oldest, (_, begun, _) = next(iter(self._under_way.items()))
-            if now - begun < SPARED_S:
-                self._say(one, f"{MOST} others are under way")
+        if len(self._in_progress) >= MAX_IN_PROGRESS:
+            oldest, (_, begun, _) = next(iter(self._in_progress.items()))
+            if now - begun < MIN_AGE_S:
+                self._log(one, f"{MAX_IN_PROGRESS} other handshakes are in progress")
                 return False
-            self._give_up(oldest, f"it took longer than {MOST} others that came after it")
-        timer = self._loop.call_later(WITHIN_S, self._give_up, one, f"it was not done within {WITHIN_S:.0f} s")
-        self._under_way[one] = host, now, timer
-        self._of_host[host] += 1
+            self._abort(oldest, f"it took longer than {MAX_IN_PROGRESS} others that began after it")
+        timeout = self._loop.call_later(TIMEOUT_S, self._abort, one, f"it was not done within {TIMEOUT_S:.0f} s")
+        self._in_progress[one] = host, now, timeout
+        self._per_host[host] += 1
         return True
 
     def succeeded(self, one: TlsTransport) -> None:
-        self._forget(one)
+        self._remove(one)
 
     def failed(self, one: TlsTransport, why: str) -> None:
-        if self._forget(one) and why:
-            self._say(one, why)
+        if self._remove(one) and why:
+            self._log(one, why)
 
     def broke(self, one: TlsTransport, why: str) -> None:
-        self._say(one, why)
+        self._log(one, why)
 
     def close(self) -> None:
-        for one in tuple(self._under_way):
-            self._forget(one)
+        for one in tuple(self._in_progress):
+            self._remove(one)
             one.abort()
 
-    def _give_up(self, one: TlsTransport, why: str) -> None:
+    def _abort(self, one: TlsTransport, why: str) -> None:
         self.failed(one, why)
         one.abort()
 
-    def _forget(self, one: TlsTransport) -> bool:
-        """Whether it was under way."""
-        if (found := self._under_way.pop(one, None)) is None:
+    def _remove(self, one: TlsTransport) -> bool:
+        """Whether it was in progress."""
+        if (found := self._in_progress.pop(one, None)) is None:
             return False
-        host, _, timer = found
-        timer.cancel()
-        self._of_host[host] -= 1
-        if not self._of_host[host]:
-            del self._of_host[host]
+        host, _, timeout = found
+        timeout.cancel()
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
         return True
 
-    def _say(self, one: TlsTransport, why: str) -> None:
-        """Once in a while for each reason: whoever tries again and again does not fill the log."""
+    def _log(self, one: TlsTransport, why: str) -> None:
+        """At most every LOG_INTERVAL_S for each reason: a client that retries for ever does not fill the log."""
         now = self._loop.time()
-        at, kept = self._said.get(why, (-QUIET_S, 0))
-        if now - at < QUIET_S:
-            self._said[why] = at, kept + 1
+        at, suppressed = self._logged.get(why, (-LOG_INTERVAL_S, 0))
+        if now - at < LOG_INTERVAL_S:
+            self._logged[why] = at, suppressed + 1
             return
-        self._said[why] = now, 0
-        more = f" ({kept} more since it was last said)" if kept else ""
+        self._logged[why] = now, 0
+        more = f" ({suppressed} more since this was last logged)" if suppressed else ""
         host, port = (one.get_extra_info("peername") or ("", 0))[:2]
         logger.warning("no TLS with %s:%d: %s%s", host, port, why, more)
 
 
-def _host_of(one: TlsTransport) -> str:
+def _peer_host(one: TlsTransport) -> str:
     host: str = (one.get_extra_info("peername") or ("",))[0]
     return host

@@ -1,86 +1,49 @@
-"""Sockets of a broker: listeners, who may connect, and the bounds that all connections share."""
+"""Sockets of a broker: its listeners, which connections are admitted, and which are closed for others' sake."""
 
 import asyncio
 import logging
 import os
 import socket
 import ssl
-import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
-from ottla_broker.api.in_process import InProcess
-from ottla_broker.api.table import FETCH, PRODUCE, served
+from ottla_broker.broker import Broker
 from ottla_broker.busy_poll import BusyPoll
 from ottla_broker.config import (
-    CONNECTION_QUEUED_MAX_BYTES,
-    CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
-    QUEUED_MAX_REQUEST_BYTES,
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
-    SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
     Config,
     Listener,
 )
-from ottla_broker.connection import Connection
+from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
+from ottla_broker.dispatcher import ALLOW_ALL, RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.memory_pool import MemoryPool
-from ottla_broker.metrics import API_KEY_LIMIT
-from ottla_broker.requests.context import Buffers, FrameHandler
-from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.framing import SCRATCH_BYTES
 from ottla_broker.wire.listener_tls import TlsConfigError
 from ottla_broker.wire.tls_transport import TlsTransport
 
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
-
 logger = logging.getLogger(__name__)
 
-ANSWERS_WITHIN_S = 0.5  # when it stops
-LEAST_ROOM = 64 * 1024  # bytes that a fetch may always answer
+DRAIN_S: Final = 0.5
+"""How long a stopping server waits for the requests in progress."""
+MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
 
 
 class ListenError(Exception):
-    """Why a listener cannot be had, in one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Bounds of what connections may take. Requests and answers that wait are bounded over all connections: half of
-    `queued.max.request.bytes` each."""
-
-    request_bytes: int = 100 << 20  # socket.request.max.bytes
-    all_requests_bytes: int = 128 << 20
-    all_responses_bytes: int = 128 << 20
-    queued_bytes: int = 1 << 20  # connection.queued.max.bytes
-    idle_s: float = 600.0  # connections.max.idle.ms; 0: never
-    slow_reader_timeout_s: float = (
-        10.0  # a reader that took nothing for so long gives way when others wait for the memory it holds
-    )
-
-    @classmethod
-    def of(cls, config: Config) -> "ConnectionLimits":
-        both = config(QUEUED_MAX_REQUEST_BYTES)
-        half = both // 2 if both > 0 else sys.maxsize
-        return cls(
-            request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
-            all_requests_bytes=half,
-            all_responses_bytes=half,
-            queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
-            idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
-        )
+    """Why a listener cannot be opened, in one line."""
 
 
 ListenOn = Callable[[Listener, Config], socket.socket]
-"""Gives a socket that listens where a listener wants it, or raises OSError; the running loop's `create_server` takes it."""
+"""Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises OSError."""
 
 
 def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
@@ -97,140 +60,139 @@ def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
             if size != -1:  # accepted connections inherit it
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         sock.bind((listener.host, listener.port))
-        sock.listen(config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this makes the port ours
+        sock.listen(config(SOCKET_LISTEN_BACKLOG_SIZE))  # only this reserves the port
     except OSError:
         sock.close()
         raise
     return sock
 
 
-def tls_of(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
-    """`now`: seconds since 1970. Also says when clients will refuse the certificate. ListenError."""
+def load_tls(listener: Listener, config: Config, now: float) -> ssl.SSLContext:
+    """The listener's certificate and keys. Logs an error if clients will refuse the certificate at `now` (seconds since
+    1970). Raises ListenError."""
     tls = config.tls(listener.name)
     try:
-        context, shown = tls.load()
+        context, certificate = tls.load()
     except TlsConfigError as reason:
         raise ListenError(f"listeners={listener}: {reason}") from None
-    if why := shown.validity_problem(now):
+    if why := certificate.validity_problem(now):
         logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
     return context
 
 
 class Server:
-    """Serves a broker: other brokers from the beginning, clients from when it is ready. One per broker, on the running loop.
-    `take_port`: for a world without sockets. `vigil`: only for one with real time."""
+    """Serves a broker: other brokers from the beginning, clients once it is ready. One per broker, on the running loop.
+
+    `listen_on`: replaced by tests without sockets. `busy_poll`: None on a loop of virtual time.
+    """
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Broker,
         limits: ConnectionLimits | None = None,
-        authorizer: Authorizer | None = None,
-        listen_on: "ListenOn | None" = None,
+        authorizer: Authorizer = ALLOW_ALL,
+        listen_on: ListenOn = listen_on_socket,
         busy_poll: BusyPoll | None = None,
     ) -> None:
-        self.broker = broker
-        self.vigil = busy_poll
-        self.limits = limits or ConnectionLimits.of(broker.config)
-        self.authorizer = authorizer or AllowAll()
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.requests = MemoryPool(self.limits.all_requests_bytes)
-        self.responses = MemoryPool(self.limits.all_responses_bytes)
-        self.connections: dict[Connection, None] = {}  # in their order, so that a run can be repeated
-        self._take_port = listen_on or listen_on_socket
+        self._broker = broker
+        self._limits = limits or ConnectionLimits.from_config(broker.config)
+        self._listen_on = listen_on
+        self._loop = asyncio.get_running_loop()
+        self.requests = MemoryPool(self._limits.all_requests_bytes)
+        self.responses = MemoryPool(self._limits.all_responses_bytes)
+        self.dispatcher = RequestDispatcher(broker, authorizer)
+        self._services = ConnectionServices(
+            self.dispatcher,
+            self._limits,
+            self.requests,
+            self.responses,
+            memoryview(bytearray(SCRATCH_BYTES)),
+            self._loop.time,
+            busy_poll,
+            on_open=self._admit,
+            on_close=self._remove,
+            on_response_memory_exhausted=self._watch_slow_readers,
+        )
+        self.connections: dict[Connection, None] = {}  # in order of opening, so that a simulation can be replayed
+        self.refused_connections = 0
+        self.bound_listeners: list[Listener] = []
         self._per_ip: Counter[str] = Counter()
-        self.listening: list[Listener] = []
         self._bound: list[tuple[str, socket.socket]] = []
-        self._tls: dict[str, ssl.SSLContext] = {}  # by listener's name
+        self._tls: dict[str, ssl.SSLContext] = {}  # by listener name
         self._handshakes = Handshakes(self._has_room)
         self._listeners: list[asyncio.Server] = []
-        self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._hot = self._hot_handlers()
-        self._loop = asyncio.get_running_loop()
-        self.now = self._loop.time
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._stuck_look: asyncio.TimerHandle | None = None
-        self._all_gone: asyncio.Future[None] | None = None  # while it stops
-        self.refused = 0  # connections turned away
-        self.served = [0] * API_KEY_LIMIT  # requests by API key
-        broker.controller_channel.handle_locally = InProcess(broker, self.authorizer)
-        broker.when_ready.append(self._let_clients_in)
-
-    def _hot_handlers(self) -> dict[int, FrameHandler]:
-        from ottla_broker.api.fetch import Fetching
-        from ottla_broker.api.produce import produce
-
-        return {PRODUCE: produce, FETCH: Fetching(self.broker)}
+        self._wait_until_ready: asyncio.Task[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._slow_reader_timer: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None  # set while the server closes
 
     def bind(self) -> dict[str, Listener]:
-        """Takes the ports of every listener, so that a port in use is known before anything else starts; nobody can
-        connect yet.
+        """Open the sockets of every listener, so that a port in use is reported before anything else starts. Clients
+        cannot connect yet.
 
-        Returns how clients reach each listener, by its name: as advertised, with the host and port filled in that
-        were taken. Raises ListenError.
+        Returns the advertised address of each listener, by name, with the host and port that were bound filled in.
+        Raises ListenError.
         """
-        config = self.broker.config
-        reached = {}
-        for listener in config.listeners:
+        config = self._broker.config
+        advertised = {}
+        for listener, wanted in zip(config.listeners, config.advertised_listeners, strict=True):
             if config.security_protocol(listener.name) == "SSL":
-                self._tls[listener.name] = tls_of(listener, config, self.broker.runtime.now_ms() / 1000)
+                self._tls[listener.name] = load_tls(listener, config, self._broker.runtime.now_ms() / 1000)
             try:
-                sock = self._take_port(listener, config)
+                sock = self._listen_on(listener, config)
             except OSError as error:
                 # The resolver has error numbers of its own, below 0.
                 why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
                 raise ListenError(f"cannot listen on {listener}: {why.lower()}") from error
             self._bound.append((listener.name, sock))
-            taken: int = sock.getsockname()[1]
-            self.listening.append(listener._replace(port=taken))
-            wanted = next(one for one in config.advertised_listeners if one.name == listener.name)
+            port: int = sock.getsockname()[1]
+            self.bound_listeners.append(listener._replace(port=port))
             host = wanted.host or socket.gethostname()
-            reached[listener.name] = Listener(listener.name, host, wanted.port or taken)
-        return reached
+            advertised[listener.name] = Listener(listener.name, host, wanted.port or port)
+        return advertised
 
     async def serve(self) -> None:
-        """Lets everybody connect."""
-        backlog = self.broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
+        """Accept connections."""
+        backlog = self._broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
         while self._bound:
             name, sock = self._bound.pop(0)
-            made: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self, name)
+            make_protocol: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self._services, name)
             if (context := self._tls.get(name)) is not None:
-                made = partial(TlsTransport, context, self._handshakes, made)
-            opened = await self._loop.create_server(made, sock=sock, backlog=backlog)
-            self._listeners.append(opened)
-        self._sweep()
+                make_protocol = partial(TlsTransport, context, self._handshakes, make_protocol)
+            self._listeners.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
+        self._close_idle_connections()
+        self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     async def close(self) -> None:
-        """Stops listening, answers what was asked, for a while, and closes every connection."""
+        """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every connection."""
         for _, sock in self._bound:
             sock.close()
         for listener in self._listeners:
             listener.close()
-        for timer in (self._sweeper, self._stuck_look):
+        for timer in (self._idle_timer, self._slow_reader_timer, self._wait_until_ready):
             if timer is not None:
                 timer.cancel()
         self._handshakes.close()
         for connection in tuple(self.connections):
             connection.finish()
         if self.connections:
-            self._all_gone = self._loop.create_future()
-            await asyncio.wait([self._all_gone], timeout=ANSWERS_WITHIN_S)
+            self._drained = self._loop.create_future()
+            await asyncio.wait([self._drained], timeout=DRAIN_S)
         for connection in tuple(self.connections):
-            connection.close("the broker stops")
+            connection.close("the broker is stopping")
         for listener in self._listeners:
             await listener.wait_closed()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.dispatcher.close()
 
-    def _let_clients_in(self) -> None:
+    async def _release_held_requests(self) -> None:
+        await self._broker.started.wait()
         for connection in tuple(self.connections):
-            connection.go_on()
+            connection.release_hold()
 
-    # --- for connections
+    # Admission: these limits can change while the broker runs
 
-    def admit(self, connection: Connection) -> bool:
-        """Whether one more is allowed; these limits can change while the broker runs."""
-        host = connection.peer.host
+    def _admit(self, connection: Connection) -> bool:
+        host = connection.state.host
         if not self._has_room(host):
             return False
         self.connections[connection] = None
@@ -238,68 +200,55 @@ class Server:
         return True
 
     def _has_room(self, host: str) -> bool:
-        config = self.broker.config
-        most_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
-        for there, most, setting in (
+        config = self._broker.config
+        max_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
+        for count, limit, setting in (
             (len(self.connections) + len(self._handshakes), config(MAX_CONNECTIONS), MAX_CONNECTIONS),
-            (self._per_ip[host] + self._handshakes.of_host(host), most_of_host, MAX_CONNECTIONS_PER_IP),
+            (self._per_ip[host] + self._handshakes.count_of(host), max_of_host, MAX_CONNECTIONS_PER_IP),
         ):
-            if there >= most:
-                self.refused += 1
-                logger.warning("turned a connection of %s away: %d are open, and so is %s", host, there, setting.name)
+            if count >= limit:
+                self.refused_connections += 1
+                logger.warning("refused connection from %s: %s=%d reached", host, setting.name, limit)
                 return False
         return True
 
-    def leave(self, connection: Connection) -> None:
-        if connection in self.connections:
-            del self.connections[connection]
-            if not self.connections and self._all_gone is not None and not self._all_gone.done():
-                self._all_gone.set_result(None)
-            host = connection.peer.host
-            self._per_ip[host] -= 1
-            if not self._per_ip[host]:
-                del self._per_ip[host]
+    def _remove(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        if not self.connections and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        host = connection.state.host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
 
-    def hot_handler(self, key: int, version: int) -> FrameHandler | None:
-        handler = self._hot.get(key)
-        if handler is None:
-            return None
-        api = served()[key]
-        return handler if api.low <= version <= api.high else None
+    # Slow and idle clients
 
-    def run(self, work: Coroutine[Any, Any, Buffers]) -> asyncio.Task[Buffers]:
-        """Runs a handler to its end, even if its connection goes away meanwhile: what it began may matter to
-        others."""
-        task = self._loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-        return task
+    def _watch_slow_readers(self) -> None:
+        """A fetch waits for memory: from now on, connections that read nothing are closed."""
+        if self._slow_reader_timer is None:
+            interval_s = self._limits.slow_reader_timeout_s / 4
+            self._slow_reader_timer = self._loop.call_later(interval_s, self._close_slow_readers)
 
-    def room(self) -> int:
-        """Bytes that one answer may have now: a share of what is left, so that no single reader takes all of it."""
-        return max(LEAST_ROOM, (self.responses.limit - self.responses.taken) // 2)
-
-    def look_for_stuck_readers(self) -> None:
-        """A fetch waits for memory: from now on, readers that take nothing lose theirs."""
-        if self._stuck_look is None:
-            self._stuck_look = self._loop.call_later(self.limits.slow_reader_timeout_s / 4, self._close_stuck_readers)
-
-    def _close_stuck_readers(self) -> None:
-        self._stuck_look = None
+    def _close_slow_readers(self) -> None:
+        self._slow_reader_timer = None
+        timeout_s = self._limits.slow_reader_timeout_s
         for connection in [one for one in self.connections if one.unsent]:
             connection.recount_unsent()
-            if connection.unsent and self.now() - connection.stuck_since >= self.limits.slow_reader_timeout_s:
+            if connection.unsent and self._loop.time() - connection.stuck_since >= timeout_s:
                 connection.close(
-                    f"it left {connection.unsent} bytes unread for {self.limits.slow_reader_timeout_s:.0f} s, and others wait for memory"
+                    f"{connection.unsent} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
                 )
         if self.responses.has_waiters:
-            self.look_for_stuck_readers()
+            self._watch_slow_readers()
 
-    def _sweep(self) -> None:
-        """Closes idle connections; looks a few times per idle time."""
-        if self.limits.idle_s <= 0:
+    def _close_idle_connections(self) -> None:
+        idle_s = self._limits.idle_s
+        if idle_s <= 0:
             return
-        oldest = self.now() - self.limits.idle_s
-        for connection in [one for one in self.connections if one.idle and one.active_at < oldest]:
-            connection.close(f"idle for {self.limits.idle_s:.0f} s")
-        self._sweeper = self._loop.call_later(min(30.0, self.limits.idle_s / 4), self._sweep)
+        oldest = self._loop.time() - idle_s
+        for connection in [one for one in self.connections if one.is_idle and one.active_at < oldest]:
+            connection.close(f"idle for {idle_s:.0f} s")
+        interval_s = min(MAX_IDLE_CHECK_INTERVAL_S, idle_s / 4)
+        self._idle_timer = self._loop.call_later(interval_s, self._close_idle_connections)

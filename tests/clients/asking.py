@@ -18,12 +18,15 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.api.table import DECLARED
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 
-KEYS = {api.name: api.key for api in DECLARED}
+VERSIONS = {ApiKey(key).name.lower(): versions for key, versions in SERVED_VERSIONS.items()}
+"""First and last version by name of the API."""
+KEYS = {name: int(ApiKey[name.upper()]) for name in VERSIONS}
 ANSWERS_WITHIN_S = 5.0
 START_MS = 1_700_000_000_000
 # Fields whose value is the broker's own affair: all that counts is whether there is one.
@@ -86,10 +89,9 @@ class Talk:
     async def do(self, api: str, *, on: str = "", version: int | None = None, **fields: Any) -> Any:
         """What a case needs first: asked in the highest version unless that is given, and not kept."""
         channel = await self._channel(on)
-        declared = next(each for each in DECLARED if each.name == api)
         if version is None:
-            version = min(declared.high, channel.versions[declared.key][1])
-        return await self._exchange(declared.key, version, fields, on)
+            version = min(VERSIONS[api][1], channel.versions[KEYS[api]][1])
+        return await self._exchange(KEYS[api], version, fields, on)
 
     async def topic(self, suffix: str, partitions: int = 1, batches: Sequence[bytes] = (), **configs: object) -> str:
         """A new topic, with batches written to its partition 0; its id is in `ids`."""

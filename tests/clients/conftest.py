@@ -8,16 +8,16 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.brokers import BROKERS, BrokerProcess
-from tests.jars import kafka_classpath, unavailable
+from tests.jars import kafka_classpath, skip_or_fail_in_ci
 
 NewBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def new_broker(against: str) -> NewBroker:
+def new_broker(broker_kind: str) -> NewBroker:
     """A broker of one's own: `with new_broker(some_setting=…) as broker`."""
-    return BROKERS[against]
+    return BROKERS[broker_kind]
 
 
 @pytest.fixture(scope="session")
@@ -49,4 +49,4 @@ def classpath() -> str:
 @pytest.fixture(scope="session")
 def kcat() -> str:
     """The path of kcat, which is Debian's (`make test` installs it where it may)."""
-    return shutil.which("kcat") or unavailable("kcat is not installed (Debian: apt-get install kcat)")
+    return shutil.which("kcat") or skip_or_fail_in_ci("kcat is not installed (Debian: apt-get install kcat)")

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
-from ottla_broker.api.table import DECLARED
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import API_VERSIONS, read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_schema import FieldSchema, schema_of
@@ -53,9 +54,9 @@ class Inventor:
         self.random = random.Random(seed)
         self._recorded = [request for request in recorded if int.from_bytes(request[:2]) != JOIN_GROUP]  # may wait long
         self._makers = [
-            (api.key, version, api.name)
-            for api in DECLARED
-            for version in range(3 if api.name == "produce" else api.low, api.high + 1)
+            (key, version, ApiKey(key).name.lower())
+            for key, (first, last) in SERVED_VERSIONS.items()
+            for version in range(3 if key == ApiKey.PRODUCE else first, last + 1)
         ]
 
     def frame(self) -> bytes:

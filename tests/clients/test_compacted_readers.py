@@ -16,7 +16,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import Message
-from tests.jars import java, kafka_classpath
+from tests.jars import java_command, kafka_classpath
 from tests.segments import segment_sizes
 from tests.waiting import eventually
 
@@ -72,7 +72,7 @@ def test_aiokafka(compacted: BrokerProcess) -> None:
 
 def test_java(compacted: BrokerProcess) -> None:
     expected = kept(compacted)
-    command = java(
+    command = java_command(
         kafka_classpath(),
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", compacted.bootstrap, "--topic", TOPIC, "--partition", "0", "--offset", "earliest"),

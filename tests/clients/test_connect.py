@@ -16,7 +16,7 @@ import pytest
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.jars import CONNECT, java, kafka_classpath
+from tests.jars import CONNECT, java_command, kafka_classpath
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -41,7 +41,7 @@ def worker(classpath: str, mode: str, folder: Path, settings: Mapping[str, str],
     folder.mkdir()
     listening = {"listeners": f"http://127.0.0.1:{port}"}
     started = properties(folder / "worker.properties", WORKER | listening | dict(settings))
-    command = java(classpath, f"org.apache.kafka.connect.cli.{mode}", str(started), *map(str, connectors))
+    command = java_command(classpath, f"org.apache.kafka.connect.cli.{mode}", str(started), *map(str, connectors))
     with (folder / "worker.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:

@@ -11,7 +11,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import START_MS, Message
-from tests.disks import fill, small_disk
+from tests.disks import fill_disk, mount_small_disk
 from tests.waiting import eventually
 
 LARGE = os.urandom(100_000)
@@ -20,12 +20,12 @@ LARGE = os.urandom(100_000)
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder whose `data` is a disk of 64 MB of its own."""
-    with small_disk(tmp_path / "data", 64):
+    with mount_small_disk(tmp_path / "data", 64):
         yield tmp_path
 
 
-def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, folder: Path) -> None:
-    if against == "kafka":
+def test_a_full_disk_refuses_and_heals(broker_kind: str, new_broker: NewBroker, folder: Path) -> None:
+    if broker_kind == "kafka":
         pytest.skip(
             "Apache Kafka takes its only folder offline at the first failed write, and ends: Ottla promises more"
         )
@@ -33,7 +33,7 @@ def test_a_full_disk_refuses_and_heals(against: str, new_broker: NewBroker, fold
         rd.create(broker.bootstrap, "full")
         kept = len(rd.produce(broker.bootstrap, "full", records(50)))
         filler = broker.log_dir / "filler"
-        fill(filler)
+        fill_disk(filler)
         refused = refusal(broker)
         assert refused == ck.KafkaError.KAFKA_STORAGE_ERROR
         assert refusal(broker) == refused

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from ottla_broker.server import ConnectionLimits
+from ottla_broker.connection import ConnectionLimits
 from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
 from tests.clients.recording import everyday, recorded

@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.go_programs import ProgramMissing, built, home
-from tests.jars import unavailable
+from tests.go_programs import ProgramUnavailable, build_program, cache_folder
+from tests.jars import skip_or_fail_in_ci
 
 SOURCE = Path(__file__).parent / "go"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -43,9 +43,9 @@ class Client(NamedTuple):
 
     def _program(self) -> Path:
         try:
-            return built(SOURCE, home(SOURCE, "go-clients", "0"), self.name, "half a minute")
-        except ProgramMissing as reason:
-            unavailable(str(reason))
+            return build_program(SOURCE, cache_folder(SOURCE, "go-clients", "0"), self.name, "half a minute")
+        except ProgramUnavailable as reason:
+            skip_or_fail_in_ci(str(reason))
 
 
 CLIENTS = (Client("franz"), Client("sarama"), Client("sarama", "2.1.0"))

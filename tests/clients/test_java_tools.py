@@ -12,7 +12,7 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import COMPRESSIONS
-from tests.jars import java
+from tests.jars import java_command
 from tests.waiting import eventually
 
 Tool = Callable[..., str]
@@ -25,7 +25,7 @@ def tool(broker: BrokerProcess, classpath: str) -> Tool:
 
     def run(main: str, *arguments: str, stdin: str = "", fails: bool = False, bootstrap: bool = True) -> str:
         where = ["--bootstrap-server", broker.bootstrap] if bootstrap else []
-        command = java(classpath, main if main.startswith("kafka.") else f"{TOOLS}.{main}", *where, *arguments)
+        command = java_command(classpath, main if main.startswith("kafka.") else f"{TOOLS}.{main}", *where, *arguments)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
         said = f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert bool(done.returncode) == fails, said
@@ -130,7 +130,9 @@ def test_groups(tool: Tool, broker: BrokerProcess, classpath: str, name: str) ->
     produced = tool("VerifiableProducer", "--topic", name, "--max-messages", "60", "--acks", "-1")
     sent = [json.loads(line) for line in produced.splitlines()]
     assert len([event for event in sent if event["name"] == "producer_send_success"]) == 60
-    command = java(classpath, f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.bootstrap, "--topic", name)
+    command = java_command(
+        classpath, f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.bootstrap, "--topic", name
+    )
     command += ["--group-id", name, "--reset-policy", "earliest", "--verbose"]
     consumers = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)

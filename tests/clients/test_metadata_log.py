@@ -31,8 +31,8 @@ def topics(found: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _of_ottla(against: str) -> None:
-    if against == "kafka":
+def _of_ottla(broker_kind: str) -> None:
+    if broker_kind == "kafka":
         pytest.skip("Apache Kafka's brokers show their metadata log to nobody: this is of Ottla alone")
 
 

@@ -17,7 +17,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.sample import COMPRESSIONS, Message, messages
 from tests.clients.test_restart import topic_id
 from tests.e2e.test_kafka_reads_our_files import dump, files, no_fault_in
-from tests.jars import java
+from tests.jars import java_command
 from tests.segments import segment_sizes
 from tests.waiting import eventually
 
@@ -61,8 +61,8 @@ def read(broker: BrokerProcess, partition: int, isolation: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath: str, how: str) -> None:
-    if against == "kafka":
+def test_a_folder_of_kafkas_with_transactions_is_served(broker_kind: str, classpath: str, how: str) -> None:
+    if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
     with run_apache_kafka() as kafka:
         committed = write_transactions(kafka)
@@ -94,9 +94,9 @@ def test_a_folder_of_kafkas_with_transactions_is_served(against: str, classpath:
             assert rd.produce(ottla.bootstrap, PLAIN, messages())[0] == 50 * len(COMPRESSIONS)
 
 
-def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: str, classpath: str) -> None:
+def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(broker_kind: str, classpath: str) -> None:
     """Kafka's compaction leaves gaps between segments, which in a log of ours would be a loss; with its checkpoints and without."""
-    if against == "kafka":
+    if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
     with run_apache_kafka(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as kafka:
         rd.create(
@@ -125,7 +125,9 @@ def test_a_folder_that_kafkas_cleaner_was_at_work_in_outlives_kill_9(against: st
 
 
 def keys_by_java(broker: BrokerProcess, classpath: str) -> set[bytes]:
-    command = java(classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap)
+    command = java_command(
+        classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
+    )
     command += ["--topic", PLAIN, "--from-beginning", "--timeout-ms", "3000", "--property", "print.key=true"]
     done = subprocess.run([*command, "--property", "print.value=false"], capture_output=True, timeout=60, check=False)
     return set(done.stdout.splitlines())
@@ -170,7 +172,9 @@ def _end(broker: BrokerProcess, how: str) -> None:
 
 def _by_java(broker: BrokerProcess, classpath: str) -> list[bytes]:
     """What the Java consumer reads under read_committed until nothing comes for three seconds."""
-    command = java(classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap)
+    command = java_command(
+        classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
+    )
     command += ["--topic", TOPIC, "--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", "3000"]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     return done.stdout.splitlines()

@@ -6,7 +6,7 @@ import confluent_kafka as ck
 
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.jars import java
+from tests.jars import java_command
 from tests.waiting import eventually
 
 
@@ -23,7 +23,7 @@ def test_clients_are_told_that_the_newer_group_protocol_is_not_spoken(new_broker
             assert "API version not supported" in error.str()
         finally:
             reader.close()
-        command = java(
+        command = java_command(
             classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
         )
         command += ["--topic", "topic", "--consumer-property", "group.protocol=consumer", "--timeout-ms", "20000"]

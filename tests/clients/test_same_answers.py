@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla_broker.api.table import DECLARED
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.codec import request_class
 from tests.brokers import BrokerProcess
-from tests.clients.asking import KEYS, NAMES, Json, Talk
+from tests.clients.asking import KEYS, NAMES, VERSIONS, Json, Talk
 from tests.clients.conftest import NewBroker
 from tests.clients.group_questions import GROUP_QUESTIONS
 from tests.clients.offset_questions import OFFSET_QUESTIONS
@@ -88,10 +87,10 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", QUESTIONS)
-def test_same_answers(api: str, asked: BrokerProcess, against: str, recording: bool) -> None:
+def test_same_answers(api: str, asked: BrokerProcess, broker_kind: str, recording: bool) -> None:
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     if recording:
-        assert against == "kafka", "what is recorded is Apache Kafka's answers"
+        assert broker_kind == "kafka", "what is recorded is Apache Kafka's answers"
         recorded[api] = grouped(asyncio.run(answers(asked.bootstrap, RUN, api, None)))
         RECORDED.write_text(written(recorded))
         return
@@ -114,10 +113,8 @@ async def answers(bootstrap: str, run: str, api: str, versions: list[int] | None
         channel = await open_channel(host, int(port), "asking")
         low, high = channel.versions[KEYS[api]]
         channel.close()
-        declared = next(each for each in DECLARED if each.name == api)
-        versions = [
-            version for version in range(max(low, declared.low), min(high, declared.high) + 1) if exists(api, version)
-        ]
+        first, last = VERSIONS[api]
+        versions = [version for version in range(max(low, first), min(high, last) + 1) if exists(api, version)]
     found = {}
     for version in versions:
         talk = Talk(host, int(port), run, api, version)

@@ -16,7 +16,7 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample import Message
-from tests.jars import QUIET, SHORT_LIVED, STREAMS, java_program, kafka_classpath
+from tests.jars import QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -53,7 +53,7 @@ class ByWord:
 def gateway() -> Iterator[JavaGateway]:
     port, jvm = launch_gateway(
         classpath=kafka_classpath(coordinates=STREAMS),
-        javaopts=[*SHORT_LIVED, *QUIET],
+        javaopts=[*SHORT_LIVED_JVM, *QUIET],
         java_path=java_program(),
         die_on_exit=True,
         return_proc=True,

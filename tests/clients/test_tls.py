@@ -19,7 +19,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample import messages
-from tests.jars import java
+from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -211,7 +211,7 @@ def test_javas_tools(secured: Secured, name: str, classpath: str, tmp_path: Path
 
 def tool(classpath: str, main: str, at: str, config: Path, *arguments: str, stdin: str = "") -> str:
     flag = {"ConsoleProducer": "--producer.config", "consumer.ConsoleConsumer": "--consumer.config"}.get(main)
-    command = java(
+    command = java_command(
         *(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", at),
         *(flag or "--command-config", str(config), *arguments),
     )

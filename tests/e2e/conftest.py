@@ -8,7 +8,7 @@ from tests.clusters import ProcessCluster, run_cluster
 
 
 @pytest.fixture
-def cluster(against: str) -> Iterator[ProcessCluster]:
+def cluster(broker_kind: str) -> Iterator[ProcessCluster]:
     """Three brokers on loopback."""
-    with run_cluster(against, 3) as cluster:
+    with run_cluster(broker_kind, 3) as cluster:
         yield cluster

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.jars import java, kafka_classpath
+from tests.jars import java_command, kafka_classpath
 
 
 def run_java_tool(main: str, *arguments: str, within_s: float = 60.0) -> str:
     """What it printed. AssertionError with that when its exit code is not 0."""
-    command = java(kafka_classpath(), main, *arguments)
+    command = java_command(kafka_classpath(), main, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 0, f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{said[-3000:]}"
@@ -52,7 +52,7 @@ class JavaToolProcess:
 
 @contextmanager
 def start_java_tool(main: str, *arguments: str) -> Iterator[JavaToolProcess]:
-    command = java(kafka_classpath(), main, *arguments)
+    command = java_command(kafka_classpath(), main, *arguments)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     program = JavaToolProcess(process)
     program.follow()

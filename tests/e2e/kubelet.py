@@ -19,7 +19,7 @@ from ottla_operator.kube.known import Key, slim
 from ottla_operator.kube.telling import Telling, now_text
 from ottla_operator.kube.topics import Topics
 from ottla_operator.plan.objects.pods import BrokerImages
-from ottla_operator.plan.objects.settings import COMMON, read
+from ottla_operator.plan.objects.settings import COMMON_FILE, parse_properties
 from ottla_operator.resources.model import Json
 from tests.unit.operator.api_server import FakeApi
 
@@ -140,8 +140,8 @@ class World:
         settings = self.api.of("ConfigMap")[template["spec"]["volumes"][0]["configMap"]["name"]]["data"]
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        (folder / COMMON).write_text(settings[COMMON])
-        common = read(settings[COMMON])
+        (folder / COMMON_FILE).write_text(settings[COMMON_FILE])
+        common = parse_properties(settings[COMMON_FILE])
         listeners = ",".join(it.replace("://:", f"://{ip}:") for it in common["listeners"].split(","))
         here = {
             "listeners": listeners,
@@ -153,7 +153,7 @@ class World:
         log = folder / "log"
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "ottla_broker", "--config", str(folder / COMMON)),
+                *(sys.executable, "-m", "ottla_broker", "--config", str(folder / COMMON_FILE)),
                 *(part for key, value in here.items() for part in ("--set", f"{key}={value}")),
                 stdout=output,
                 stderr=output,

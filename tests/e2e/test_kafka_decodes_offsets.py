@@ -36,7 +36,7 @@ from ottla_broker.coordination.replay import CoordinatorLoader
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
-from tests.jars import java, kafka_classpath
+from tests.jars import java_command, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 5
@@ -54,7 +54,7 @@ Row = tuple[dict[str, Any], dict[str, Any] | None]  # key and value as Kafka's d
 
 def decoded_by_kafka(log: Path) -> list[Row]:
     """(key, value) of every record, as `DumpLogSegments --offsets-decoder` prints them; None for a tombstone."""
-    command = java(kafka_classpath(), "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
+    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "isvalid: false" not in said
     rows = []

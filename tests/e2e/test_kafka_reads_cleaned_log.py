@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import Record, encode_batch
-from tests.jars import java, kafka_classpath
+from tests.jars import java_command, kafka_classpath
 from tests.unit.records.cleaning import CONFIG, DAY_MS, House
 
 BATCH = re.compile(
@@ -21,7 +21,7 @@ RECORD = re.compile(r"^\| offset: (?P<offset>\d+) .*keySize: (?P<key>-?\d+) valu
 
 def dump(classpath: str, *arguments: str) -> list[str]:
     done = subprocess.run(
-        java(classpath, "kafka.tools.DumpLogSegments", *arguments),
+        java_command(classpath, "kafka.tools.DumpLogSegments", *arguments),
         capture_output=True,
         text=True,
         timeout=120,

@@ -23,7 +23,7 @@ from ottla_broker.runtime import Runtime, uuid_from_text
 from ottla_broker.wire.batch import Compression, iter_batches
 from ottla_broker.wire.records import iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka
-from tests.jars import java, kafka_classpath
+from tests.jars import java_command, kafka_classpath
 from tests.kafka_folders import CLUSTER_ID
 from tests.unit.log.making import NOW, TOPIC_ID, Place, batch, lead, marker
 
@@ -32,7 +32,7 @@ SMALL = LogConfig(segment_bytes=16_000, index_interval_bytes=500, message_timest
 
 def dump(*arguments: str) -> str:
     """What DumpLogSegments says; it ends with 0 even when it finds faults, so what it says has to be read."""
-    command = java(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
+    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Exception" not in done.stderr, done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.networks import OUTSIDE, Host, Network
+from tests.networks import OUTSIDE, Host, NamespaceNetwork
 from tests.waiting import eventually
 
 SENDER = """
@@ -22,13 +22,13 @@ for n in range(10**6):
 
 
 @pytest.fixture
-def network() -> Iterator[Network]:
-    with Network.of(2) as network:
+def network() -> Iterator[NamespaceNetwork]:
+    with NamespaceNetwork.create(2) as network:
         yield network
 
 
 @pytest.fixture
-def ears(network: Network) -> Iterator[socket.socket]:
+def ears(network: NamespaceNetwork) -> Iterator[socket.socket]:
     """Hears what host 1 says to the outside, a datagram every 10 ms."""
     outside = network.hosts[OUTSIDE]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ears:
@@ -43,7 +43,7 @@ def ears(network: Network) -> Iterator[socket.socket]:
 
 
 def said(host: Host, program: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(host.inside(sys.executable, "-c", program))
+    return subprocess.Popen(host.command_on_host(sys.executable, "-c", program))
 
 
 def heard(ears: socket.socket) -> bool:
@@ -63,32 +63,32 @@ def drained(ears: socket.socket) -> None:
         ears.settimeout(0.5)
 
 
-def test_a_cut_is_silent_and_mends(network: Network, ears: socket.socket) -> None:
+def test_a_cut_is_silent_and_mends(network: NamespaceNetwork, ears: socket.socket) -> None:
     eventually(lambda: heard(ears), message="hosts reach each other")
-    network.cut("1", OUTSIDE)
+    network.cut_link("1", OUTSIDE)
     drained(ears)
     assert not heard(ears)
-    network.mend("1", OUTSIDE)
+    network.restore_link("1", OUTSIDE)
     eventually(lambda: heard(ears), message="it is mended")
 
 
-def test_a_cut_is_of_one_way_and_of_two_hosts(network: Network, ears: socket.socket) -> None:
+def test_a_cut_is_of_one_way_and_of_two_hosts(network: NamespaceNetwork, ears: socket.socket) -> None:
     eventually(lambda: heard(ears), message="hosts reach each other")
-    network.cut(OUTSIDE, "1")
-    network.cut("1", "2")
+    network.cut_link(OUTSIDE, "1")
+    network.cut_link("1", "2")
     drained(ears)
     eventually(lambda: heard(ears), message="the other way is open")
     refused_after = time.monotonic()
     with pytest.raises(TimeoutError):  # the way there is cut: nobody even refuses
         socket.create_connection((network.hosts["1"].address, 5001), timeout=0.5)
-    network.mend(OUTSIDE, "1")
+    network.restore_link(OUTSIDE, "1")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((network.hosts["1"].address, 5001), timeout=5)
     assert time.monotonic() - refused_after < 5
 
 
 def test_nothing_is_left_behind() -> None:
-    with Network.of(2) as network:
+    with NamespaceNetwork.create(2) as network:
         names = [host.namespace for host in network.hosts.values() if host.namespace]
         assert all((Path("/run/netns") / name).exists() for name in names)
     assert not any((Path("/run/netns") / name).exists() for name in names)

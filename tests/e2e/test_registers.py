@@ -15,10 +15,10 @@ import pytest
 from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue, VersionedValue
 from ottla_broker.metadata.register.etcd import EtcdRegister
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
-from tests.brokers import environment, run_ottla_broker
-from tests.etcd import etcd
+from tests.brokers import broker_environment, run_ottla_broker
+from tests.etcd import run_etcd
 from tests.kube.control_plane import control_plane
-from tests.registers import EtcdStore, FileStore, LeaseStore, Store, connected
+from tests.registers import EtcdStore, FileStore, LeaseStore, RegisterStore, connect_register
 from tests.waiting import eventually
 
 ME = Member(1, UUID(int=1), "one:9091")
@@ -30,13 +30,13 @@ Work = Callable[[Register, Register], Awaitable[None]]
 
 
 @pytest.fixture(scope="module", params=["file", "etcd", "kubernetes"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegisterStore]:
     folder = tmp_path_factory.mktemp(request.param)
     match request.param:
         case "file":
             yield FileStore(folder)
         case "etcd":
-            with etcd(folder) as server:
+            with run_etcd(folder) as server:
                 yield EtcdStore(server)
         case _:
             with control_plane(folder) as plane:
@@ -50,12 +50,12 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def with_two(store: Store, name: str) -> Callable[[Work], None]:
+def with_two(store: RegisterStore, name: str) -> Callable[[Work], None]:
     """Runs something with two connections to one empty register."""
 
     def run(work: Work) -> None:
         async def connected_run() -> None:
-            one, two = connected(store, name), connected(store, name)
+            one, two = connect_register(store, name), connect_register(store, name)
             try:
                 await work(one, two)
             finally:
@@ -93,9 +93,9 @@ def test_the_first_value_is_written_once(with_two: Callable[[Work], None]) -> No
     ],
     ids=["usual", "resigned", "empty"],
 )
-def test_what_is_read_is_what_was_written(store: Store, name: str, value: RegisterValue) -> None:
+def test_what_is_read_is_what_was_written(store: RegisterStore, name: str, value: RegisterValue) -> None:
     async def run() -> None:
-        one, two = (connected(store, f"{name}-{value.holder}-{value.lease_ms}") for _ in range(2))
+        one, two = (connect_register(store, f"{name}-{value.holder}-{value.lease_ms}") for _ in range(2))
         written = await one.swap(await one.read(), value)
         assert written.value == value
         assert await two.read() == written
@@ -120,7 +120,7 @@ def test_a_swap_from_anything_but_the_newest_is_a_conflict(with_two: Callable[[W
     with_two(work)
 
 
-def test_of_many_tasks_each_epoch_is_given_once(store: Store, name: str) -> None:
+def test_of_many_tasks_each_epoch_is_given_once(store: RegisterStore, name: str) -> None:
     async def take(register: Register) -> int:
         while True:
             seen = await register.read()
@@ -132,7 +132,7 @@ def test_of_many_tasks_each_epoch_is_given_once(store: Store, name: str) -> None
             return value.epoch
 
     async def run() -> list[int]:
-        registers = [connected(store, name) for _ in range(8)]
+        registers = [connect_register(store, name) for _ in range(8)]
         epochs = await asyncio.gather(*map(take, registers))
         for register in registers:
             await register.close()
@@ -157,7 +157,7 @@ class Contender:
 
 
 @pytest.fixture
-def contend(store: Store, name: str, tmp_path: Path) -> Iterator[Callable[[int, int], list[Contender]]]:
+def contend(store: RegisterStore, name: str, tmp_path: Path) -> Iterator[Callable[[int, int], list[Contender]]]:
     """Starts so many processes that each take so many epochs of one register."""
     started: list[Contender] = []
 
@@ -166,7 +166,7 @@ def contend(store: Store, name: str, tmp_path: Path) -> Iterator[Callable[[int, 
         for number in range(processes):
             output = tmp_path / f"given-{number}"
             with output.open("wb") as file:
-                process = subprocess.Popen(command, stdout=file, env=environment() | dict(store.environment))
+                process = subprocess.Popen(command, stdout=file, env=broker_environment() | dict(store.environment))
             started.append(Contender(process, output))
         return started
 
@@ -183,20 +183,20 @@ def test_of_many_processes_each_epoch_is_given_once(contend: Callable[[int, int]
 
 
 def test_a_store_that_dies_under_contention_gives_no_epoch_twice(
-    store: Store, name: str, contend: Callable[[int, int], list[Contender]]
+    store: RegisterStore, name: str, contend: Callable[[int, int], list[Contender]]
 ) -> None:
     contenders = contend(3, 60)
     for part in (1, 2):
         eventually(lambda: all(len(contender.given()) > 15 * part for contender in contenders), within_s=60)  # noqa: B023
-        store.go_away()
-        store.come_back()
+        store.make_unavailable()
+        store.make_available()
     given = [contender.all_given() for contender in contenders]
     everything = sorted(chain(*given))
     assert all(epochs == sorted(epochs) for epochs in given)
     assert len(everything) == len(set(everything)) == 180
 
     async def last() -> int:
-        register = connected(store, name)
+        register = connect_register(store, name)
         value = (await register.read()).value
         await register.close()
         assert value is not None
@@ -261,13 +261,13 @@ def test_a_watcher_sees_where_many_changes_end(with_two: Callable[[Work], None])
 
 
 def test_a_store_that_is_away_is_told_in_a_sentence_and_found_again(
-    store: Store, with_two: Callable[[Work], None]
+    store: RegisterStore, with_two: Callable[[Work], None]
 ) -> None:
     async def work(mine: Register, other: Register) -> None:
         seen = await mine.swap(await mine.read(), FIRST)
         watching = asyncio.create_task(mine.watch(seen, 10))
         await asyncio.wait({watching}, timeout=0.2)
-        store.go_away()
+        store.make_unavailable()
         try:
             with pytest.raises(RegisterError, match=sentence(mine)):
                 await asyncio.wait_for(watching, SAYS_WITHIN_S)
@@ -275,7 +275,7 @@ def test_a_store_that_is_away_is_told_in_a_sentence_and_found_again(
                 with pytest.raises(RegisterError, match=sentence(mine)):
                     await asyncio.wait_for(call(), SAYS_WITHIN_S)
         finally:
-            await asyncio.to_thread(store.come_back)
+            await asyncio.to_thread(store.make_available)
         assert await mine.read() == seen
         watching = asyncio.create_task(mine.watch(seen, 30))
         written = await other.swap(seen, next_of(seen))
@@ -296,18 +296,20 @@ def sentence(register: Register) -> str:
 
 
 @pytest.mark.parametrize("store", ["etcd", "kubernetes"], indirect=True)  # of a file, nobody else has to answer
-def test_a_store_that_holds_still_is_not_waited_for_for_ever(store: Store, with_two: Callable[[Work], None]) -> None:
+def test_a_store_that_holds_still_is_not_waited_for_for_ever(
+    store: RegisterStore, with_two: Callable[[Work], None]
+) -> None:
     assert isinstance(store, EtcdStore | LeaseStore)
 
     async def work(mine: Register, other: Register) -> None:
         seen = await mine.swap(await mine.read(), FIRST)
-        store.daemon.hold()
+        store.daemon.pause()
         try:
             calls = (mine.read(), other.swap(seen, next_of(seen)))
             for said in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), SAYS_WITHIN_S):
                 assert isinstance(said, RegisterError), said
         finally:
-            store.daemon.go_on()
+            store.daemon.resume()
         # The swap may have been done when the store went on; either way it was done once or not at all.
         now = await mine.read()
         assert now.value in (seen.value, next_of(seen))
@@ -315,11 +317,13 @@ def test_a_store_that_holds_still_is_not_waited_for_for_ever(store: Store, with_
     with_two(work)
 
 
-def test_what_is_no_register_is_said_to_be_none(store: Store, with_two: Callable[[Work], None], name: str) -> None:
+def test_what_is_no_register_is_said_to_be_none(
+    store: RegisterStore, with_two: Callable[[Work], None], name: str
+) -> None:
     async def work(mine: Register, other: Register) -> None:
         await mine.swap(await mine.read(), FIRST)
         for text in ('{"cluster_id": 5}', "not JSON"):
-            await asyncio.to_thread(store.spoil, name, text)
+            await asyncio.to_thread(store.overwrite, name, text)
             with pytest.raises(RegisterError, match="is no register: "):
                 await mine.read()
 
@@ -332,7 +336,7 @@ def test_an_address_of_etcd_that_is_none_is_refused(url: str) -> None:
         EtcdRegister(url)
 
 
-def test_a_broker_keeps_its_register_there(store: Store, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_keeps_its_register_there(store: RegisterStore, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, text in store.environment.items():
         monkeypatch.setenv(key, text)
     with run_ottla_broker(register=store.setting(name)) as broker:
@@ -345,8 +349,8 @@ def test_a_broker_keeps_its_register_there(store: Store, name: str, monkeypatch:
     assert again.cluster_id == first.cluster_id
 
 
-async def value_of(store: Store, name: str) -> RegisterValue:
-    register = connected(store, name)
+async def value_of(store: RegisterStore, name: str) -> RegisterValue:
+    register = connect_register(store, name)
     value = (await register.read()).value
     await register.close()
     assert value is not None

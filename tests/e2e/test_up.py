@@ -116,7 +116,7 @@ def test_edits_are_followed_and_bad_ones_told(home: UpProcess) -> None:
     home.write_resources(cluster(home), topic(partitions=2), topic("more"))
     home.wait_for_line("spec.partitions: partitions can grow but never shrink")
     home.write_resources(cluster(home), topic(partitions=3, partition=1))
-    home.wait_for_line("resources/all.yaml:21: spec.partition: there is no such field; did you mean 'partitions'?")
+    home.wait_for_line("resources/all.yaml:21: spec.partition: unknown field; did you mean 'partitions'?")
     home.write_resources(cluster(home), topic(partitions=3, config={}))
     home.wait_for_line("topic greetings: retention.ms back to default")
     home.wait_for_line("the files are good again")

@@ -23,7 +23,7 @@ WITHIN_S = 60.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**brokers.environment(), "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
+    return {**brokers.broker_environment(), "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
 
 
 @dataclass

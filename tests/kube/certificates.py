@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 
 DAYS = "30"
 ELLIPTIC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -42,7 +42,7 @@ class CertificateAuthority:
 def create_certificate_authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> CertificateAuthority:
     """Makes all of it in `folder`. `addresses`, `names`: what the server may be called by."""
     if shutil.which("openssl") is None:
-        unavailable("no `openssl` on PATH, which makes the certificates of a control plane")
+        skip_or_fail_in_ci("no `openssl` on PATH, which makes the certificates of a control plane")
     folder.mkdir()
     made = CertificateAuthority(folder)
     extensions = folder / "server.extensions"

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 from tests.kube.control_plane import ControlPlane
 from tests.kube.images import archive
 from tests.kube.images.dockerfile import Stage
@@ -127,7 +127,7 @@ class Kube:
         eventually(
             lambda: self.ready(node),
             within_s=READY_WITHIN_S,
-            message=lambda: f"{node.name} is ready: {node.kubelet.said()}",
+            message=lambda: f"{node.name} is ready: {node.kubelet.log_tail()}",
         )
 
     def _heartbeat(self, node: Node) -> str:
@@ -148,7 +148,7 @@ class Kube:
 @contextmanager
 def cluster(folder: Path, nodes: int = 1) -> Iterator[Kube]:
     if lacking := missing():
-        unavailable(lacking)
+        skip_or_fail_in_ci(lacking)
     unpacked()  # while this thread still is on a network where packages can be had
     clear_left_over()
     premises = Machine("premises")

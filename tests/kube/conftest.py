@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 from tests.kube.cluster import Kube, cluster, missing
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.images import build
@@ -54,7 +54,7 @@ def resources(plane: ControlPlane, crds: None) -> Resources:
 def images(request: pytest.FixtureRequest) -> dict[str, Path]:
     """Archives of those that the tests need. Built before anything enters a cluster's network, on which nothing can be fetched."""
     if lacking := missing() or build.missing():
-        unavailable(lacking)
+        skip_or_fail_in_ci(lacking)
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     needed = ("broker", "operator", *(["spark"] if "spark_image" in asked else []))
     return {name: build.archived(name) for name in needed}

@@ -76,12 +76,12 @@ class ControlPlane:
         eventually(
             lambda: self.admin.get(made),
             within_s=READY_WITHIN_S,
-            message=lambda: f"accounts: {self.controllers.said()}",
+            message=lambda: f"accounts: {self.controllers.log_tail()}",
         )
 
     def wait_ready(self) -> None:
         def ready() -> bool:
-            assert self.api_server.running(), self.api_server.said()
+            assert self.api_server.is_running(), self.api_server.log_tail()
             return self.admin.ready()
 
         eventually(ready, within_s=READY_WITHIN_S, message="the API server is ready")

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 
 VERSION = "v3.22.0"
 CHART = Path(__file__).parents[2] / "charts" / "ottla"
@@ -20,7 +20,7 @@ def helm() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = cache / "ottla" / f"helm-{VERSION}" / "helm"
     if not path.exists():
-        unavailable(
+        skip_or_fail_in_ci(
             f"no `helm` on PATH; to build one: GOBIN={path.parent} CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@{VERSION}"
         )
     return path

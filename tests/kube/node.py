@@ -41,7 +41,7 @@ class Node:
     def start(self) -> None:
         """Returns when containers can be run; the API server says when the node is ready."""
         self.containerd.start()
-        eventually(self._answers, within_s=30, message=lambda: f"containerd answers: {self.containerd.said()}")
+        eventually(self._answers, within_s=30, message=lambda: f"containerd answers: {self.containerd.log_tail()}")
         self.kubelet.start()
         self.proxy.start()
 
@@ -73,7 +73,7 @@ class Node:
         )
 
     def _answers(self) -> bool:
-        assert self.containerd.running(), self.containerd.said()
+        assert self.containerd.is_running(), self.containerd.log_tail()
         try:
             return bool(self._ctr("version"))
         except AssertionError:

@@ -45,13 +45,13 @@ class OperatorProcess:
 
     def start(self) -> None:
         self.daemon.start()
-        eventually(self.serves, message=f"{self.name} serves its figures: {self.daemon.said()}")
+        eventually(self.serves, message=f"{self.name} serves its figures: {self.daemon.log_tail()}")
 
     def serves(self) -> bool:
         try:
             return bool(self.metrics())
         except OSError:
-            assert self.daemon.running(), self.daemon.said()
+            assert self.daemon.is_running(), self.daemon.log_tail()
             return False
 
     @property

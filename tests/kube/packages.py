@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 
 WANTED = ("containerd", "runc", "containernetworking-plugins", "nftables")
 MACHINE = "x86_64-linux-gnu"
@@ -40,7 +40,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def _fetch(folder: Path) -> None:
     if shutil.which("apt-get") is None:
-        unavailable(f"no `apt-get`, which fetches {', '.join(WANTED)}")
+        skip_or_fail_in_ci(f"no `apt-get`, which fetches {', '.join(WANTED)}")
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         archives = Path(scratch) / "archives"
         (archives / "partial").mkdir(parents=True)
@@ -50,7 +50,7 @@ def _fetch(folder: Path) -> None:
             [*command, "--download-only", "install", *WANTED], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            unavailable(f"{', '.join(WANTED)} cannot be fetched: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+            skip_or_fail_in_ci(f"{', '.join(WANTED)} cannot be fetched: {done.stdout[-1000:]}{done.stderr[-1000:]}")
         made = Path(scratch) / "unpacked"
         made.mkdir()
         for package in sorted(archives.glob("*.deb")):

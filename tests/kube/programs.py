@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from tests import go_programs
-from tests.go_programs import ProgramMissing
-from tests.jars import unavailable
+from tests.go_programs import ProgramUnavailable
+from tests.jars import skip_or_fail_in_ci
 
 SOURCE = Path(__file__).parent / "go"
 NAMES = ("control-plane", "node", "coredns", "pause")
@@ -21,7 +21,7 @@ def program(name: str) -> Path:
     """For tests: where a built program lies; what is not built is `unavailable`."""
     path = home() / name
     if not path.exists():
-        unavailable(f"Kubernetes' {name} is not built: `{BUILD}` does it, in minutes, once")
+        skip_or_fail_in_ci(f"Kubernetes' {name} is not built: `{BUILD}` does it, in minutes, once")
     return path
 
 
@@ -34,7 +34,7 @@ def version() -> str:
 
 def home() -> Path:
     """Where the programs of this source lie."""
-    return go_programs.home(SOURCE, "kube", version())
+    return go_programs.cache_folder(SOURCE, "kube", version())
 
 
 def build(name: str) -> Path:
@@ -53,14 +53,14 @@ def build(name: str) -> Path:
         for module in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
         for key, value in told.items()
     ]
-    return go_programs.built(SOURCE, home(), name, f"of Kubernetes {version()}, minutes", says_version)
+    return go_programs.build_program(SOURCE, home(), name, f"of Kubernetes {version()}, minutes", says_version)
 
 
 def main(names: list[str]) -> int:
     try:
         for name in names or NAMES:
             print(build(name))
-    except ProgramMissing as reason:
+    except ProgramUnavailable as reason:
         # As everything that a machine should bring: what needs it skips and says why, and in continuous integration that is a failure.
         print(reason, file=sys.stderr)
         return 1 if os.environ.get("CI") else 0

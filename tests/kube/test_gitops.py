@@ -109,7 +109,7 @@ def test_resources_again(plane: ControlPlane, operator: OperatorProcess) -> None
         return found
 
     first = applied()
-    eventually(lambda: all(seen(resources, it) for it in MANIFESTS), message=operator.daemon.said)
+    eventually(lambda: all(seen(resources, it) for it in MANIFESTS), message=operator.daemon.log_tail)
     eventually(lambda: operator.looks() >= 2 and operator.looks("Pipeline") >= 2, within_s=30)
     looks, writes = operator.looks(), operator.writes()
     assert applied() == first

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jars import unavailable
+from tests.jars import skip_or_fail_in_ci
 from tests.kube.images import build
 from tests.kube.images.dockerfile import NotUnderstood, read
 from tests.kube.images.layers import Built
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1200)  # a first build fetches Debian, Python's
 @pytest.fixture(scope="module", params=["broker", "operator", "spark"])
 def built(request: pytest.FixtureRequest) -> tuple[str, Built]:
     if lacking := build.missing():
-        unavailable(lacking)
+        skip_or_fail_in_ci(lacking)
     return request.param, build.build(request.param)
 
 
@@ -93,7 +93,7 @@ def test_there_are_no_build_tools_in_it(root: Path) -> None:
 
 def test_the_broker_adds_little_to_its_python() -> None:
     if lacking := build.missing():
-        unavailable(lacking)
+        skip_or_fail_in_ci(lacking)
     assert build.own_size("broker") < 150 * MB
 
 

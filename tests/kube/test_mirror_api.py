@@ -42,7 +42,9 @@ def test_a_mirror_is_kept_and_fails_over_by_an_edit_of_its_role(
         def in_sync() -> bool:
             return resources.condition("Mirror", "west", "InSync").get("status") == "True"
 
-        eventually(in_sync, within_s=60, message=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.said()}")
+        eventually(
+            in_sync, within_s=60, message=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.log_tail()}"
+        )
         assert resources.condition("Mirror", "west", "FailoverSafe")["status"] == "True"
         status = resources.get("Mirror", "west")["status"]
         assert (status["role"], status["lagRecords"], status["topics"][0]["topic"]) == ("Replicate", 0, "orders")
@@ -90,7 +92,7 @@ def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
         resources.make("Mirror", "west", wish)
 
         def said() -> str:
-            return f"{resources.get('Mirror', 'west')}\n{operator.daemon.said()}"
+            return f"{resources.get('Mirror', 'west')}\n{operator.daemon.log_tail()}"
 
         def holds(type_: str) -> bool:
             return resources.condition("Mirror", "west", type_).get("status") == "True"
@@ -131,7 +133,7 @@ def test_credentials_come_from_secrets(
             return resources.condition("Mirror", "west")
 
         eventually(
-            lambda: ready().get("reason") == "NoCredentials", within_s=60, message=lambda: operator.daemon.said()
+            lambda: ready().get("reason") == "NoCredentials", within_s=60, message=lambda: operator.daemon.log_tail()
         )
         assert ready()["message"] == "there is no Secret west-ca"
         secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
@@ -144,5 +146,5 @@ def test_credentials_come_from_secrets(
         eventually(
             lambda: watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
         )
-        assert PASSWORD not in operator.daemon.said() and PASSWORD not in str(resources.get("Mirror", "west"))
+        assert PASSWORD not in operator.daemon.log_tail() and PASSWORD not in str(resources.get("Mirror", "west"))
         resources.delete("Mirror", "west")

@@ -79,9 +79,9 @@ def test_storage_never_shrinks_and_partitions_never_fall(resources: Resources) -
 
 def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Cluster", "demo", {**SPEC, "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}})
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.said())
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     eventually(
-        lambda: resources.condition("Cluster", "demo").get("reason") == "Starting", message=operator.daemon.said()
+        lambda: resources.condition("Cluster", "demo").get("reason") == "Starting", message=operator.daemon.log_tail()
     )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
     before = versions(resources)
@@ -93,7 +93,7 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
     assert operator.writes() == writes, "not even a write that changes nothing"
     operator.daemon.stop()
     operator.start()
-    eventually(lambda: operator.looks() >= 2, within_s=30, message=operator.daemon.said())
+    eventually(lambda: operator.looks() >= 2, within_s=30, message=operator.daemon.log_tail())
     assert versions(resources) == before, "nor does another operator write"
     # What the API server writes in another form than we (1000m as 1) is found to be the same without asking it.
     assert operator.writes() == {}
@@ -101,7 +101,7 @@ def test_a_cluster_becomes_objects_that_are_written_once(resources: Resources, o
 
 def test_what_somebody_changes_is_put_right(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Cluster", "demo", SPEC)
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.said())
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     service = f"/api/v1/namespaces/{resources.namespace}/services/demo-brokers"
     resources.api.ask("PATCH", service, {"spec": {"publishNotReadyAddresses": False}})
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets/demo"
@@ -128,7 +128,7 @@ def test_what_a_schema_cannot_say_stalls_with_a_reason(resources: Resources, ope
 def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, operator: OperatorProcess) -> None:
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
     eventually(
-        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", message=operator.daemon.said()
+        lambda: resources.condition("Topic", "flights").get("reason") == "NoCluster", message=operator.daemon.log_tail()
     )
     resources.make("Cluster", "demo", SPEC)
     eventually(lambda: resources.condition("Topic", "flights").get("reason") == "ClusterNotReady")
@@ -139,15 +139,15 @@ def test_a_topic_says_that_its_cluster_is_not_there_yet(resources: Resources, op
 def test_another_operator_takes_over_in_seconds(
     plane: ControlPlane, resources: Resources, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.active, message=operator.daemon.said())
+    eventually(lambda: operator.active, message=operator.daemon.log_tail())
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other")
     other.start()
     try:
         assert not other.active
         operator.daemon.kill()
-        eventually(lambda: other.active, within_s=12, message=other.daemon.said())
+        eventually(lambda: other.active, within_s=12, message=other.daemon.log_tail())
         resources.make("Cluster", "demo", SPEC)
-        eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=other.daemon.said())
+        eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=other.daemon.log_tail())
     finally:
         other.daemon.stop()
 
@@ -155,11 +155,11 @@ def test_another_operator_takes_over_in_seconds(
 def test_an_operator_of_another_release_in_the_same_namespace_acts_as_well(
     plane: ControlPlane, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    eventually(lambda: operator.active, message=operator.daemon.said())
+    eventually(lambda: operator.active, message=operator.daemon.log_tail())
     other = OperatorProcess(tmp_path, plane.kubeconfig(), "other", "west-ottla-operator")
     other.start()
     try:
-        eventually(lambda: other.active, within_s=12, message=other.daemon.said())
+        eventually(lambda: other.active, within_s=12, message=other.daemon.log_tail())
         assert operator.active
         eventually(lambda: other.ready and operator.ready, message="both know what there is")
     finally:
@@ -171,18 +171,20 @@ def test_what_was_deleted_while_nobody_watched_is_forgotten(
 ) -> None:
     resources.make("Cluster", "demo", SPEC)
     resources.make("Topic", "flights", {"clusterRef": {"name": "demo"}})
-    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.said())
+    eventually(lambda: "demo" in resources.of("apps/v1", "statefulsets"), message=operator.daemon.log_tail())
     eventually(lambda: knows_what_there_is(operator, resources))
     plane.api_server.kill()
-    operator.daemon.hold()
+    operator.daemon.pause()
     plane.start_api_server()
     resources.delete("Cluster", "demo")
     resources.delete("Topic", "flights")
     plane.api_server.kill()
     plane.start_api_server()  # what had happened by then it does not tell
-    operator.daemon.go_on()
+    operator.daemon.resume()
     resources.make("Cluster", "other", SPEC)
-    eventually(lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, message=operator.daemon.said())
+    eventually(
+        lambda: "other" in resources.of("apps/v1", "statefulsets"), within_s=30, message=operator.daemon.log_tail()
+    )
     eventually(lambda: knows_what_there_is(operator, resources), within_s=90)
     budget = f"/apis/policy/v1/namespaces/{resources.namespace}/poddisruptionbudgets"
     eventually(lambda: resources.api.get(f"{budget}/demo") and resources.api.get(f"{budget}/other"))
@@ -198,6 +200,6 @@ def test_what_it_needs_of_memory_with_a_hundred_topics(resources: Resources, ope
         resources.make("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
     eventually(
         lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady",
-        message=operator.daemon.said(),
+        message=operator.daemon.log_tail(),
     )
-    assert operator.daemon.resident_kib() < 80 * 1024
+    assert operator.daemon.resident_memory_kib() < 80 * 1024

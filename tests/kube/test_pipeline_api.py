@@ -91,7 +91,7 @@ def state(resources: Resources) -> str:
 
 
 def told(resources: Resources, operator: OperatorProcess) -> str:
-    return f"{resources.get('Pipeline', 'hourly').get('status')}\n{operator.daemon.said()}"
+    return f"{resources.get('Pipeline', 'hourly').get('status')}\n{operator.daemon.log_tail()}"
 
 
 def versions(resources: Resources) -> dict[str, str]:

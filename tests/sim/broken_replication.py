@@ -162,7 +162,10 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
     async def some_synced(log: PartitionLog, end: int) -> None:
         await (synced if log.topic == "__cluster_metadata" else properly)(log, end)
 
-    with patch.object(MetadataLog, "wait_until_durable", durable), patch.object(PartitionLog, "wait_until_synced", some_synced):
+    with (
+        patch.object(MetadataLog, "wait_until_durable", durable),
+        patch.object(PartitionLog, "wait_until_synced", some_synced),
+    ):
         yield
 
 

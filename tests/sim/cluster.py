@@ -6,6 +6,7 @@ from random import Random
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import Config
+from ottla_broker.dispatcher import answer_locally
 from ottla_broker.log.log_dir import LogDirError
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.register import RegisterError
@@ -84,7 +85,11 @@ class SimulatedBroker:
                 boot_id=lambda: f"{self.host}, boot {self.boots}",
             )
             broker = Broker(
-                config, SimulatedRegister(self._cluster.register, self.host), runtime=runtime, disk=self.disk
+                config,
+                SimulatedRegister(self._cluster.register, self.host),
+                answer_locally,
+                runtime=runtime,
+                disk=self.disk,
             )
             self.broker = broker
             self.server = server = Server(

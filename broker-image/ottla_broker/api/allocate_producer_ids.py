@@ -9,13 +9,17 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0, is_served_while_starting=True)
 
+
+@API.handler()
 async def allocate_producer_ids(
     ctx: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
@@ -30,6 +34,3 @@ async def allocate_producer_ids(
         producer_id_start=ProducerId(i64(block.start)),
         producer_id_len=i32(len(block)),
     )
-
-
-FORMS = (Form(0, 0, AllocateProducerIdsRequest, AllocateProducerIdsResponse, allocate_producer_ids),)

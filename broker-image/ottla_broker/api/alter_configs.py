@@ -12,14 +12,18 @@ from collections.abc import Sequence
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
 
+
+@API.handler()
 async def alter_configs(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     async def ask(resources: tuple[AlterConfigsResource, ...]) -> Sequence[AlterConfigsResourceResponse]:
         onward = AlterConfigsRequest(resources=resources, validate_only=request.validate_only)
@@ -56,6 +60,3 @@ async def replace(ctx: RequestContext, resource: AlterConfigsResource, *, valida
         wanted[config.name] = config.value
     dropped = dict.fromkeys(current(ctx, kind, name).keys() - wanted.keys())
     await change(ctx, kind, name, {**dropped, **wanted}, validate_only=validate_only)
-
-
-FORMS = (Form(0, 2, AlterConfigsRequest, AlterConfigsResponse, alter_configs),)

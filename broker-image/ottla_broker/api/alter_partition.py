@@ -22,18 +22,22 @@ from kio.schema.alter_partition.v3.response import TopicData as AlteredTopic
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.ALTER_PARTITION, versions=(2, 3), flexible=2, is_served_while_starting=True)
 
 NO_TOPIC = UUID(int=0)
 
 
+@API.handler(3, 3)
 async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
     if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
@@ -82,6 +86,7 @@ def answer(asked: PartitionData, outcome: PartitionRecord | KafkaError) -> Alter
     )
 
 
+@API.handler(2, 2)
 async def without_broker_epochs(ctx: RequestContext, request: RequestV2) -> ResponseV2:
     with_epochs = AlterPartitionRequest(
         broker_id=request.broker_id,
@@ -105,9 +110,3 @@ async def without_broker_epochs(ctx: RequestContext, request: RequestV2) -> Resp
     )
     answered: ResponseV2 = convert_message(await alter_partition(ctx, with_epochs), ResponseV2)
     return answered
-
-
-FORMS = (
-    Form(2, 2, RequestV2, ResponseV2, without_broker_epochs),
-    Form(3, 3, AlterPartitionRequest, AlterPartitionResponse, alter_partition),
-)

@@ -20,16 +20,20 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignableTopicResponse,
 )
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.replication_control import Outcome, PartitionReassignment
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible=0, is_forwarded=True)
 
 TWICE = KafkaError(ErrorCode.invalid_request, "the partition stands twice in the request")
 
 
+@API.handler()
 async def alter_partition_reassignments(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
@@ -70,8 +74,3 @@ def answer(asked: ReassignablePartition, outcome: Outcome) -> ReassignablePartit
         error_code=ErrorCode.none if outcome is None else outcome.code,
         error_message=None if outcome is None else outcome.message,
     )
-
-
-FORMS = (
-    Form(0, 1, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, alter_partition_reassignments),
-)

@@ -10,14 +10,18 @@ from kio.schema.begin_quorum_epoch.v1.response import BeginQuorumEpochResponse, 
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_starting=True)
 
+
+@API.handler()
 async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     if not ctx.is_authorized(Operation.cluster_action, Resource.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
@@ -39,6 +43,3 @@ async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochReque
         )
         topics.append(TopicData(topic_name=topic.topic_name, partitions=(known,)))
     return BeginQuorumEpochResponse(error_code=ErrorCode.none, topics=tuple(topics))
-
-
-FORMS = (Form(0, 1, BeginQuorumEpochRequest, BeginQuorumEpochResponse, begin_quorum_epoch),)

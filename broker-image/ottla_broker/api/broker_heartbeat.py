@@ -11,14 +11,18 @@
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.BROKER_HEARTBEAT, versions=(0, 2), flexible=0, is_served_while_starting=True)
 
+
+@API.handler()
 async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
@@ -39,6 +43,3 @@ async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest)
         is_fenced=standing.is_fenced,
         should_shut_down=standing.should_shut_down,
     )
-
-
-FORMS = (Form(0, 2, BrokerHeartbeatRequest, BrokerHeartbeatResponse, broker_heartbeat),)

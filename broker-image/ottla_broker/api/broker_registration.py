@@ -15,16 +15,20 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 from kio.static.primitive import i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.records import Endpoint, RegisterBrokerRecord
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0, is_served_while_starting=True)
 
 PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
+@API.handler()
 async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     if not ctx.is_authorized(Operation.cluster_action, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
@@ -49,6 +53,3 @@ def protocol(code: int) -> str:
     if code not in PROTOCOLS:
         raise KafkaError(ErrorCode.invalid_registration, f"security protocol {code} is none of {PROTOCOLS}")
     return PROTOCOLS[code]
-
-
-FORMS = (Form(0, 4, BrokerRegistrationRequest, BrokerRegistrationResponse, broker_registration),)

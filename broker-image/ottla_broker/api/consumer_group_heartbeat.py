@@ -8,11 +8,15 @@
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
-from ottla_broker.api.form import Form
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible=0)
 
+
+@API.handler()
 async def consumer_group_heartbeat(
     _: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
@@ -20,6 +24,3 @@ async def consumer_group_heartbeat(
         ErrorCode.unsupported_version,
         f"group {request.group_id!r}: group.protocol=consumer is not spoken here; allowed: classic",
     )
-
-
-FORMS = (Form(0, 1, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, consumer_group_heartbeat),)

@@ -11,14 +11,18 @@ from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, Cre
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.types import TopicName
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.mirror_plans import read_only_message
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2, is_forwarded=True)
 
+
+@API.handler()
 async def create_partitions(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     repeated = [name for name, times in Counter(topic.name for topic in request.topics).items() if times > 1]
     return CreatePartitionsResponse(
@@ -56,6 +60,3 @@ async def grow(
     except KafkaError as reason:
         return CreatePartitionsTopicResult(name=topic.name, error_code=reason.code, error_message=reason.message)
     return CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.none, error_message=None)
-
-
-FORMS = (Form(0, 3, CreatePartitionsRequest, CreatePartitionsResponse, create_partitions),)

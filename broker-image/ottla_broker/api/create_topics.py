@@ -16,19 +16,23 @@ from kio.schema.create_topics.v7.response import CreatableTopicConfigs, Creatabl
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i16, i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic, check_new_topic_name
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.CREATE_TOPICS, versions=(2, 7), flexible=5, is_forwarded=True)
 
 DEFAULT = -1
 
 
+@API.handler()
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """What may be made is made in one commit."""
     times = Counter(topic.name for topic in request.topics)
@@ -120,6 +124,3 @@ def refused(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, topic_id=None, error_code=reason.code, error_message=reason.message, configs=()
     )
-
-
-FORMS = (Form(2, 7, CreateTopicsRequest, CreateTopicsResponse, create_topics),)

@@ -9,13 +9,17 @@ from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 from kio.schema.types import GroupId
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
 
+
+@API.handler()
 async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         throttle_time=NO_THROTTLE,
@@ -31,6 +35,3 @@ async def delete(ctx: RequestContext, group: GroupId) -> DeletableGroupResult:
     except KafkaError as reason:
         return DeletableGroupResult(group_id=group, error_code=reason.code)
     return DeletableGroupResult(group_id=group, error_code=ErrorCode.none)
-
-
-FORMS = (Form(0, 2, DeleteGroupsRequest, DeleteGroupsResponse, delete_groups),)

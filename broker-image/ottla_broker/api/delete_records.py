@@ -20,18 +20,22 @@ from kio.schema.delete_records.v2.response import (
 )
 from kio.static.primitive import i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.mirror_plans import read_only_message
 from ottla_broker.replication.partition import Partition
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2)
 
 TO_HIGH_WATERMARK = -1
 NO_WATERMARK = -1
 
 
+@API.handler()
 async def delete_records(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     until_s = asyncio.get_running_loop().time() + request.timeout.total_seconds()
     topics = await asyncio.gather(
@@ -101,6 +105,3 @@ async def deleted(partition: Partition, below: int) -> int:
 
     await partition.log_start_waiters.wait_until(reached)
     return partition.low_watermark
-
-
-FORMS = (Form(0, 2, DeleteRecordsRequest, DeleteRecordsResponse, delete_records),)

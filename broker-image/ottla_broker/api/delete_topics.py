@@ -15,14 +15,18 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.types import TopicName
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import DELETE_TOPIC_ENABLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.DELETE_TOPICS, versions=(1, 6), flexible=4, is_forwarded=True)
 
+
+@API.handler(1, 5)
 async def by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
     results = []
     times = Counter(request.topic_names)
@@ -38,6 +42,7 @@ async def by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
     return ByNameResponse(throttle_time=NO_THROTTLE, responses=tuple(results))
 
 
+@API.handler(6, 6)
 async def by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     times = Counter(name_of(ctx, topic) or topic for topic in request.topics)
     ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
@@ -94,9 +99,3 @@ async def delete(ctx: RequestContext, name: str) -> KafkaError | None:
     except KafkaError as reason:
         return reason
     return None
-
-
-FORMS = (
-    Form(1, 5, ByName, ByNameResponse, by_name),
-    Form(6, 6, DeleteTopicsRequest, DeleteTopicsResponse, by_name_or_id),
-)

@@ -13,16 +13,20 @@ from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, Descr
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible=0)
 
 BROKERS, CONTROLLERS = 1, 2
 NOT_TOLD = i32(-(2**31))
 
 
+@API.handler()
 async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.mismatched_endpoint_type, "every broker can be the controller: ask for brokers")
@@ -56,6 +60,3 @@ async def describe_cluster(ctx: RequestContext, request: DescribeClusterRequest)
         ),
         cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)) if told else NOT_TOLD,
     )
-
-
-FORMS = (Form(0, 2, DescribeClusterRequest, DescribeClusterResponse, describe_cluster),)

@@ -21,16 +21,20 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import ConfigEntry, loggers
 from ottla_broker.requests import appended_status, mirror_status
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.DESCRIBE_CONFIGS, versions=(1, 4), flexible=4)
 
+
+@API.handler()
 async def describe_configs(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time=NO_THROTTLE,
@@ -102,6 +106,3 @@ def result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
         config_type=cast(i8, int(entry.type)),
         documentation=entry.doc if request.include_documentation else None,
     )
-
-
-FORMS = (Form(1, 4, DescribeConfigsRequest, DescribeConfigsResponse, describe_configs),)

@@ -13,17 +13,21 @@ from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGrou
 from kio.schema.types import GroupId
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.DESCRIBE_GROUPS, versions=(0, 6), flexible=5)
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)
 
 
+@API.handler()
 async def describe_groups(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
         throttle_time=NO_THROTTLE,
@@ -83,6 +87,3 @@ def members_of(group: ClassicGroup) -> tuple[DescribedGroupMember, ...]:
         )
         for member in group.members.values()
     )
-
-
-FORMS = (Form(0, 6, DescribeGroupsRequest, DescribeGroupsResponse, describe_groups),)

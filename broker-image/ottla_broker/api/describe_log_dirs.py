@@ -21,20 +21,24 @@ from kio.schema.describe_log_dirs.v5.response import (
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.space import read_file_system_space
 from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
+
+API = Api(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), flexible=2)
 
 # topic → the partitions that are asked for; None: all of them
 Asked = dict[str, frozenset[int]] | None
 
 
+@API.handler()
 async def describe_log_dirs(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     if not ctx.is_authorized(Operation.describe, CLUSTER):
         return DescribeLogDirsResponse(
@@ -79,6 +83,3 @@ def described(partition: int, log: PartitionLog) -> DescribeLogDirsPartition:
 def absolute(path: str) -> str:
     """Text only: no file system is asked, a simulated disk has none."""
     return os.path.abspath(path)  # noqa: PTH100
-
-
-FORMS = (Form(1, 5, DescribeLogDirsRequest, DescribeLogDirsResponse, describe_log_dirs),)

@@ -16,15 +16,19 @@ from kio.schema.describe_producers.v0.response import (
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.producer_state import ProducerStateEntry
 from ottla_broker.metadata.topic_names import validate_topic_name
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0)
 
+
+@API.handler()
 async def describe_producers(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         throttle_time=NO_THROTTLE,
@@ -61,6 +65,3 @@ def state(producer: ProducerStateEntry) -> ProducerState:
         coordinator_epoch=cast(i32, producer.coordinator_epoch),
         current_txn_start_offset=cast(i64, producer.current_txn_first_offset),
     )
-
-
-FORMS = (Form(0, 0, DescribeProducersRequest, DescribeProducersResponse, describe_producers),)

@@ -21,18 +21,22 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64, u16
 
-from ottla_broker.api.form import Form
 from ottla_broker.metadata.following import parse_host_and_port
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.register import MemberKey
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0, is_forwarded=True, is_served_while_starting=True)
 
 UNKNOWN = i64(-1)
 
 
+@API.handler()
 async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not ctx.is_authorized(Operation.describe, Resource.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
@@ -102,6 +106,3 @@ def replica(ctx: RequestContext, leadership: LeaderState, key: MemberKey) -> Rep
         last_fetch_timestamp=heard_at,
         last_caught_up_timestamp=caught_up_at,
     )
-
-
-FORMS = (Form(0, 2, DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum),)

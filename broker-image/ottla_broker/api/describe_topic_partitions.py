@@ -18,20 +18,24 @@ from kio.schema.describe_topic_partitions.v0.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
 from ottla_broker.api.metadata import broker_ids
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metadata.topic_names import is_valid_topic_name
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
+
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
 
 NOT_TOLD = i32(-(2**31))
 
 
+@API.handler()
 async def describe_topic_partitions(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
@@ -119,6 +123,3 @@ def partition(state: PartitionRecord, alive: set[int]) -> DescribeTopicPartition
         last_known_elr=broker_ids(state.last_known),
         offline_replicas=broker_ids(tuple(broker for broker in state.replicas if broker not in alive)),
     )
-
-
-FORMS = (Form(0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_topic_partitions),)

@@ -14,16 +14,20 @@ from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, Partition
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.replication_control import Outcome, TopicPartition
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2, is_forwarded=True)
 
 PREFERRED, UNCLEAN = 0, 1
 
 
+@API.handler()
 async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
@@ -52,6 +56,3 @@ def by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElectionRe
     return tuple(
         ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(found)) for topic, found in results.items()
     )
-
-
-FORMS = (Form(0, 2, ElectLeadersRequest, ElectLeadersResponse, elect_leaders),)

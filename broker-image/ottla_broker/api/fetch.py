@@ -29,8 +29,10 @@ from ottla_broker.config import (
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
 from ottla_broker.replication.throttle import Throttle
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, Reply, RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch import (
@@ -45,6 +47,8 @@ from ottla_broker.wire.fetch import (
 )
 from ottla_broker.wire.leader_fetch import VERSION as FOLLOWERS_VERSION
 from ottla_broker.wire.leader_fetch import read_request
+
+API = Api(ApiKey.FETCH, versions=(4, 18), flexible=12)
 
 if TYPE_CHECKING:
     from ottla_broker.broker import Broker
@@ -77,7 +81,9 @@ class Fetching:
                 return self._followers(context, asked, header.correlation_id)
         request = context.connection.fetches.read(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
-            from ottla_broker.api.fetch_metadata_log import fetch_metadata_log  # a broker that is alone needs it not
+            from ottla_broker.requests.fetch_metadata_log import (
+                fetch_metadata_log,  # a broker that is alone needs it not
+            )
 
             return fetch_metadata_log(context, frame, header)
         if request.replica >= 0 and header.version == FOLLOWERS_VERSION:

@@ -21,21 +21,25 @@ from kio.schema.fetch_snapshot.v1.response import (
 from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.metadata.snapshots import SnapshotStore
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0, is_served_while_starting=True)
 
 LARGEST_PIECE = 8 << 20
 Read = Callable[[SnapshotStore, EpochAndOffset, int, int], bytes]
 
 
+@API.handler()
 async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     may_read = ctx.is_authorized(Operation.read, Resource.topic(METADATA_TOPIC))
     if not (may_read or ctx.is_authorized(Operation.cluster_action, Resource.cluster())):
@@ -88,6 +92,3 @@ async def piece(ctx: RequestContext, topic: str, wanted: Wanted, most: int, read
         position=wanted.position,
         unaligned_records=Records(data),
     )
-
-
-FORMS = (Form(0, 1, FetchSnapshotRequest, FetchSnapshotResponse, fetch_snapshot),)

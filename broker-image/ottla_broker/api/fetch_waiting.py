@@ -54,7 +54,7 @@ class Wait:
         if self.future.done() or not self._may_be_enough():
             return
         if (now := self._fetch.now()) is not None:
-            self.future.give(now)
+            self.future.complete(now)
         else:
             self._unwatch()
             self._watch()
@@ -76,12 +76,12 @@ class Wait:
     def _time_is_over(self) -> None:
         if not self.future.done():
             enough = self._fetch.read()
-            self.future.give(self._fetch.response(over=not enough))
+            self.future.complete(self._fetch.response(over=not enough))
 
     def _hurry(self) -> None:
         if not self.future.done():
             self._fetch.read()
-            self.future.give(self._fetch.response())
+            self.future.complete(self._fetch.response())
 
     def _over(self) -> None:
         self._timer.cancel()

@@ -19,20 +19,24 @@ from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse as M
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
 
 GROUP = 0
 TRANSACTION = 1
 NO_TRANSACTIONS = "transactions are not served by this cluster yet; leave transactional.id unset"
 
 
+@API.handler(0, 3)
 async def find_one(ctx: RequestContext, request: One) -> OneFound:
     found = await find(ctx, request.key_type, request.key)
     code = found.error_code
@@ -48,6 +52,7 @@ async def find_one(ctx: RequestContext, request: One) -> OneFound:
     )
 
 
+@API.handler(4, 6)
 async def find_many(ctx: RequestContext, request: Many) -> ManyFound:
     return ManyFound(
         throttle_time=NO_THROTTLE,
@@ -107,6 +112,3 @@ def coordinator(key: str, node: int, host: str, port: int, code: ErrorCode, mess
         error_code=code,
         error_message=message,
     )
-
-
-FORMS = (Form(0, 3, One, OneFound, find_one), Form(4, 6, Many, ManyFound, find_many))

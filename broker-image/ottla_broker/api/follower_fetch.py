@@ -263,15 +263,15 @@ class Wait:
     def _check(self) -> None:
         self._checking = False
         if not self.future.done() and self._look.there_is_enough():
-            self.future.give(self._look.answer())
+            self.future.complete(self._look.answer())
 
     def _hurry(self) -> None:
         if not self.future.done():
-            self.future.give(self._look.answer())
+            self.future.complete(self._look.answer())
 
     def _time_is_over(self) -> None:
         if not self.future.done():
-            self.future.give(self._look.answer(over=True))
+            self.future.complete(self._look.answer(over=True))
 
     def _over(self) -> None:
         self._timer.cancel()

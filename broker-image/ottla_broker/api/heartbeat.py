@@ -9,13 +9,17 @@ heartbeat too).
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.HEARTBEAT, versions=(0, 4), flexible=4)
 
+
+@API.handler()
 async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
@@ -27,6 +31,3 @@ async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> Heartbeat
         if reason.code is not ErrorCode.coordinator_load_in_progress:
             raise
     return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
-
-
-FORMS = (Form(0, 4, HeartbeatRequest, HeartbeatResponse, heartbeat),)

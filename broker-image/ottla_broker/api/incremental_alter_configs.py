@@ -23,14 +23,17 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_broker.config.value_types import ConfigType, split_list
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource, change, current, each, in_order, must_may
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
 
 SETTINGS: Mapping[int, Mapping[str, Setting[object]]] = {
     ConfigResource.TOPIC: TOPIC_SETTINGS,
@@ -46,6 +49,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
+@API.handler()
 async def incremental_alter_configs(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
@@ -127,6 +131,3 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
                 counts = config(setting)
         text = setting.kind.text(counts)
     return split_list(text or "")
-
-
-FORMS = (Form(0, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, incremental_alter_configs),)

@@ -20,16 +20,20 @@ from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2)
 
 NONE = -1
 log = logging.getLogger(__name__)
 
 
+@API.handler()
 async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return answer(ErrorCode.invalid_request)
@@ -51,6 +55,3 @@ def answer(code: ErrorCode, producer_id: int = -1) -> InitProducerIdResponse:
         producer_id=ProducerId(cast(i64, producer_id)),
         producer_epoch=i16(-1 if producer_id < 0 else 0),
     )
-
-
-FORMS = (Form(0, 6, InitProducerIdRequest, InitProducerIdResponse, init_producer_id),)

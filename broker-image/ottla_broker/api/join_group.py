@@ -16,18 +16,21 @@ from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.milliseconds import milliseconds
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.effects import JoinRequest, JoinResult
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
 
 KNOWN_MEMBER_IDS_SINCE = 4
 SKIPPED_ASSIGNMENTS_SINCE = 9
 
 
+@API.handler()
 async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     try:
         if not ctx.is_authorized(Operation.read, Resource.group(request.group_id)):
@@ -54,8 +57,8 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
 
 
 def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
-    session_ms = milliseconds(request.session_timeout)
-    rebalance_ms = milliseconds(request.rebalance_timeout)
+    session_ms = to_milliseconds(request.session_timeout)
+    rebalance_ms = to_milliseconds(request.rebalance_timeout)
     return JoinRequest(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
@@ -71,6 +74,3 @@ def wish(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
         may_skip_assignment=ctx.version >= SKIPPED_ASSIGNMENTS_SINCE,
         reason=request.reason or "",
     )
-
-
-FORMS = (Form(0, 9, JoinGroupRequest, JoinGroupResponse, join_group),)

@@ -13,19 +13,24 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest as ManyLeave
 from kio.schema.leave_group.v5.response import LeaveGroupResponse as ManyLeft
 from kio.schema.leave_group.v5.response import MemberResponse
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.effects import LeavingMember
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
 
+
+@API.handler(0, 2)
 async def one_leaves(ctx: RequestContext, request: OneLeaves) -> OneLeft:
     (code,) = await leave(ctx, request.group_id, [LeavingMember(request.member_id)])
     return OneLeft(throttle_time=NO_THROTTLE, error_code=code)
 
 
+@API.handler(3, 5)
 async def many_leave(ctx: RequestContext, request: ManyLeave) -> ManyLeft:
     members = [LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in request.members]
     codes = await leave(ctx, request.group_id, members)
@@ -43,6 +48,3 @@ async def leave(ctx: RequestContext, group: str, members: Sequence[LeavingMember
     if not ctx.is_authorized(Operation.read, Resource.group(group)):
         raise KafkaError(ErrorCode.group_authorization_failed)
     return await ctx.broker.group_coordinator.leave_group(group, members)
-
-
-FORMS = (Form(0, 2, OneLeaves, OneLeft, one_leaves), Form(3, 5, ManyLeave, ManyLeft, many_leave))

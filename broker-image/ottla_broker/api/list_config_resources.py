@@ -14,17 +14,21 @@ from kio.schema.list_config_resources.v1.response import ConfigResource as Liste
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.static.primitive import i8
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0)
 
 ONLY_CLIENT_METRICS = 0
 OURS = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
 
 
+@API.handler()
 async def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
@@ -58,6 +62,3 @@ def names(ctx: RequestContext, listed: ConfigResource) -> Iterator[str]:
             yield from (str(broker) for broker in sorted(ctx.broker.image.brokers))
         case ConfigResource.MIRROR:
             yield from sorted(name for kind, name in ctx.broker.image.configs if kind == ConfigResource.MIRROR)
-
-
-FORMS = (Form(0, 1, ListConfigResourcesRequest, ListConfigResourcesResponse, list_config_resources),)

@@ -11,15 +11,19 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from kio.schema.types import GroupId
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
+
+API = Api(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
 
 CLASSIC = "classic"
 
 
+@API.handler()
 async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
@@ -40,6 +44,3 @@ async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGr
             and (sees_all or ctx.is_authorized(Operation.describe, Resource.group(group.id)))
         ),
     )
-
-
-FORMS = (Form(0, 5, ListGroupsRequest, ListGroupsResponse, list_groups),)

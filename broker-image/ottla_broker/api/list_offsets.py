@@ -22,12 +22,15 @@ from kio.schema.list_offsets.v11.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.log.time_index import TimestampOffset
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.LIST_OFFSETS, versions=(1, 11), flexible=6)
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -40,6 +43,7 @@ LONGEST_WAIT_S = 1.0
 NOWHERE = TimestampOffset(-1, -1)
 
 
+@API.handler()
 async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     await settled(ctx, request)
     return ListOffsetsResponse(
@@ -128,6 +132,3 @@ def look_up(partition: "Partition", timestamp: int, end: int) -> TimestampOffset
         return NOWHERE
     found = log.offset_of_max_timestamp() if timestamp == LARGEST else log.offset_for_timestamp(timestamp)
     return found if found is not None and found.offset < end else NOWHERE
-
-
-FORMS = (Form(1, 11, ListOffsetsRequest, ListOffsetsResponse, list_offsets),)

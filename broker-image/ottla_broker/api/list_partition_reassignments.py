@@ -15,14 +15,18 @@ from kio.schema.list_partition_reassignments.v0.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0, is_forwarded=True)
 
+
+@API.handler()
 async def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
@@ -55,8 +59,3 @@ def ongoing(state: PartitionRecord) -> OngoingPartitionReassignment:
         adding_replicas=cast("tuple[BrokerId, ...]", state.adding),
         removing_replicas=cast("tuple[BrokerId, ...]", state.removing),
     )
-
-
-FORMS = (
-    Form(0, 0, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, list_partition_reassignments),
-)

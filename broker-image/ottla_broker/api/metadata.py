@@ -29,19 +29,23 @@ from kio.schema.metadata.v13.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.METADATA, versions=(0, 13), flexible=9)
 
 NOT_ASKED = i32(-(2**31))
 BY_ID_SINCE = 12
 
 
+@API.handler(11, 13)
 async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     if ctx.version < BY_ID_SINCE and any(wanted.name is None or wanted.topic_id for wanted in request.topics or ()):
         return too_early(request)
@@ -150,14 +154,9 @@ def broker_ids(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
     return cast("tuple[BrokerId, ...]", ids)
 
 
+@API.handler(0, 10)
 async def with_cluster_operations(ctx: RequestContext, request: RequestV10) -> ResponseV10:
     answer: ResponseV10 = convert_message(await metadata(ctx, convert_message(request, MetadataRequest)), ResponseV10)
     if not request.include_cluster_authorized_operations:
         return answer
     return replace(answer, cluster_authorized_operations=cast(i32, ctx.authorized_operations(CLUSTER)))
-
-
-FORMS = (
-    Form(0, 10, RequestV10, ResponseV10, with_cluster_operations),
-    Form(11, 13, MetadataRequest, MetadataResponse, metadata),
-)

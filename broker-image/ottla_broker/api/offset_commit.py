@@ -30,15 +30,17 @@ from kio.schema.offset_commit.v10.response import OffsetCommitResponsePartition 
 from kio.schema.offset_commit.v10.response import OffsetCommitResponseTopic as TopicById
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.milliseconds import milliseconds
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.OFFSET_COMMIT, versions=(2, 10), flexible=8)
 
 GROUP_NOT_FOUND_SINCE = 9
 NO_EXPIRY = -1
@@ -65,13 +67,15 @@ class Wanted:
         )
 
 
+@API.handler(2, 4)
 async def commit_with_retention(ctx: RequestContext, request: RequestWithRetention) -> ResponseWithRetention:
-    retention_ms = milliseconds(request.retention_time)
+    retention_ms = to_milliseconds(request.retention_time)
     expire_ms = NO_EXPIRY if retention_ms < 0 else ctx.broker.runtime.now_ms() + retention_ms
     answer = await commit_named(ctx, convert_message(request, RequestByName), expire_ms)
     return cast(ResponseWithRetention, convert_message(answer, ResponseWithRetention))
 
 
+@API.handler(5, 9)
 async def commit_by_name(ctx: RequestContext, request: RequestByName) -> ResponseByName:
     return await commit_named(ctx, request, NO_EXPIRY)
 
@@ -96,6 +100,7 @@ async def commit_named(ctx: RequestContext, request: RequestByName, expire_ms: i
     )
 
 
+@API.handler(10, 10)
 async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
     by_id = ctx.broker.image.topic_by_id
     wanted = [
@@ -163,10 +168,3 @@ def check(ctx: RequestContext, wanted: Wanted, unknown_topic: ErrorCode) -> Erro
     if len(wanted.metadata or "") > ctx.broker.group_coordinator.settings.offset_metadata_max_bytes:
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none
-
-
-FORMS = (
-    Form(2, 4, RequestWithRetention, ResponseWithRetention, commit_with_retention),
-    Form(5, 9, RequestByName, ResponseByName, commit_by_name),
-    Form(10, 10, RequestById, ResponseById, commit_by_id),
-)

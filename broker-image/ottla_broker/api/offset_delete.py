@@ -12,13 +12,17 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
 
+
+@API.handler()
 async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     if not ctx.is_authorized(Operation.delete, Resource.group(request.group_id)):
         raise KafkaError(ErrorCode.group_authorization_failed)
@@ -54,6 +58,3 @@ def check(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
     if found is None or partition not in found.partitions:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.none
-
-
-FORMS = (Form(0, 0, OffsetDeleteRequest, OffsetDeleteResponse, offset_delete),)

@@ -34,13 +34,16 @@ from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions a
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponseTopics as TopicById
 from kio.schema.types import TopicName
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.records import OffsetCommit
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.OFFSET_FETCH, versions=(1, 10), flexible=6)
 
 P = TypeVar("P")
 
@@ -50,6 +53,7 @@ ERRORS_OF_THE_WHOLE_SINCE = 2
 Found = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, what is committed, error
 
 
+@API.handler(1, 7)
 async def one_group(ctx: RequestContext, request: OneGroup) -> OneGroupOffsets:
     topics = [] if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     try:
@@ -72,6 +76,7 @@ async def one_group(ctx: RequestContext, request: OneGroup) -> OneGroupOffsets:
     )
 
 
+@API.handler(8, 9)
 async def by_name(ctx: RequestContext, request: ByName) -> OffsetsByName:
     return OffsetsByName(throttle_time=NO_THROTTLE, groups=tuple(group_by_name(ctx, group) for group in request.groups))
 
@@ -97,6 +102,7 @@ def group_by_name(ctx: RequestContext, group: GroupByName) -> GroupOffsetsByName
     )
 
 
+@API.handler(10, 10)
 async def by_id(ctx: RequestContext, request: ById) -> OffsetsById:
     return OffsetsById(throttle_time=NO_THROTTLE, groups=tuple(group_by_id(ctx, group) for group in request.groups))
 
@@ -188,10 +194,3 @@ def of_this(topic: TopicImage | None, commit: OffsetCommit) -> OffsetCommit:
     if topic is not None and commit.topic_id is not None and commit.topic_id != topic.id:
         return NOTHING
     return commit
-
-
-FORMS = (
-    Form(1, 7, OneGroup, OneGroupOffsets, one_group),
-    Form(8, 9, ByName, OffsetsByName, by_name),
-    Form(10, 10, ById, OffsetsById, by_id),
-)

@@ -18,13 +18,17 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4), flexible=4, is_served_while_starting=True)
 
+
+@API.handler()
 async def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
@@ -62,6 +66,3 @@ def end_of_epoch(
         leader_epoch=cast(i32, epoch),
         end_offset=cast(i64, end),
     )
-
-
-FORMS = (Form(2, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, offset_for_leader_epoch),)

@@ -24,8 +24,10 @@ from ottla_broker.log.validation import MAGIC, LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import produce_rejection
 from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S, FORWARDING_S
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, CloseConnection, DeferredResponse, Reply, RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression, parse_batch_header
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -36,6 +38,8 @@ from ottla_broker.wire.produce import (
     ProduceResponsePartition,
     write_produce_response,
 )
+
+API = Api(ApiKey.PRODUCE, versions=(0, 13), flexible=9)
 
 if TYPE_CHECKING:
     from ottla_broker.replication.partition import Partition
@@ -163,8 +167,8 @@ def pass_on(context: RequestContext, successor: int, request: ProduceRequest, fr
             return refused
         return [answer]
 
-    if not CLIENT_RETRY_PAUSE_S <= loop.time() - context.connection.refused_s < FORWARDING_S:
-        context.connection.refused_s = loop.time()
+    if not CLIENT_RETRY_PAUSE_S <= loop.time() - context.connection.stepped_down_s < FORWARDING_S:
+        context.connection.stepped_down_s = loop.time()
         successors.on_client_redirected(successor)
         send_away(asked)
         return refused

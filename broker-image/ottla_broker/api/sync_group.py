@@ -10,16 +10,20 @@ another.
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.coordination.effects import SyncRequest
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
 
 PROTOCOL_NAMED_SINCE = 5
 
 
+@API.handler()
 async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     if ctx.version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
@@ -43,6 +47,3 @@ async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGrou
         protocol_name=result.protocol_name,
         assignment=result.assignment,
     )
-
-
-FORMS = (Form(0, 5, SyncGroupRequest, SyncGroupResponse, sync_group),)

@@ -8,18 +8,19 @@
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 
-from ottla_broker.api.form import Form
-from ottla_broker.api.no_throttle import NO_THROTTLE
+from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+API = Api(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0, is_forwarded=True)
 
+
+@API.handler()
 async def unregister_broker(ctx: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     if not ctx.is_authorized(Operation.alter, CLUSTER):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
     await ctx.broker.active_controller().cluster_control.unregister_broker(request.broker_id)
     return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
-
-
-FORMS = (Form(0, 0, UnregisterBrokerRequest, UnregisterBrokerResponse, unregister_broker),)

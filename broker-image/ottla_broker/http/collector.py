@@ -1,55 +1,30 @@
-"""What a broker looks like at the moment it is scraped. Only reads; nothing of it is kept."""
+"""Reads a broker's metrics at the moment of a scrape."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 from ottla_broker import metrics
-from ottla_broker.api.table import served
 from ottla_broker.broker import Broker
 from ottla_broker.coordination.classic_group import GroupState
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
-from ottla_broker.requests.context import ConnectionState
+from ottla_broker.server import Server
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
 STARTING, RUNNING = 1, 3
 
 
-class Taken(Protocol):
-    @property
-    def taken(self) -> int: ...
-
-
-class Connected(Protocol):
-    peer: ConnectionState
-
-
-class ServerMetrics(Protocol):
-    """What is read of the server that has the connections. `served`: requests by API key."""
-
-    @property
-    def served(self) -> Sequence[int]: ...
-    @property
-    def refused(self) -> int: ...
-    @property
-    def connections(self) -> Collection[Connected]: ...
-    @property
-    def requests(self) -> Taken: ...
-    @property
-    def responses(self) -> Taken: ...
-
-
 Family = tuple[Metric, list[Sample]]
 
 
-def collect_metrics(broker: Broker, sockets: ServerMetrics) -> Iterator[Family]:
-    """Family after family: whoever asks may let others work between two of them."""
+def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
+    """One family of samples after the other, so that the caller can yield to the loop between two of them."""
     for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups):
         yield from collect(broker)
-    yield from _sockets(sockets)
+    yield from _server(server)
 
 
 def single(metric: Metric, value: float) -> Family:
@@ -164,19 +139,11 @@ def _groups(broker: Broker) -> Iterator[Family]:
         yield single(metric, states[state])
 
 
-def _sockets(sockets: ServerMetrics) -> Iterator[Family]:
-    names = {api.key: "".join(word.capitalize() for word in api.name.split("_")) for api in served().values()}
-    yield (
-        metrics.REQUESTS,
-        [Sample((names[key],), count) for key, count in enumerate(sockets.served) if count and key in names],
-    )
-    yield (
-        metrics.CONNECTIONS,
-        [
-            Sample((name,), count)
-            for name, count in sorted(Counter(one.peer.listener for one in sockets.connections).items())
-        ],
-    )
-    yield single(metrics.CONNECTIONS_REFUSED, sockets.refused)
-    yield single(metrics.REQUEST_MEMORY, sockets.requests.taken)
-    yield single(metrics.RESPONSE_MEMORY, sockets.responses.taken)
+def _server(server: Server) -> Iterator[Family]:
+    served = server.dispatcher.request_counts
+    yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in ApiKey if served[key]]
+    listeners = Counter(connection.state.listener for connection in server.connections)
+    yield metrics.CONNECTIONS, [Sample((name,), count) for name, count in sorted(listeners.items())]
+    yield single(metrics.CONNECTIONS_REFUSED, server.refused_connections)
+    yield single(metrics.REQUEST_MEMORY, server.requests.taken)
+    yield single(metrics.RESPONSE_MEMORY, server.responses.taken)

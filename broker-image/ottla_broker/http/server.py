@@ -11,11 +11,12 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import HttpAddress
-from ottla_broker.http.collector import ServerMetrics, collect_metrics, single
+from ottla_broker.http.collector import collect_metrics, single
 from ottla_broker.http.process_metrics import process
 from ottla_broker.http.prometheus_text import CONTENT_TYPE, heading, lines
 from ottla_broker.log.space import read_file_system_space
 from ottla_broker.metrics import DIRECTORY_BYTES, DIRECTORY_USABLE, Sample
+from ottla_broker.server import Server
 
 SLICE = 500  # samples written before others may work: about 0.3 ms
 SHUTDOWN_S = 1.0
@@ -25,9 +26,9 @@ NO_CONTROLLER = -1
 class HttpServer:
     """One per broker. `start` raises OSError when the port is taken."""
 
-    def __init__(self, broker: Broker, sockets: ServerMetrics) -> None:
+    def __init__(self, broker: Broker, server: Server) -> None:
         self._broker = broker
-        self._sockets = sockets
+        self._server = server
         app = web.Application()
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
@@ -55,7 +56,7 @@ class HttpServer:
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         await response.prepare(request)
-        for metric, samples in collect_metrics(self._broker, self._sockets):
+        for metric, samples in collect_metrics(self._broker, self._server):
             await response.write(heading(metric).encode())
             for start in range(0, len(samples), SLICE):
                 await response.write(lines(metric, samples[start : start + SLICE]).encode())

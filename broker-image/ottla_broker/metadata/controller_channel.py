@@ -38,13 +38,15 @@ class Leader(Protocol):
 
 
 class ControllerChannel:
-    """`answer_here` answers a request in this process, while this broker is the controller; whoever has the handlers sets it."""
+    """`handle_locally` answers a request in this process, while this broker is the controller."""
 
-    def __init__(self, leader: Leader, client_id: str) -> None:
+    def __init__(
+        self, leader: Leader, client_id: str, handle_locally: Callable[[Any], Awaitable[Any]] | None = None
+    ) -> None:
         self._leader = leader
         self._client_id = client_id
         self._idle: list[tuple[tuple[str, int], Channel]] = []
-        self.handle_locally: Callable[[Any], Awaitable[Any]] | None = None
+        self._handle_locally = handle_locally
 
     async def send_request(self, request: Any, *, within_s: float = ASK_WITHIN_S) -> Any:
         """The controller's answer to a kio request, in the version of the request. KafkaError NOT_CONTROLLER when there was none in time."""
@@ -53,8 +55,8 @@ class ControllerChannel:
             return await channel.send(request)
 
         async def here() -> Any:
-            assert self.handle_locally is not None
-            return await self.handle_locally(request)
+            assert self._handle_locally is not None
+            return await self._handle_locally(request)
 
         return await self._until_answered(one, here, within_s)
 

@@ -14,7 +14,7 @@ from ottla_broker.config import LOG_RETENTION_CHECK_INTERVAL_MS, Config
 from ottla_broker.log.retention import retention_offset
 from ottla_broker.metadata.appended_sources import retained_sources
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.mirroring.source_positions import source_position, statement
+from ottla_broker.mirroring.source_positions import encode_position_marker, source_position
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -33,22 +33,24 @@ class AppendedRetention:
         self._config = config
         self._now_ms = now_ms
         # What was said anew: of which producer, in which epoch, at which offset.
-        self._said: dict[tuple[Partition, int], tuple[int, int]] = {}
+        self._markers: dict[tuple[Partition, int], tuple[int, int]] = {}
 
     async def run(self) -> None:
         """Lets go what time and size want to go; until cancelled."""
         while True:
             await asyncio.sleep(self._config(LOG_RETENTION_CHECK_INTERVAL_MS) / 1000)
-            for partition in [one for one in self._partitions if self._image.appended_sources and self._marks(one)]:
+            for partition in [
+                one for one in self._partitions if self._image.appended_sources and self._producer_ids(one)
+            ]:
                 if partition.is_leader and partition.log.failed is None:
                     try:
-                        await self._let_go(partition)
+                        await self._apply_retention(partition)
                     except (KafkaError, OSError, TimeoutError) as reason:
                         logger.warning("%r lets nothing go for now: %s", partition, reason or "its ISR does not follow")
 
-    async def _let_go(self, partition: Partition) -> None:
+    async def _apply_retention(self, partition: Partition) -> None:
         log, settings = partition.log, self._config.log_config(self._image.topic_config(partition.topic))
-        if log.end - log.start <= self._statements(partition):
+        if log.end - log.start <= self._count_position_markers(partition):
             return  # or they would be said anew for ever
         start = retention_offset(log, settings, self._now_ms())
         if start == log.end > log.start:
@@ -58,12 +60,12 @@ class AppendedRetention:
             log.delete_records_before(start)
             partition.notify_log_start_change()
 
-    def _statements(self, partition: Partition) -> int:
+    def _count_position_markers(self, partition: Partition) -> int:
         """How many of ours are in the log."""
-        said = [self._said.get((partition, producer_id), (-1, -1)) for producer_id in self._marks(partition)]
+        said = [self._markers.get((partition, producer_id), (-1, -1)) for producer_id in self._producer_ids(partition)]
         return sum(epoch == partition.leader_epoch and at >= partition.log.start for epoch, at in said)
 
-    def _marks(self, partition: Partition) -> list[int]:
+    def _producer_ids(self, partition: Partition) -> list[int]:
         """The producer ids by which the records of its sources are known."""
         return [source.producer_id for source in retained_sources(self._image, partition.topic_id)]
 
@@ -71,20 +73,24 @@ class AppendedRetention:
         """Returns when what lies below offset `below` is not needed any more to know how far the partition's sources were copied. KafkaError:
         NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError when the ISR does not take it in time."""
         needed = max(
-            (self.said_at(partition, producer_id, below) for producer_id in self._marks(partition)), default=-1
+            (
+                self.ensure_position_above(partition, producer_id, below)
+                for producer_id in self._producer_ids(partition)
+            ),
+            default=-1,
         )
         async with asyncio.timeout(WITHIN_S):
             await _committed(partition, needed)
 
-    def said_at(self, partition: Partition, producer_id: int, below: int) -> int:
+    def ensure_position_above(self, partition: Partition, producer_id: int, below: int) -> int:
         """An offset from `below` on where it is said how far this source was copied; −1 when that needs not to be said."""
         producer, key = partition.log.producers.get(producer_id), (partition, producer_id)
         if producer is None or not (position := source_position(producer)):
             return -1
-        epoch, at = self._said.get(key, (-1, -1))
+        epoch, at = self._markers.get(key, (-1, -1))
         newest = max(producer.last_offset, at if epoch == partition.leader_epoch else -1)
         if newest < below:
-            said = statement(
+            said = encode_position_marker(
                 producer_id,
                 position,
                 base_offset=partition.log.end,
@@ -92,7 +98,7 @@ class AppendedRetention:
                 timestamp_ms=self._now_ms(),
             )
             newest = partition.append_mirrored_records(said).last_offset
-            self._said[key] = partition.leader_epoch, newest
+            self._markers[key] = partition.leader_epoch, newest
         return newest
 
 

@@ -25,43 +25,43 @@ CHUNK_BYTES: Final = 1 << 20
 FILE_BYTES: Final = 1 << 30
 
 
-def is_cut(log: PartitionLog, joined: int, joined_epoch: int) -> bool:
+def is_truncated(log: PartitionLog, joined: int, joined_epoch: int) -> bool:
     """Whether nothing at or above `joined` is left of `joined_epoch` or an older one."""
     newer = next((start for epoch, start in log.epochs.entries() if epoch > joined_epoch), log.end)
     return newer <= max(joined, log.start)
 
 
-def begin(partition: Partition, joined: int, joined_epoch: int) -> None:
+def truncate_if_saved(partition: Partition, joined: int, joined_epoch: int) -> None:
     """As a leader in the turn in which its epoch begins: cuts what is to go, if it was saved here. If it was not, a later epoch will. KafkaError:
     KAFKA_STORAGE_ERROR."""
     log = partition.log
     # An empty log does not tell whether it went on behind the source's start, or all that it had was deleted before it joined: then the source has more.
     empty_behind = log.start == log.end > joined
-    if empty_behind or (not is_cut(log, joined, joined_epoch) and is_saved(log, joined, joined_epoch)):
+    if empty_behind or (not is_truncated(log, joined, joined_epoch) and is_saved(log, joined, joined_epoch)):
         partition.truncate_as_leader(joined)
 
 
-def folder_of(log: PartitionLog, offset: int, epoch: int) -> str:
+def diverged_folder(log: PartitionLog, offset: int, epoch: int) -> str:
     """Where the leader of this epoch saves what lies in its log from `offset` on. Within an epoch a log only grows."""
-    return f"{log.directory}/{FOLDER}/offsets-{first_beyond(log, offset)}-{log.end - 1}-epoch-{epoch}"
+    return f"{log.directory}/{FOLDER}/offsets-{first_diverged_offset(log, offset)}-{log.end - 1}-epoch-{epoch}"
 
 
-def first_beyond(log: PartitionLog, offset: int) -> int:
+def first_diverged_offset(log: PartitionLog, offset: int) -> int:
     """Where what lies from `offset` on begins: the log may start behind it, where records were deleted that the source never had."""
     return max(offset, log.start)
 
 
 def is_saved(log: PartitionLog, offset: int, epoch: int) -> bool:
-    return log.storage.disk.exists(folder_of(log, offset, epoch))
+    return log.storage.disk.exists(diverged_folder(log, offset, epoch))
 
 
-async def save(log: PartitionLog, offset: int, epoch: int) -> str:
+async def save_diverged_records(log: PartitionLog, offset: int, epoch: int) -> str:
     """Writes everything from `offset` to the log's end to files, and returns their folder when they are on the device. The log must not change
     meanwhile. OSError; KafkaError: KAFKA_STORAGE_ERROR."""
-    folder, disk, offload = folder_of(log, offset, epoch), log.storage.disk, log.storage.runtime.run_in_thread
+    folder, disk, offload = diverged_folder(log, offset, epoch), log.storage.disk, log.storage.runtime.run_in_thread
     if disk.exists(folder):
         return folder
-    unfinished, offset, end = f"{folder}{UNFINISHED}", first_beyond(log, offset), log.end
+    unfinished, offset, end = f"{folder}{UNFINISHED}", first_diverged_offset(log, offset), log.end
     disk.make_directory(f"{log.directory}/{FOLDER}")
     for name in disk.list(f"{log.directory}/{FOLDER}"):
         if name.endswith(UNFINISHED):

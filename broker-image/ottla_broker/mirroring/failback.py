@@ -22,12 +22,12 @@ from typing import Final, TypeVar
 
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.diverged_records import first_beyond, save
-from ottla_broker.mirroring.lineage import common_point, epochs_below, last_identical_offset
+from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
+from ottla_broker.mirroring.lineage import epochs_below, find_divergence_offset, mirrored_end_offset
 from ottla_broker.mirroring.mirror_config import MirrorConfig
-from ottla_broker.mirroring.rewinding import rewind
-from ottla_broker.mirroring.source_copies import lineage_of
-from ottla_broker.mirroring.source_epochs import Epochs
+from ottla_broker.mirroring.rewinding import reset_offsets
+from ottla_broker.mirroring.source_copies import fetch_epoch_history
+from ottla_broker.mirroring.source_epochs import EpochEntries
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
@@ -48,7 +48,7 @@ class FailbackPartition:
 
     partition: Partition
     topic: MirroredTopicRecord
-    known: MirroredPartitionRecord
+    record: MirroredPartitionRecord
     leader_epoch: int
     reason: str = ""
     diverging_records: int = 0
@@ -60,29 +60,29 @@ class FailbackPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class JoinPoint:
     """Where a partition joins. `epochs`: the source's leader epochs below; None: as the metadata know."""
 
     rejoiner: FailbackPartition
     at: int
-    epochs: Epochs | None
+    epochs: EpochEntries | None
 
     @property
     def first(self) -> int:
         """The first offset beyond."""
-        return first_beyond(self.rejoiner.partition.log, self.at)
+        return first_diverged_offset(self.rejoiner.partition.log, self.at)
 
     @property
     def cut(self) -> int:
         return max(self.rejoiner.partition.log.end - self.first, 0)
 
 
-class Rejoining:
+class MirrorFailback:
     """Of one mirror. `own`: this cluster's addresses, as they are when they are needed; `me`: this broker."""
 
     def __init__(self, me: int, link: MirrorConfig, tell: Tell, own: Callable[[], Sequence[tuple[str, int]]]) -> None:
         self.link = link
-        self.rejoiners: dict[Partition, FailbackPartition] = {}
+        self.partitions: dict[Partition, FailbackPartition] = {}
         self._me = me
         self._tell = tell
         self._own = own
@@ -91,13 +91,13 @@ class Rejoining:
         self._running.add_done_callback(self._ended)
 
     def follow(self, partition: Partition, topic: MirroredTopicRecord, known: MirroredPartitionRecord) -> None:
-        before = self.rejoiners.get(partition)
-        if before is None or not before.is_led or (before.topic, before.known) != (topic, known):
-            self.rejoiners[partition] = FailbackPartition(partition, topic, known, partition.leader_epoch)
+        before = self.partitions.get(partition)
+        if before is None or not before.is_led or (before.topic, before.record) != (topic, known):
+            self.partitions[partition] = FailbackPartition(partition, topic, known, partition.leader_epoch)
             self._wanted.set()
 
     def forget(self, partition: Partition) -> None:
-        self.rejoiners.pop(partition, None)
+        self.partitions.pop(partition, None)
 
     async def close(self) -> None:
         self._running.cancel()
@@ -108,19 +108,19 @@ class Rejoining:
             logger.error("mirror %s: %s", self.link.name, reason, exc_info=reason)
 
     def _holds(self, rejoiner: FailbackPartition) -> bool:
-        return self.rejoiners.get(rejoiner.partition) is rejoiner and rejoiner.is_led
+        return self.partitions.get(rejoiner.partition) is rejoiner and rejoiner.is_led
 
     async def _run(self) -> None:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             name = f"mirror-{self.link.name}-{self._me}-rejoining"
-            source = self.link.client(name)
+            source = self.link.source_client(name)
             own = Client(self._own(), client_id=name)
             try:
-                while self.rejoiners:
+                while self.partitions:
                     await self._once(source, own)
-                    stuck = all(one.needs_operator for one in self.rejoiners.values())
+                    stuck = all(one.needs_operator for one in self.partitions.values())
                     with suppress(TimeoutError):
                         async with asyncio.timeout(STUCK_PAUSE_S if stuck else PAUSE_S):
                             await self._wanted.wait()
@@ -131,8 +131,8 @@ class Rejoining:
 
     async def _once(self, source: Client, own: Client) -> None:
         """Takes every partition as far as it can go now."""
-        saved: list[Decided] = []
-        for rejoiner in tuple(self.rejoiners.values()):
+        saved: list[JoinPoint] = []
+        for rejoiner in tuple(self.partitions.values()):
             decided = await self._trying(rejoiner, self._decide(source, rejoiner))
             if decided is not None and await self._trying(rejoiner, self._save(decided)):
                 saved.append(decided)
@@ -142,7 +142,7 @@ class Rejoining:
             if one.cut and self._holds(one.rejoiner)
         }
         try:
-            await rewind(own, cut)
+            await reset_offsets(own, cut)
         except (KafkaError, OSError, TimeoutError) as reason:
             logger.info("mirror %s: groups cannot be taken back: %s", self.link.name, reason or "no answer in time")
             return
@@ -162,15 +162,15 @@ class Rejoining:
             logger.warning("%r is stopped: %s", rejoiner.partition, why)
         rejoiner.reason, rejoiner.diverging_records, rejoiner.needs_operator = why, diverging, stuck
 
-    async def _decide(self, source: Client, rejoiner: FailbackPartition) -> Decided | None:
+    async def _decide(self, source: Client, rejoiner: FailbackPartition) -> JoinPoint | None:
         partition, log = rejoiner.partition, rejoiner.partition.log
-        if rejoiner.known.end != NO_OFFSET and not rejoiner.topic.adopted:
+        if rejoiner.record.end != NO_OFFSET and not rejoiner.topic.adopted:
             return self._by_consent(_by_failover(rejoiner))
-        if rejoiner.known.end == NO_OFFSET and rejoiner.known.joined != NO_OFFSET:
-            return Decided(
-                rejoiner, rejoiner.known.joined, None
+        if rejoiner.record.end == NO_OFFSET and rejoiner.record.joined != NO_OFFSET:
+            return JoinPoint(
+                rejoiner, rejoiner.record.joined, None
             )  # an earlier leader's word, who has not cut, or not everywhere
-        lineage = await lineage_of(source, rejoiner.topic.source_topic, partition.partition)
+        lineage = await fetch_epoch_history(source, rejoiner.topic.source_topic, partition.partition)
         if not self._holds(rejoiner):
             return None
         if lineage is None or lineage.source_id != rejoiner.topic.topic:
@@ -185,15 +185,15 @@ class Rejoining:
         if log.end > log.start and not epochs:
             self._says(rejoiner, "the leader epochs of the records that are here are not known", stuck=True)
             return None
-        at = common_point(epochs, log.end, lineage.copied, lineage.end)
-        decided = Decided(rejoiner, at, epochs_below(lineage.epochs, at))
-        if rejoiner.known.end != NO_OFFSET and (own := _by_failover(rejoiner)).at > at:
+        at = find_divergence_offset(epochs, log.end, lineage.copied, lineage.end)
+        decided = JoinPoint(rejoiner, at, epochs_below(lineage.epochs, at))
+        if rejoiner.record.end != NO_OFFSET and (own := _by_failover(rejoiner)).at > at:
             return self._by_consent(own)  # it was the source's copy again since that was this one's
         return self._by_consent(decided, f", whose own follow from {lineage.end} on")
 
-    def _by_consent(self, decided: Decided, more: str = "") -> Decided | None:
+    def _by_consent(self, decided: JoinPoint, more: str = "") -> JoinPoint | None:
         """`more`: about the source, in words."""
-        if not decided.cut or self.link.truncates:
+        if not decided.cut or self.link.truncates_on_divergence:
             return decided
         self._says(
             decided.rejoiner,
@@ -204,16 +204,16 @@ class Rejoining:
         )
         return None
 
-    async def _save(self, decided: Decided) -> bool:
+    async def _save(self, decided: JoinPoint) -> bool:
         rejoiner, at = decided.rejoiner, decided.at
         if decided.cut and self._holds(rejoiner):
-            folder = await save(rejoiner.partition.log, at, rejoiner.leader_epoch)
+            folder = await save_diverged_records(rejoiner.partition.log, at, rejoiner.leader_epoch)
             logger.warning(
                 "%r: what it has from offset %d on is saved in %s", rejoiner.partition, decided.first, folder
             )
         return self._holds(rejoiner)
 
-    async def _join(self, decided: Decided) -> None:
+    async def _join(self, decided: JoinPoint) -> None:
         rejoiner, partition = decided.rejoiner, decided.rejoiner.partition
         if not self._holds(rejoiner):
             return
@@ -230,9 +230,9 @@ class Rejoining:
         await self._tell(partition.topic, report)
 
 
-def _by_failover(rejoiner: FailbackPartition) -> Decided:
+def _by_failover(rejoiner: FailbackPartition) -> JoinPoint:
     """It copies on where it failed over: it was the source's log up to there, whatever the source is. Whether that still is so, the source says to the
     first fetch."""
-    known, log = rejoiner.known, rejoiner.partition.log
-    at = last_identical_offset(tuple(log.epochs.entries()), log.end, known.end, known.end_epoch)
-    return Decided(rejoiner, at, epochs_below(known.epochs, at))
+    known, log = rejoiner.record, rejoiner.partition.log
+    at = mirrored_end_offset(tuple(log.epochs.entries()), log.end, known.end, known.end_epoch)
+    return JoinPoint(rejoiner, at, epochs_below(known.epochs, at))

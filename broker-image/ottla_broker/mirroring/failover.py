@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 PAUSE_S = 0.1
 LEADER_ONLY = 1  # acks
 
-Tell = Callable[[str, MirrorReport], Awaitable[None]]
+SendReport = Callable[[str, MirrorReport], Awaitable[None]]
 
 
-async def report_end(partition: Partition, me: int, source_end: int, tell: Tell) -> None:
+async def report_end_offset(partition: Partition, me: int, source_end: int, tell: SendReport) -> None:
     """Until it is committed, or somebody else leads."""
     epoch = partition.leader_epoch
 
@@ -34,7 +34,7 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
     changed = asyncio.Event()
     partition.read_waiters.add(changed.set)
     try:
-        while leads() and not is_held(partition):
+        while leads() and not is_fully_replicated(partition):
             with suppress(TimeoutError):
                 async with asyncio.timeout(
                     PAUSE_S
@@ -56,14 +56,14 @@ async def report_end(partition: Partition, me: int, source_end: int, tell: Tell)
         await asyncio.sleep(PAUSE_S)
 
 
-def is_held(partition: Partition) -> bool:
+def is_fully_replicated(partition: Partition) -> bool:
     """Whether all in-sync replicas have all that is here. The high watermark alone does not say so: where the source's log begins
     behind what was copied, the copy begins anew there, and its high watermark too, before a follower has heard of that."""
     end = partition.log.end
     return partition.log.high_watermark >= end and partition.followers.least_end(end) >= end
 
 
-def abort_open(partition: Partition, end: int, now_ms: int) -> int:
+def abort_open_transactions(partition: Partition, end: int, now_ms: int) -> int:
     """Ends what the source's producers have begun below `end` and nobody has ended; how many."""
     markers = build_abort_markers(partition.log.producers, now_ms, below=end)
     for marker in markers:

@@ -12,41 +12,45 @@ from ottla_broker.metadata.appended_plans import NewAppendedSource, plan_source,
 from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.mirroring.mirror_config import MirrorConfig
-from ottla_broker.mirroring.origins import come_back, origins_with
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.sync_plan import Configs, Refused, synced, wanted_topics
+from ottla_broker.mirroring.origins import originates_here, origins_of_copy
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.sync_plan import RejectedTopic, TopicConfigs, configs_to_sync, select_topics
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class AddSource:
     source: NewAppendedSource
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class ResumeSource:
     """What stands still of a source, because that has parted from what was copied, is to go on all the same."""
 
     topic: str
-    id: UUID
+    topic_id: UUID
     source_id: UUID
 
 
-JoinStep = Join | Resume | Refused
+AppendStep = AddSource | ResumeSource | RejectedTopic
 
 
-def joins(
+def plan_appended(
     image: MetadataImage,
     link: MirrorConfig,
-    view: SourceView,
-    configs: Configs | None,
+    view: SourceMetadata,
+    configs: TopicConfigs | None,
     replication_factor: int,
     cluster_id: str,
-) -> Iterator[JoinStep]:
+) -> Iterator[AppendStep]:
     """`configs` None: topics are made with this cluster's own. At most one `Refused` for each topic."""
-    for topic in wanted_topics(image, link, view):
-        name = link.name_here(topic.name)
+    for topic in select_topics(image, link, view):
+        name = link.target_topic(topic.name)
         here = image.topics.get(name)
-        back = f"records of {topic.name!r} come to the source from this cluster" if come_back(cluster_id, topic) else ""
+        back = (
+            f"records of {topic.name!r} come to the source from this cluster"
+            if originates_here(cluster_id, topic)
+            else ""
+        )
         wish = NewAppendedSource(
             link.name,
             name,
@@ -54,23 +58,23 @@ def joins(
             topic.id,
             len(topic.leaders),
             replication_factor,
-            {} if configs is None else synced(configs.get(topic.name, {})),
-            origins_with(view.cluster_id, topic),
+            {} if configs is None else configs_to_sync(configs.get(topic.name, {})),
+            origins_of_copy(view.cluster_id, topic),
             back,
         )
         known = None if here is None else image.appended_sources.get(here.id, {}).get(topic.id)
         why = back
         if here is None or known is None or known.carried:
             if not (why := back or _may_not_begin(image, link, here, topic)):
-                yield Join(wish)
+                yield AddSource(wish)
         elif not (why := source_conflict(known, link.name)):
             why = back
             if plan_source(image, wish, here.id, known.producer_id):
-                yield Join(wish)
-            if link.resyncs and stopped_partitions(image, here.id, topic.id):
-                yield Resume(name, here.id, topic.id)
+                yield AddSource(wish)
+            if link.resyncs_on_truncation and stopped_partitions(image, here.id, topic.id):
+                yield ResumeSource(name, here.id, topic.id)
         if why := why or _too_narrow(here, topic):
-            yield Refused(name, why)
+            yield RejectedTopic(name, why)
 
 
 def _may_not_begin(image: MetadataImage, link: MirrorConfig, here: TopicImage | None, topic: SourceTopic) -> str:
@@ -87,7 +91,7 @@ def _may_not_begin(image: MetadataImage, link: MirrorConfig, here: TopicImage | 
         for one in active_sources(image, here.id).values()
         if (one.mirror, one.source_topic) == (link.name, topic.name)
     ]
-    if before and not link.resyncs:
+    if before and not link.resyncs_on_truncation:
         return f"the source's topic {topic.name!r} was deleted and made anew"
     return ""
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.mirroring.source_epochs import Epochs
+from ottla_broker.mirroring.source_epochs import EpochEntries
 
 
 class EpochHistory(msgspec.Struct, frozen=True, rename="camel"):
@@ -17,12 +17,12 @@ class EpochHistory(msgspec.Struct, frozen=True, rename="camel"):
     which offset on; `end`: from there on the records are the copy's own; `epochs`: the copy's own leader epochs, in the same way, of the whole log."""
 
     source_id: UUID
-    copied: Epochs
+    copied: EpochEntries
     end: int
-    epochs: Epochs
+    epochs: EpochEntries
 
 
-def common_point(original: Epochs, original_end: int, copied: Epochs, end: int) -> int:
+def find_divergence_offset(original: EpochEntries, original_end: int, copied: EpochEntries, end: int) -> int:
     """`original`: its epochs as its log has them, up to `original_end`; `copied`: the same epochs as the copy took them, up to `end`."""
     limit = end
     while (epoch := _of_last_below(copied, limit)) is not None:
@@ -39,16 +39,16 @@ def common_point(original: Epochs, original_end: int, copied: Epochs, end: int) 
     return min(limit, original_end)
 
 
-def last_identical_offset(epochs: Epochs, log_end: int, end: int, end_epoch: int) -> int:
+def mirrored_end_offset(epochs: EpochEntries, log_end: int, end: int, end_epoch: int) -> int:
     """Below which offset a copy that failed over at `end`, in its own leader epoch `end_epoch` (−1: not known), holds nothing but what was copied. `epochs`: its
     own. That is `end`, unless a leader that lacked some of it was elected uncleanly later, and wrote other records in its place."""
     newer = [first for epoch, first in epochs if epoch > end_epoch] if end_epoch >= 0 else []
     return min(end, log_end, *newer)
 
 
-def epochs_below(epochs: Epochs, offset: int) -> Epochs:
+def epochs_below(epochs: EpochEntries, offset: int) -> EpochEntries:
     return tuple(entry for entry in epochs if entry[1] < offset)
 
 
-def _of_last_below(epochs: Epochs, offset: int) -> int | None:
+def _of_last_below(epochs: EpochEntries, offset: int) -> int | None:
     return next((epoch for epoch, first in reversed(epochs) if first < offset), None)

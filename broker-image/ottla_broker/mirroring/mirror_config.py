@@ -57,31 +57,31 @@ class MirrorConfig:
     there makes that of its copy; `appends`: whether records get offsets of their own here."""
 
     name: str
-    bootstrap: str
+    bootstrap_servers: str
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     role: str
-    resyncs: bool
+    resyncs_on_truncation: bool
     sync_configs: bool
-    refresh_s: float
+    metadata_max_age_s: float
     fetch_limits: FetchLimits
-    truncates: bool = False
+    truncates_on_divergence: bool = False
     security: ClientSecurity = UNSECURED
     credentials_version: str = ""
-    prefix: str = ""
-    appends: bool = False
+    topic_prefix: str = ""
+    appends_records: bool = False
 
-    def client(self, client_id: str) -> Client:
+    def source_client(self, client_id: str) -> Client:
         """Of the source."""
-        return Client(parse_bootstrap_servers(self.bootstrap), client_id=client_id, security=self.security)
+        return Client(parse_bootstrap_servers(self.bootstrap_servers), client_id=client_id, security=self.security)
 
     @property
-    def replicates(self) -> bool:
+    def is_replicating(self) -> bool:
         return self.role == REPLICATE
 
-    def name_here(self, topic: str) -> str:
+    def target_topic(self, topic: str) -> str:
         """What the copy of a topic of the source is called."""
-        return self.prefix + topic
+        return self.topic_prefix + topic
 
 
 def mirror_configs(image: MetadataImage) -> dict[str, MirrorConfig]:

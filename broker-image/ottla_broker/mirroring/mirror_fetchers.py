@@ -12,9 +12,9 @@ from typing import Final
 
 from ottla_broker.metadata.mirror_plans import MirrorReport
 from ottla_broker.mirroring.mirror_config import FetchLimits, MirrorConfig
-from ottla_broker.mirroring.mirror_partition import MirrorPartition
-from ottla_broker.mirroring.source_cluster import SourceView, look
-from ottla_broker.mirroring.source_epochs import Epochs
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition
+from ottla_broker.mirroring.source_cluster import SourceMetadata, fetch_source_metadata
+from ottla_broker.mirroring.source_epochs import EpochEntries
 from ottla_broker.mirroring.source_fetcher import SourceFetcher
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.throttle import Throttle
@@ -35,16 +35,16 @@ Tell = Callable[[str, MirrorReport], Awaitable[None]]
 class MirrorFetchers:
     """`me`: this broker."""
 
-    def __init__(self, me: int, link: MirrorConfig, tell: Tell) -> None:
-        self.link = link
-        self.copies: dict[Partition, MirrorPartition] = {}
-        self.trouble = ""  # why the source cannot be reached
+    def __init__(self, me: int, config: MirrorConfig, tell: Tell) -> None:
+        self.link = config
+        self.partitions: dict[Partition, MirroredPartition] = {}
+        self.source_error = ""  # why the source cannot be reached
         self._me = me
         self._tell = tell
-        self._client = link.client(self.client_id)
+        self._client = config.source_client(self.client_id)
         self._fetchers: dict[int, SourceFetcher] = {}
-        self._throttle = Throttle(lambda: link.fetch_limits.max_bytes_per_s, asyncio.get_running_loop().time)
-        self._homeless: dict[MirrorPartition, None] = {}
+        self._throttle = Throttle(lambda: config.fetch_limits.max_bytes_per_s, asyncio.get_running_loop().time)
+        self._homeless: dict[MirroredPartition, None] = {}
         self._searched = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -88,47 +88,47 @@ class MirrorFetchers:
 
     # --- what is copied
 
-    def follow(self, copy: MirrorPartition) -> None:
-        self.copies[copy.partition] = copy
+    def add_partition(self, copy: MirroredPartition) -> None:
+        self.partitions[copy.partition] = copy
         self._search(copy)
 
-    def forget(self, partition: Partition) -> MirrorPartition | None:
-        copy = self.copies.pop(partition, None)
+    def remove_partition(self, partition: Partition) -> MirroredPartition | None:
+        copy = self.partitions.pop(partition, None)
         if copy is not None:
             self._homeless.pop(copy, None)
             for fetcher in self._fetchers.values():
                 fetcher.forget(copy)
         return copy
 
-    def _holds(self, copy: MirrorPartition) -> bool:
-        return self.copies.get(copy.partition) is copy and copy.is_leader
+    def _holds(self, copy: MirroredPartition) -> bool:
+        return self.partitions.get(copy.partition) is copy and copy.is_leader
 
-    def _search(self, copy: MirrorPartition) -> None:
+    def _search(self, copy: MirroredPartition) -> None:
         self._homeless[copy] = None
         self._searched.set()
 
     # --- what fetchers say
 
-    def elsewhere(self, copy: MirrorPartition, reason: str) -> None:
+    def elsewhere(self, copy: MirroredPartition, reason: str) -> None:
         if self._holds(copy):
             self._search(copy)
 
-    def learned(self, copy: MirrorPartition) -> None:
+    def learned(self, copy: MirroredPartition) -> None:
         self._spawn(self._write_down(copy, copy.unrecorded_epochs))
 
-    def parted(self, copy: MirrorPartition) -> None:
+    def parted(self, copy: MirroredPartition) -> None:
         logger.error("%r is stopped: %s", copy.partition, copy.reason)
         self._spawn(self._stop(copy))
 
-    async def _write_down(self, copy: MirrorPartition, epochs: Epochs) -> None:
+    async def _write_down(self, copy: MirroredPartition, epochs: EpochEntries) -> None:
         if await self._told(copy, epochs=epochs):
             copy.source_epochs = epochs
             self._search(copy)
 
-    async def _stop(self, copy: MirrorPartition) -> None:
+    async def _stop(self, copy: MirroredPartition) -> None:
         await self._told(copy, stopped=copy.reason)
 
-    async def _told(self, copy: MirrorPartition, *, epochs: Epochs | None = None, stopped: str = "") -> bool:
+    async def _told(self, copy: MirroredPartition, *, epochs: EpochEntries | None = None, stopped: str = "") -> bool:
         """Whether the metadata say so now; tried until then, or until it is somebody else's to say."""
         partition, pause_s = copy.partition, FIRST_PAUSE_S
         report = MirrorReport(
@@ -138,7 +138,7 @@ class MirrorFetchers:
             copy.leader_epoch,
             epochs=epochs,
             stopped=stopped,
-            source_id=copy.offset_policy.source(copy),
+            source_id=copy.offset_policy.source_id(copy),
         )
         while self._holds(copy):
             try:
@@ -159,7 +159,9 @@ class MirrorFetchers:
             self._searched.clear()
             await asyncio.sleep(0)  # what comes in the same turn goes along
             try:
-                self._settle(await look(self._client, sorted({copy.source_topic for copy in self._homeless})))
+                self._settle(
+                    await fetch_source_metadata(self._client, sorted({copy.source_topic for copy in self._homeless}))
+                )
                 self._now_in_trouble("")
             except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
                 self._now_in_trouble(str(reason) or type(reason).__name__)
@@ -171,19 +173,19 @@ class MirrorFetchers:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _now_in_trouble(self, why: str) -> None:
-        if why and not self.trouble:
-            logger.warning("mirror %s: the source at %s: %s", self.link.name, self.link.bootstrap, why)
-        elif self.trouble and not why:
+        if why and not self.source_error:
+            logger.warning("mirror %s: the source at %s: %s", self.link.name, self.link.bootstrap_servers, why)
+        elif self.source_error and not why:
             logger.info("mirror %s: the source answers again", self.link.name)
-        self.trouble = why
+        self.source_error = why
 
-    def _settle(self, view: SourceView) -> None:
+    def _settle(self, view: SourceMetadata) -> None:
         for copy in tuple(self._homeless):
             topic = view.topics.get(copy.source_topic)
             if not self._holds(copy):
                 del self._homeless[copy]
             elif topic is None:
-                if copy.source_topic in view.gone and not copy.reason:
+                if copy.source_topic in view.missing_topics and not copy.reason:
                     copy.reason = "its topic is not there any more"
                     logger.warning("%r: the source says that %s", copy.partition, copy.reason)
             elif topic.id != copy.source_id:
@@ -211,7 +213,7 @@ class MirrorFetchers:
         """Log starts that wait for followers: where nothing else happens, nobody would look at them again."""
         while True:
             await asyncio.sleep(START_EVERY_S)
-            for copy in tuple(self.copies.values()):
+            for copy in tuple(self.partitions.values()):
                 if copy.is_leader and copy.source_log_start > copy.partition.log.start:
                     with suppress(KafkaError):
-                        copy.offset_policy.follow_start(copy)
+                        copy.offset_policy.advance_log_start(copy)

@@ -18,7 +18,7 @@ from kio.static.primitive import i8
 
 from ottla_broker.metadata.appended_sources import CarriedSource, active_sources
 from ottla_broker.metadata.image import MIRRORED_TOPIC_RESOURCE, MetadataImage
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -28,24 +28,24 @@ ASKED_AT_ONCE: Final = 200  # topics, in one request
 SAYS_NONE: Final = frozenset({ErrorCode.invalid_request, ErrorCode.unsupported_version})
 
 
-def come_back(cluster_id: str, topic: SourceTopic) -> bool:
+def originates_here(cluster_id: str, topic: SourceTopic) -> bool:
     """Whether records of this cluster would come back to it."""
     return cluster_id in topic.origins
 
 
-def origins_with(source_cluster: str, topic: SourceTopic) -> tuple[str, ...]:
+def origins_of_copy(source_cluster: str, topic: SourceTopic) -> tuple[str, ...]:
     """Of a copy of this topic."""
     return tuple(sorted({source_cluster, *topic.origins} - {""}))
 
 
-class Tracing:
+class OriginReader:
     """Asks one source. A source that is no Ottla is asked once: each such question is an error in its log."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._keeps_none = False
 
-    async def traced(self, view: SourceView, names: Sequence[str]) -> SourceView:
+    async def add_origins(self, view: SourceMetadata, names: Sequence[str]) -> SourceMetadata:
         """The view, with what the source says of where these topics' records come from. OSError, TimeoutError, KafkaError."""
         found = dict(view.topics)
         for first in range(0, len(names), ASKED_AT_ONCE):

@@ -11,15 +11,15 @@ from functools import lru_cache
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.records import METADATA_TOPIC
 
-NEVER = INTERNAL_TOPICS | {METADATA_TOPIC}
+NEVER_MIRRORED = INTERNAL_TOPICS | {METADATA_TOPIC}
 _OWN = "__"
 
 
-def chosen_topic(name: str, patterns: Sequence[str]) -> bool:
-    return name not in NEVER and chosen(name, patterns)
+def matches_topic(name: str, patterns: Sequence[str]) -> bool:
+    return name not in NEVER_MIRRORED and matches_name(name, patterns)
 
 
-def chosen(name: str, patterns: Sequence[str]) -> bool:
+def matches_name(name: str, patterns: Sequence[str]) -> bool:
     taken = any(_matches(name, pattern) for pattern in patterns if not pattern.startswith("!"))
     return taken and not any(_matches(name, pattern[1:]) for pattern in patterns if pattern.startswith("!"))
 

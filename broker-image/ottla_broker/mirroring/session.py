@@ -12,7 +12,7 @@ from kio.schema.fetch.v15.request import FetchPartition, FetchRequest, FetchTopi
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.mirroring.mirror_config import FetchLimits
-from ottla_broker.mirroring.mirror_partition import MirrorPartition
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition
 from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.replica_fetch import FetchResponse, FetchResponsePartition
@@ -33,24 +33,24 @@ T = TypeVar("T")
 
 class SourceSession:
     def __init__(self) -> None:
-        self.followed: dict[tuple[UUID, int], MirrorPartition] = {}
-        self._changed: dict[MirrorPartition, None] = {}
+        self.followed: dict[tuple[UUID, int], MirroredPartition] = {}
+        self._changed: dict[MirroredPartition, None] = {}
         self._named: dict[tuple[UUID, int], None] = {}  # what the source knows of the session
         self._next = NO_SESSION
 
-    def follow(self, copy: MirrorPartition) -> None:
+    def follow(self, copy: MirroredPartition) -> None:
         self.followed[copy.key] = copy
         self._changed[copy] = None
 
-    def forget(self, copy: MirrorPartition) -> None:
+    def forget(self, copy: MirroredPartition) -> None:
         if self.followed.get(copy.key) is copy:
             del self.followed[copy.key]
         self._changed.pop(copy, None)
 
-    def follows(self, copy: MirrorPartition) -> bool:
+    def follows(self, copy: MirroredPartition) -> bool:
         return self.followed.get(copy.key) is copy
 
-    def ask_on(self, copy: MirrorPartition) -> None:
+    def ask_on(self, copy: MirroredPartition) -> None:
         """Its log has moved, or its rest begins."""
         if self.follows(copy):
             self._changed[copy] = None
@@ -99,7 +99,7 @@ class SourceSession:
         """When the first of those that rest may be asked for again."""
         return min((copy.retry_at_s for copy in self._changed), default=None)
 
-    def heard(self, response: FetchResponse) -> list[tuple[MirrorPartition, FetchResponsePartition]]:
+    def heard(self, response: FetchResponse) -> list[tuple[MirroredPartition, FetchResponsePartition]]:
         if response.error in LOST:
             self.begin()
             return []
@@ -115,7 +115,7 @@ class SourceSession:
         ]
 
 
-def _wanted(copy: MirrorPartition, pace: FetchLimits) -> FetchPartition:
+def _wanted(copy: MirroredPartition, pace: FetchLimits) -> FetchPartition:
     return FetchPartition(
         partition=cast(i32, copy.partition.partition),
         fetch_offset=cast(i64, copy.requested_offset),

@@ -26,22 +26,22 @@ class SourceTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceView:
+class SourceMetadata:
     """Topics by name; `gone`: those asked for that are not there. Brokers by id."""
 
     cluster_id: str
     brokers: Mapping[int, tuple[str, int]]
     topics: Mapping[str, SourceTopic]
-    gone: frozenset[str]
+    missing_topics: frozenset[str]
 
 
-async def look(client: Client, names: Iterable[str] | None) -> SourceView:
+async def fetch_source_metadata(client: Client, names: Iterable[str] | None) -> SourceMetadata:
     """`names` None: all topics. Topics that cannot be told of just now are left out. OSError, TimeoutError, KafkaError."""
     named = None if names is None else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(one)) for one in names)
     answer: MetadataResponse = await client.send(
         MetadataRequest(topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     )
-    return SourceView(
+    return SourceMetadata(
         answer.cluster_id or "",
         {int(one.node_id): (one.host, int(one.port)) for one in answer.brokers},
         {

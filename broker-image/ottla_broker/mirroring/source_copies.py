@@ -25,7 +25,7 @@ ASKED_AT_ONCE: Final = 200  # topics, in one request
 
 
 @dataclass(frozen=True, slots=True)
-class SourceCopy:
+class MirroredAtSource:
     """A topic of the source's that is, or was until it failed over, a copy of `source_id`, by the source's mirror of that name."""
 
     mirror: str
@@ -37,7 +37,7 @@ def epoch_history_key(partition: int) -> str:
     return f"{partition}.lineage"
 
 
-def mirror_topic_entries(mirror: str, source_topic: str, source_id: UUID, *, failed_over: bool) -> dict[str, str]:
+def describe_mirrored_topic(mirror: str, source_topic: str, source_id: UUID, *, failed_over: bool) -> dict[str, str]:
     """What a cluster says of a copy, for `copies_at` of another."""
     return {
         FAILED_OVER: str(failed_over).lower(),
@@ -47,9 +47,9 @@ def mirror_topic_entries(mirror: str, source_topic: str, source_id: UUID, *, fai
     }
 
 
-async def copies_at(source: Client, names: Iterable[str]) -> dict[str, SourceCopy]:
+async def fetch_mirrored_at_source(source: Client, names: Iterable[str]) -> dict[str, MirroredAtSource]:
     """By name, those of them that are copies. Nothing from Apache Kafka, which knows no such resource. OSError, TimeoutError, KafkaError."""
-    wanted, found = tuple(names), dict[str, SourceCopy]()
+    wanted, found = tuple(names), dict[str, MirroredAtSource]()
     for first in range(0, len(wanted), ASKED_AT_ONCE):
         keys = (MIRROR, SOURCE_ID, FAILED_OVER)
         answer: DescribeConfigsResponse = await source.send(
@@ -59,13 +59,13 @@ async def copies_at(source: Client, names: Iterable[str]) -> dict[str, SourceCop
             values = {entry.name: entry.value or "" for entry in result.configs}
             if result.error_code is ErrorCode.none and values.keys() >= set(keys):
                 with suppress(ValueError):  # an id that is none
-                    found[result.resource_name] = SourceCopy(
+                    found[result.resource_name] = MirroredAtSource(
                         values[MIRROR], uuid_from_text(values[SOURCE_ID]), values[FAILED_OVER] == "true"
                     )
     return found
 
 
-async def lineage_of(source: Client, topic: str, partition: int) -> EpochHistory | None:
+async def fetch_epoch_history(source: Client, topic: str, partition: int) -> EpochHistory | None:
     """As the partition's leader there tells; None when it says nothing. OSError, TimeoutError, KafkaError."""
     key = epoch_history_key(partition)
     await source.metadata([topic])  # who leads now: another broker would say nothing, and that looks the same

@@ -10,21 +10,23 @@ from typing import Final
 from ottla_broker.log.validation import HeaderFields
 
 NO_EPOCH: Final = -1
-Epochs = tuple[tuple[int, int], ...]
+EpochEntries = tuple[tuple[int, int], ...]
 
 
-class WentBack(Exception):
+class EpochRegression(Exception):
     """A record of an older epoch than the one before it: the source's log is not the one that was copied."""
 
 
-def of_last(epochs: Epochs, start: int, end: int) -> int:
+def last_record_epoch(epochs: EpochEntries, start: int, end: int) -> int:
     """Of the last record of a log from `start` to `end`; −1 when it is empty, or nobody knows."""
     if end <= start:
         return NO_EPOCH
     return next((epoch for epoch, first in reversed(epochs) if first < end), NO_EPOCH)
 
 
-def learned(epochs: Epochs, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]) -> Epochs | None:
+def epochs_after_append(
+    epochs: EpochEntries, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]
+) -> EpochEntries | None:
     """What the epochs are once `batches` are appended to a log from `start` to `end`; None when they say nothing new. WentBack.
 
     Entries at or above `end` were of records that this replica does not hold; those of records below `start` are dropped with them."""
@@ -34,7 +36,7 @@ def learned(epochs: Epochs, start: int, end: int, batches: Sequence[tuple[int, H
     for _, fields in batches:
         base, epoch = fields[0], fields[2]
         if epoch < last:
-            raise WentBack(f"a record of its leader epoch {epoch} at offset {base}, behind one of epoch {last}")
+            raise EpochRegression(f"a record of its leader epoch {epoch} at offset {base}, behind one of epoch {last}")
         if epoch > last:
             found.append((epoch, base))
             last = epoch

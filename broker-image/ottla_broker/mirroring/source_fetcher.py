@@ -9,11 +9,11 @@ import logging
 from contextlib import suppress
 from typing import Final, Protocol
 
-from ottla_broker.mirroring import mirror_partition
+from ottla_broker.mirroring import mirrored_partition
 from ottla_broker.mirroring.mirror_config import FetchLimits
-from ottla_broker.mirroring.mirror_partition import FetchOutcome, LastResponse, MirrorPartition
+from ottla_broker.mirroring.mirrored_partition import FetchOutcome, LastResponse, MirroredPartition
 from ottla_broker.mirroring.session import LOST, SourceSession
-from ottla_broker.mirroring.source_offsets import EARLIEST, LATEST, source_offset
+from ottla_broker.mirroring.source_offsets import EARLIEST, LATEST, fetch_source_offset
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -45,15 +45,15 @@ class Home(Protocol):
 
     def took(self, size: int) -> None: ...
 
-    def elsewhere(self, copy: MirrorPartition, reason: str) -> None:
+    def elsewhere(self, copy: MirroredPartition, reason: str) -> None:
         """That broker does not lead it."""
         ...
 
-    def learned(self, copy: MirrorPartition) -> None:
+    def learned(self, copy: MirroredPartition) -> None:
         """`copy.to_learn` is to be written down; it is fetched no further before."""
         ...
 
-    def parted(self, copy: MirrorPartition) -> None: ...
+    def parted(self, copy: MirroredPartition) -> None: ...
 
 
 class SourceFetcher:
@@ -67,12 +67,12 @@ class SourceFetcher:
         self._wanted = asyncio.Event()
         self._running = self._loop.create_task(self._run(), name=f"mirror from {address[0]}:{address[1]}")
 
-    def follow(self, copy: MirrorPartition) -> None:
+    def follow(self, copy: MirroredPartition) -> None:
         copy.last_response = self.sign_of_life
         self.session.follow(copy)
         self._wanted.set()
 
-    def forget(self, copy: MirrorPartition) -> None:
+    def forget(self, copy: MirroredPartition) -> None:
         self.session.forget(copy)
 
     async def close(self) -> None:
@@ -152,9 +152,9 @@ class SourceFetcher:
             else:
                 self.session.forget(copy)
 
-    async def _take(self, channel: Channel, copy: MirrorPartition, got: FetchResponsePartition) -> None:
+    async def _take(self, channel: Channel, copy: MirroredPartition, got: FetchResponsePartition) -> None:
         try:
-            outcome = mirror_partition.process_partition_data(copy, got, self._loop.time())
+            outcome = mirrored_partition.process_partition_data(copy, got, self._loop.time())
             if outcome is FetchOutcome.out_of_range:
                 outcome = await self._find_range(channel, copy)
         except KafkaError as reason:
@@ -179,16 +179,16 @@ class SourceFetcher:
                 self.session.forget(copy)
                 self._home.parted(copy)
 
-    def _rest_longer(self, copy: MirrorPartition) -> None:
+    def _rest_longer(self, copy: MirroredPartition) -> None:
         copy.retry_pause_s = min(copy.retry_pause_s * 2 or FIRST_PAUSE_S, LONGEST_PAUSE_S)
         copy.retry_at_s = self._loop.time() + copy.retry_pause_s
 
-    async def _find_range(self, channel: Channel, copy: MirrorPartition) -> FetchOutcome:
+    async def _find_range(self, channel: Channel, copy: MirroredPartition) -> FetchOutcome:
         """Our offset is not in the source's log: asks where that starts and ends."""
         asked = copy.position
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            start = await source_offset(channel, copy, EARLIEST)
-            end = await source_offset(channel, copy, LATEST)
+            start = await fetch_source_offset(channel, copy, EARLIEST)
+            end = await fetch_source_offset(channel, copy, LATEST)
         if not copy.is_leader or copy.position != asked:
             return FetchOutcome.advanced
-        return copy.offset_policy.find_range(copy, start, end)
+        return copy.offset_policy.handle_out_of_range(copy, start, end)

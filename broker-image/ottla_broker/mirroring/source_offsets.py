@@ -7,7 +7,7 @@ from kio.schema.list_offsets.v7.response import ListOffsetsResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from ottla_broker.mirroring.mirror_partition import MirrorPartition
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -16,7 +16,7 @@ LATEST: Final = -1
 CONSUMER: Final = BrokerId(-1)
 
 
-async def source_offset(channel: Channel, copy: MirrorPartition, which: int) -> int:
+async def fetch_source_offset(channel: Channel, copy: MirroredPartition, which: int) -> int:
     """`which`: EARLIEST or LATEST. KafkaError as the source says; ConnectionError."""
     response: ListOffsetsResponse = await channel.send(
         ListOffsetsRequest(

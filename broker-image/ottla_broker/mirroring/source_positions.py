@@ -32,8 +32,8 @@ from ottla_broker.wire.batch import (
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 
 SEQUENCE_BITS: Final = 31
-SEQUENCES: Final = 1 << SEQUENCE_BITS
-END: Final = 1 << (SEQUENCE_BITS + 15)
+SEQUENCE_COUNT: Final = 1 << SEQUENCE_BITS
+SOURCE_OFFSET_LIMIT: Final = 1 << (SEQUENCE_BITS + 15)
 """Offsets of a source that can be carried are below this one: 70 trillion."""
 
 _CRC: Final = struct.Struct(">I")
@@ -51,7 +51,7 @@ def source_position(producer: ProducerStateEntry | None) -> int:
     return (producer.epoch << SEQUENCE_BITS) + producer.coordinator_epoch + 1
 
 
-def mark(
+def stamp_source_position(
     batch: memoryview,
     at: int,
     fields: HeaderFields,
@@ -64,26 +64,28 @@ def mark(
     """Makes a batch of the source's, in place, one of this log's: at offset `base_offset`, marked with where it lay. It is plain data then, no part of a
     transaction, and no tombstone of it is due before this log's own time. `append_time_ms`: for topics of LogAppendTime. ValueError from `END` on."""
     base, length, _, _, _, attributes, delta, base_timestamp, max_timestamp, _, _, _, count = fields
-    if base + delta >= END:
-        raise ValueError(f"offset {base + delta}: those that can be carried are below {END}")
+    if base + delta >= SOURCE_OFFSET_LIMIT:
+        raise ValueError(f"offset {base + delta}: those that can be carried are below {SOURCE_OFFSET_LIMIT}")
     attributes &= ~(TRANSACTIONAL_FLAG | DELETE_HORIZON_FLAG)
     if append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = append_time_ms
     HEADER.pack_into(
         batch, at, base_offset, length, leader_epoch, _MAGIC, 0, attributes, delta, base_timestamp, max_timestamp,
-        producer_id, base >> SEQUENCE_BITS, base % SEQUENCES, count,
+        producer_id, base >> SEQUENCE_BITS, base % SEQUENCE_COUNT, count,
     )  # fmt: skip
     _CRC.pack_into(batch, at + _CRC_AT, crc32c(batch[at + ATTRIBUTES_OFFSET : at + length + LOG_OVERHEAD]))
 
 
-def statement(producer_id: int, position: int, *, base_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
+def encode_position_marker(
+    producer_id: int, position: int, *, base_offset: int, leader_epoch: int, timestamp_ms: int
+) -> bytes:
     """A marker that says of a source: this offset (above 0) is wanted next. It takes one offset of the log. There must not be a batch of the source's
     before it that says anything else."""
     last = position - 1
     return encode_end_transaction_marker(
         True,
-        last % SEQUENCES,
+        last % SEQUENCE_COUNT,
         producer_id=producer_id,
         producer_epoch=last >> SEQUENCE_BITS,
         timestamp_ms=timestamp_ms,

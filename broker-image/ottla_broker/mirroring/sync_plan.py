@@ -21,12 +21,12 @@ from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import NewMirroredTopic, failback_obstacle, is_topic_joined, mirrored_partition
 from ottla_broker.metadata.records import MirroredTopicRecord
 from ottla_broker.mirroring.mirror_config import MirrorConfig
-from ottla_broker.mirroring.origins import come_back, origins_with
-from ottla_broker.mirroring.patterns import chosen_topic
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.source_copies import SourceCopy
+from ottla_broker.mirroring.origins import originates_here, origins_of_copy
+from ottla_broker.mirroring.patterns import matches_topic
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.source_copies import MirroredAtSource
 
-OWN: Final = frozenset(
+UNSYNCED_CONFIGS: Final = frozenset(
     setting.name
     for setting in (
         TOPIC_MIN_INSYNC_REPLICAS,
@@ -37,17 +37,17 @@ OWN: Final = frozenset(
 )
 """Settings that say how a cluster replicates: each cluster's own affair."""
 
-Configs = Mapping[str, Mapping[str, str]]
+TopicConfigs = Mapping[str, Mapping[str, str]]
 """By topic of the source: what was set for it there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateMirroredTopic:
     topic: NewMirroredTopic
 
 
 @dataclass(frozen=True, slots=True)
-class Recreate:
+class RecreateMirroredTopic:
     """The copy `old_id` is thrown away, because the source has parted from it."""
 
     topic: NewMirroredTopic
@@ -55,7 +55,7 @@ class Recreate:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
+class AdoptTopic:
     """The topic `topic_id`, which has records of its own, becomes a copy: the source's topic was its copy, and has failed over."""
 
     topic: NewMirroredTopic
@@ -63,7 +63,7 @@ class Adopt:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
+class FailBack:
     """The topic `topic_id`, which was a copy until it failed over, becomes one again."""
 
     topic: NewMirroredTopic
@@ -71,13 +71,13 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Grow:
+class AddPartitions:
     topic: str
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
-class Configure:
+class AlterTopicConfig:
     """None removes a setting."""
 
     topic: str
@@ -85,7 +85,7 @@ class Configure:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class UpdateOrigins:
     """The records of the copy `id` come by way of other clusters than before, or other sources are appended to what it is a copy of."""
 
     topic: str
@@ -95,22 +95,35 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedTopic:
     """It stays as it is; why, in words."""
 
     topic: str
-    why: str
+    reason: str
 
 
-Step = Create | Recreate | Adopt | TakeBack | Grow | Configure | Trace | Refused
+SyncStep = (
+    CreateMirroredTopic
+    | RecreateMirroredTopic
+    | AdoptTopic
+    | FailBack
+    | AddPartitions
+    | AlterTopicConfig
+    | UpdateOrigins
+    | RejectedTopic
+)
 
 
-def topic_of(step: Step) -> str:
+def target_topic_of(step: SyncStep) -> str:
     """Its name here."""
-    return step.topic.name if isinstance(step, Create | Recreate | Adopt | TakeBack) else step.topic
+    return (
+        step.topic.name
+        if isinstance(step, CreateMirroredTopic | RecreateMirroredTopic | AdoptTopic | FailBack)
+        else step.topic
+    )
 
 
-def wanted_topics(image: MetadataImage, link: MirrorConfig, view: SourceView) -> list[SourceTopic]:
+def select_topics(image: MetadataImage, link: MirrorConfig, view: SourceMetadata) -> list[SourceTopic]:
     """Of the source: those that the patterns choose, and those that are copied already."""
     copied = {topic.source_topic for topic in image.mirrored_topics.values() if topic.mirror == link.name}
     copied |= {
@@ -119,28 +132,28 @@ def wanted_topics(image: MetadataImage, link: MirrorConfig, view: SourceView) ->
         for one in sources.values()
         if one.mirror == link.name
     }
-    return [topic for name, topic in sorted(view.topics.items()) if name in copied or chosen_topic(name, link.topics)]
+    return [topic for name, topic in sorted(view.topics.items()) if name in copied or matches_topic(name, link.topics)]
 
 
-def candidates(image: MetadataImage, link: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
+def find_failback_candidates(image: MetadataImage, link: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
     """Those of the source's topics that are here, and are open: if the source's are copies of them they may become copies themselves."""
-    here = [(topic.name, image.topics.get(link.name_here(topic.name))) for topic in topics]
+    here = [(topic.name, image.topics.get(link.target_topic(topic.name))) for topic in topics]
     return [name for name, topic in here if topic is not None and image.active_mirror(topic.id) is None]
 
 
-def steps(
+def plan_identical(
     image: MetadataImage,
     link: MirrorConfig,
-    view: SourceView,
-    configs: Configs | None,
+    view: SourceMetadata,
+    configs: TopicConfigs | None,
     replication_factor: int,
     cluster_id: str,
-    at_source: Mapping[str, SourceCopy] | None = None,
-) -> Iterator[Step]:
+    at_source: Mapping[str, MirroredAtSource] | None = None,
+) -> Iterator[SyncStep]:
     """`configs` None: they are not kept in step. `cluster_id`: this cluster's; `at_source`: what the source says of the `candidates`."""
-    for topic in wanted_topics(image, link, view):
-        config = {} if configs is None else synced(configs.get(topic.name, {}))
-        name, origins = link.name_here(topic.name), origins_with(view.cluster_id, topic)
+    for topic in select_topics(image, link, view):
+        config = {} if configs is None else configs_to_sync(configs.get(topic.name, {}))
+        name, origins = link.target_topic(topic.name), origins_of_copy(view.cluster_id, topic)
         wish = NewMirroredTopic(
             link.name,
             name,
@@ -156,31 +169,31 @@ def steps(
         copy = None if here is None else image.mirrored_topics.get(here.id)
         reverse = (at_source or {}).get(topic.name)
         if here is None:
-            yield Refused(name, _loop(topic)) if come_back(cluster_id, topic) else Create(wish)
+            yield RejectedTopic(name, _loop(topic)) if originates_here(cluster_id, topic) else CreateMirroredTopic(wish)
         elif reverse is not None and reverse.source_id == here.id and image.active_mirror(here.id) is None:
             yield _reversal(image, wish, here, reverse)
         elif copy is not None and copy.failed_over and (copy.mirror, copy.source_id) == (link.name, topic.id):
-            stays = _loop(topic) if come_back(cluster_id, topic) else _stays_open(image, link, wish, here, copy)
-            yield Refused(name, stays) if stays else TakeBack(wish, here.id)
+            stays = _loop(topic) if originates_here(cluster_id, topic) else _stays_open(image, link, wish, here, copy)
+            yield RejectedTopic(name, stays) if stays else FailBack(wish, here.id)
         elif (why := _not_ours(link, copy)) is not None:
-            yield Refused(name, _loop(topic) if come_back(cluster_id, topic) else why)
+            yield RejectedTopic(name, _loop(topic) if originates_here(cluster_id, topic) else why)
         elif copy is not None and copy.source_id != topic.id and not is_topic_joined(image, here):
-            yield Refused(name, "the source's topic was made anew before the two were joined: what is here stays")
+            yield RejectedTopic(name, "the source's topic was made anew before the two were joined: what is here stays")
         elif copy is not None and (copy.source_id != topic.id or _is_stopped(image, here)):
-            if link.resyncs:
-                yield Recreate(wish, here.id)
+            if link.resyncs_on_truncation:
+                yield RecreateMirroredTopic(wish, here.id)
         else:
             if len(topic.leaders) > len(here.partitions):
-                yield Grow(name, len(topic.leaders))
+                yield AddPartitions(name, len(topic.leaders))
             if copy is not None and (copy.origins != origins or carried_source_records(image, here.id, topic.sources)):
-                yield Trace(name, here.id, origins, topic.sources)
+                yield UpdateOrigins(name, here.id, origins, topic.sources)
             if configs is not None and (changes := _differences(image.topic_config(name), config)):
-                yield Configure(name, changes)
+                yield AlterTopicConfig(name, changes)
 
 
-def is_copy(image: MetadataImage, link: MirrorConfig, topic: SourceTopic) -> bool:
+def is_mirrored(image: MetadataImage, link: MirrorConfig, topic: SourceTopic) -> bool:
     """Whether what a copy of it is called here is one, and of nothing before it."""
-    here = image.topics.get(link.name_here(topic.name))
+    here = image.topics.get(link.target_topic(topic.name))
     copy = None if here is None else image.active_mirror(here.id)
     return (
         copy is not None
@@ -190,20 +203,20 @@ def is_copy(image: MetadataImage, link: MirrorConfig, topic: SourceTopic) -> boo
     )
 
 
-def synced(configs: Mapping[str, str]) -> dict[str, str]:
+def configs_to_sync(configs: Mapping[str, str]) -> dict[str, str]:
     """Those that a copy takes over."""
-    return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in OWN}
+    return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in UNSYNCED_CONFIGS}
 
 
-def _reversal(image: MetadataImage, wish: NewMirroredTopic, here: TopicImage, reverse: SourceCopy) -> Step:
+def _reversal(image: MetadataImage, wish: NewMirroredTopic, here: TopicImage, reverse: MirroredAtSource) -> SyncStep:
     if not reverse.failed_over:
-        return Refused(
+        return RejectedTopic(
             wish.name,
             f"the source's topic is itself a copy of it, by mirror {reverse.mirror!r}, which has not failed over",
         )
     if why := _too_wide(wish, here) or appending_obstacle(image, here.id):
-        return Refused(wish.name, why)
-    return Adopt(wish, here.id)
+        return RejectedTopic(wish.name, why)
+    return AdoptTopic(wish, here.id)
 
 
 def _too_wide(wish: NewMirroredTopic, here: TopicImage) -> str:
@@ -218,7 +231,7 @@ def _stays_open(
     """Why what has failed over does not become a copy again; empty when it does."""
     if why := failback_obstacle(image, here, copy) or _too_wide(wish, here):
         return why
-    if link.truncates:
+    if link.truncates_on_divergence:
         return ""
     return (
         "its copy has failed over, and takes records of its own; on.divergence=Truncate (onDivergence of a Mirror) makes it a copy again: "
@@ -243,5 +256,5 @@ def _is_stopped(image: MetadataImage, topic: TopicImage) -> bool:
 
 
 def _differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    gone: dict[str, str | None] = {name: None for name in here if name not in wanted and name not in OWN}
+    gone: dict[str, str | None] = {name: None for name in here if name not in wanted and name not in UNSYNCED_CONFIGS}
     return gone | {name: value for name, value in wanted.items() if here.get(name) != value}

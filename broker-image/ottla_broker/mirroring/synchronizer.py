@@ -16,29 +16,29 @@ from kio.static.primitive import i8
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Config, ConfigSource
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.mirroring.group_offsets import GroupOffsets
-from ottla_broker.mirroring.joining import Join, Resume, joins
+from ottla_broker.mirroring.group_offsets import GroupOffsetSync
+from ottla_broker.mirroring.joining import AddSource, ResumeSource, plan_appended
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_configs
-from ottla_broker.mirroring.origins import Tracing
-from ottla_broker.mirroring.source_cluster import SourceView, look
-from ottla_broker.mirroring.source_copies import copies_at
+from ottla_broker.mirroring.origins import OriginReader
+from ottla_broker.mirroring.source_cluster import SourceMetadata, fetch_source_metadata
+from ottla_broker.mirroring.source_copies import fetch_mirrored_at_source
 from ottla_broker.mirroring.sync_plan import (
-    Adopt,
-    Configs,
-    Configure,
-    Create,
-    Grow,
-    Recreate,
-    Refused,
-    Step,
-    TakeBack,
-    Trace,
-    candidates,
-    is_copy,
-    steps,
-    synced,
-    topic_of,
-    wanted_topics,
+    AddPartitions,
+    AdoptTopic,
+    AlterTopicConfig,
+    CreateMirroredTopic,
+    FailBack,
+    RecreateMirroredTopic,
+    RejectedTopic,
+    SyncStep,
+    TopicConfigs,
+    UpdateOrigins,
+    configs_to_sync,
+    find_failback_candidates,
+    is_mirrored,
+    plan_identical,
+    select_topics,
+    target_topic_of,
 )
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -84,7 +84,7 @@ class MirrorSynchronizer:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._changed.clear()
-                wanted = [link for link in mirror_configs(self._image).values() if link.replicates]
+                wanted = [link for link in mirror_configs(self._image).values() if link.is_replicating]
                 for link in [link for link in kept if link not in wanted]:
                     kept.pop(link).cancel()
                     self._troubles.pop(link.name, None)
@@ -96,8 +96,8 @@ class MirrorSynchronizer:
     async def _keep(self, link: MirrorConfig) -> None:
         name = f"mirror-{link.name}-controller"
         addresses = self._image.broker_addresses(self._config.inter_broker_listener)
-        client, own = link.client(name), Client(addresses, client_id=name)
-        groups, tracing = GroupOffsets(link.groups, client, own), Tracing(client)
+        client, own = link.source_client(name), Client(addresses, client_id=name)
+        groups, tracing = GroupOffsetSync(link.groups, client, own), OriginReader(client)
         try:
             while True:
                 refused: dict[str, str] = {}
@@ -105,47 +105,47 @@ class MirrorSynchronizer:
                     copied = await self._bring_in_step(link, client, tracing, refused)
                     self._now_refused(link, refused)
                     if link.groups and copied:
-                        await groups.copy(copied)
+                        await groups.sync_groups(copied)
                     self._say(link, "", "")
-                    pause_s = link.refresh_s
+                    pause_s = link.metadata_max_age_s
                 except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
-                    why = f"the source at {link.bootstrap}: {reason or 'no answer in time'}"
+                    why = f"the source at {link.bootstrap_servers}: {reason or 'no answer in time'}"
                     self._say(link, "", why)
                     self._troubles[link.name] = replace(self.problems(link.name), source_error=why)
-                    pause_s = min(link.refresh_s, AGAIN_S)
+                    pause_s = min(link.metadata_max_age_s, AGAIN_S)
                 await asyncio.sleep(pause_s)
         finally:
             await client.close()
             await own.close()
 
     async def _bring_in_step(
-        self, link: MirrorConfig, client: Client, tracing: Tracing, refused: dict[str, str]
+        self, link: MirrorConfig, client: Client, tracing: OriginReader, refused: dict[str, str]
     ) -> dict[str, str]:
         """The copies that are what the source has now: their names there → here. `refused`: is told which are not, and why."""
-        view = await look(client, None)
+        view = await fetch_source_metadata(client, None)
         if view.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "it is this cluster itself")
-        topics = wanted_topics(self._image, link, view)
+        topics = select_topics(self._image, link, view)
         names = [topic.name for topic in topics]
-        view = await tracing.traced(view, names)
+        view = await tracing.add_origins(view, names)
         configs = await self._configs(client, names) if link.sync_configs else None
         factor = self._config(DEFAULT_REPLICATION_FACTOR)
-        if link.appends:
+        if link.appends_records:
             await self._join(link, view, configs, factor, refused)
             return {}
-        created: list[Create] = []
-        at_source = await copies_at(client, candidates(self._image, link, topics))
-        for step in steps(self._image, link, view, configs, factor, self._cluster_id, at_source):
-            if isinstance(step, Create):
+        created: list[CreateMirroredTopic] = []
+        at_source = await fetch_mirrored_at_source(client, find_failback_candidates(self._image, link, topics))
+        for step in plan_identical(self._image, link, view, configs, factor, self._cluster_id, at_source):
+            if isinstance(step, CreateMirroredTopic):
                 created.append(step)
                 continue
-            if isinstance(step, Refused):
-                refused[step.topic] = step.why
+            if isinstance(step, RejectedTopic):
+                refused[step.topic] = step.reason
                 continue
             try:
                 await self._take(link, step)
             except KafkaError as reason:  # what cannot be done for one topic stops nothing for the others
-                refused[topic_of(step)] = reason.message or reason.code.name
+                refused[target_topic_of(step)] = reason.message or reason.code.name
         if created:
             answers = await self._controller.mirror_control.create_mirrored_topics([step.topic for step in created])
             for made, answer in zip(created, answers, strict=True):
@@ -153,23 +153,28 @@ class MirrorSynchronizer:
                     refused[made.topic.name] = answer.message or answer.code.name
                 else:
                     logger.info("mirror %s: topic %r is copied from now on", link.name, made.topic.name)
-        return {topic.name: link.name_here(topic.name) for topic in topics if is_copy(self._image, link, topic)}
+        return {topic.name: link.target_topic(topic.name) for topic in topics if is_mirrored(self._image, link, topic)}
 
     async def _join(
-        self, link: MirrorConfig, view: SourceView, configs: Configs | None, factor: int, refused: dict[str, str]
+        self,
+        link: MirrorConfig,
+        view: SourceMetadata,
+        configs: TopicConfigs | None,
+        factor: int,
+        refused: dict[str, str],
     ) -> None:
-        for step in joins(self._image, link, view, configs, factor, self._cluster_id):
+        for step in plan_appended(self._image, link, view, configs, factor, self._cluster_id):
             try:
                 match step:
-                    case Join(source):
+                    case AddSource(source):
                         await self._controller.mirror_control.add_source(source)
                         logger.info("mirror %s: %r comes into %r", link.name, source.source_topic, source.name)
-                    case Resume(_, topic_id, source_id):
+                    case ResumeSource(_, topic_id, source_id):
                         await self._controller.mirror_control.resume_source(topic_id, source_id)
-                    case Refused(name, why):
+                    case RejectedTopic(name, why):
                         refused[name] = why
             except KafkaError as reason:
-                name = step.source.name if isinstance(step, Join) else step.topic
+                name = step.source.name if isinstance(step, AddSource) else step.topic
                 refused[name] = reason.message or reason.code.name
 
     def _now_refused(self, link: MirrorConfig, refused: dict[str, str]) -> None:
@@ -179,30 +184,30 @@ class MirrorSynchronizer:
             self._say(link, topic, why)
         self._troubles[link.name] = MirrorProblems(refused_topics=refused)
 
-    async def _take(self, link: MirrorConfig, step: Step) -> None:
+    async def _take(self, link: MirrorConfig, step: SyncStep) -> None:
         match step:
-            case Recreate(topic, old_id):
+            case RecreateMirroredTopic(topic, old_id):
                 self._say(link, topic.name, "the source has parted from the copy, which is made anew")
                 await self._controller.mirror_control.recreate_mirrored_topic(topic, old_id)
-            case Adopt(topic, topic_id):
+            case AdoptTopic(topic, topic_id):
                 await self._controller.mirror_control.adopt_topic(topic, topic_id)
                 self._say(
                     link,
                     topic.name,
                     "it becomes a copy of what was its own copy, and takes no other records from now on",
                 )
-            case TakeBack(topic, topic_id):
+            case FailBack(topic, topic_id):
                 await self._controller.mirror_control.fail_back(topic, topic_id)
                 self._say(
                     link,
                     topic.name,
                     "its failover is taken back, and it takes no other records than its source's from now on",
                 )
-            case Grow(name, count):
+            case AddPartitions(name, count):
                 await self._controller.create_partitions(name, count)
-            case Configure(name, changes):
+            case AlterTopicConfig(name, changes):
                 await self._controller.alter_configs(TOPIC_RESOURCE, name, changes)
-            case Trace(_, topic_id, origins, sources):
+            case UpdateOrigins(_, topic_id, origins, sources):
                 await self._controller.mirror_control.update_origins(topic_id, origins, sources)
 
     def _say(self, link: MirrorConfig, topic: str, why: str) -> None:
@@ -211,7 +216,7 @@ class MirrorSynchronizer:
             if why:
                 logger.warning("mirror %s: %s%s", link.name, f"topic {topic!r}: " if topic else "", why)
 
-    async def _configs(self, client: Client, names: Sequence[str]) -> Configs:
+    async def _configs(self, client: Client, names: Sequence[str]) -> TopicConfigs:
         """What was set for topics at the source, as far as it can be set here."""
         found: dict[str, dict[str, str]] = {}
         for first in range(0, len(names), DESCRIBED_AT_ONCE):
@@ -241,7 +246,7 @@ class MirrorSynchronizer:
 
     def _possible(self, config: dict[str, str]) -> dict[str, str]:
         possible = {}
-        for name, value in synced(config).items():
+        for name, value in configs_to_sync(config).items():
             try:
                 self._config.check_topic({name: value})
                 possible[name] = value

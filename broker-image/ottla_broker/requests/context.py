@@ -1,12 +1,15 @@
-"""What a handler knows besides its request."""
+"""What a handler is given besides its request, and what it may answer with."""
 
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Final, Protocol
 
+from kio.static.primitive import i32
+
+from ottla_broker.broker import Broker
 from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, Resource
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.wire.batch import Buffer
@@ -14,17 +17,22 @@ from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.repeated_fetch import RepeatedFetch
 from ottla_broker.wire.repeated_produce import RepeatedProduce
 
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
+OPERATIONS_NOT_REQUESTED: Final = i32(-(2**31))
+"""The bit field of authorized operations where the request does not ask for them (KIP-430)."""
 
 
 class CloseConnection(Exception):
-    """A handler wants the connection closed: the only way to tell a producer with acks=0 that something is wrong."""
+    """A handler closes the connection: the only way to report an error to a producer with acks=0."""
 
 
 @dataclass(slots=True)
 class ConnectionState:
-    """The other end of one connection. `software_*` is what ApiVersions told us of the client (KIP-511)."""
+    """The client at the other end of a connection, and what the broker remembers of it.
+
+    `software_name`, `software_version`: what the client said in ApiVersions (KIP-511). `is_follower`: a broker
+    that fetches as a replica. `stepped_down_s`: when the client last heard, by the loop's clock, that a leader
+    has just stepped down.
+    """
 
     host: str
     port: int
@@ -32,17 +40,17 @@ class ConnectionState:
     principal: Principal = ANONYMOUS
     software_name: str = "unknown"
     software_version: str = "unknown"
-    is_follower: bool = False  # a broker that fetches as a replica
-    refused_s: float = -inf  # when it last heard, by the loop's clock, that a leader has just stepped down
+    is_follower: bool = False
+    stepped_down_s: float = -inf
     fetches: RepeatedFetch = field(default_factory=RepeatedFetch)
     produces: RepeatedProduce = field(default_factory=RepeatedProduce)
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request: `version` is the one it was sent in, whatever the handler's anchor is."""
+    """One request. `version` is the one it was sent in, whatever version its handler is written for."""
 
-    broker: "Broker"
+    broker: Broker
     connection: ConnectionState
     version: int
     client_id: str | None
@@ -52,7 +60,7 @@ class RequestContext:
         return self.authorizer.allows(self.connection.principal, self.connection.host, operation, resource)
 
     def authorized_operations(self, resource: Resource) -> int:
-        """What the caller may do with a resource, as the bit field of Metadata and the Describe APIs (KIP-430)."""
+        """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""
         return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.is_authorized(operation, resource))
 
 
@@ -61,9 +69,10 @@ Reply = Buffers | Future[Buffers] | None
 
 
 class DeferredResponse(asyncio.Future[Buffers]):
-    """A reply that comes later. `give` hands it to its connection in the same turn of the loop; a future's own callbacks come in the next."""
+    """A response that comes later. `complete` calls `on_complete`, which the connection sets, in the same turn of
+    the loop; a future's own callbacks run in the next."""
 
-    on_complete: "Callable[[asyncio.Future[Buffers]], None] | None" = None
+    on_complete: Callable[[asyncio.Future[Buffers]], None] | None = None
 
     def complete(self, buffers: Buffers) -> None:
         if not self.done():
@@ -73,36 +82,44 @@ class DeferredResponse(asyncio.Future[Buffers]):
 
 
 class DelayedFetchResponse(DeferredResponse):
-    """A reply that waits for something that is not due yet. `hurry`: gives it as it is now. `over`: called once, when it waits no longer; both are let
-    go then, or the reply and who waits would hold each other, and their records, until the garbage collector finds them."""
+    """The response of a fetch that waits for records (Kafka's DelayedFetch).
+
+    `force_complete` completes it with what there is now. `on_end` is called once, when it no longer waits. Both
+    are dropped then: the response and its waiter would otherwise hold each other, and their records, until the
+    garbage collector finds them.
+    """
 
     def __init__(
-        self, force_complete: Callable[[], None], over: Callable[[], None], *, loop: asyncio.AbstractEventLoop
+        self, force_complete: Callable[[], None], on_end: Callable[[], None], *, loop: asyncio.AbstractEventLoop
     ) -> None:
         super().__init__(loop=loop)
-        self.hurry = force_complete
-        self._over = over
+        self.force_complete = force_complete
+        self._on_end = on_end
 
-    def give(self, buffers: Buffers) -> None:
-        self._let_go()
+    def complete(self, buffers: Buffers) -> None:
+        self._end()
         super().complete(buffers)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        self._let_go()
+        self._end()
         return super().cancel(msg)
 
-    def _let_go(self) -> None:
-        over, self.hurry, self._over = self._over, _nothing, _nothing
-        over()
+    def _end(self) -> None:
+        on_end, self.force_complete, self._on_end = self._on_end, _do_nothing, _do_nothing
+        on_end()
 
 
-def _nothing() -> None:
-    """What is left to do when nothing is."""
+def _do_nothing() -> None:
+    pass
 
 
 class FrameHandler(Protocol):
-    """A handler of the hot path, which reads and writes its messages itself and makes no task. It answers a whole
-    response with its size in front, or a future of one; None when the client wants no answer. `room`: bytes that the
-    answer should not exceed, for want of memory. Raises Malformed and HangUp."""
+    """A handler of the hot path: it reads and writes its messages itself and starts no task.
 
-    def __call__(self, context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply: ...
+    The response should not exceed `max_response_bytes`, the memory that is left for it. Raises MalformedMessage
+    and CloseConnection.
+    """
+
+    def __call__(
+        self, context: RequestContext, frame: bytearray, header: RequestHeader, max_response_bytes: int, /
+    ) -> Reply: ...

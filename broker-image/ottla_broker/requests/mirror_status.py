@@ -18,11 +18,11 @@ from ottla_broker.config.value_types import ConfigType
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import mirrored_partition
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.lineage import EpochHistory, last_identical_offset
+from ottla_broker.mirroring.lineage import EpochHistory, mirrored_end_offset
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config
-from ottla_broker.mirroring.mirror_partition import MirrorPartition
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition
 from ottla_broker.mirroring.origins import ORIGINS, origin_clusters
-from ottla_broker.mirroring.source_copies import epoch_history_key, mirror_topic_entries
+from ottla_broker.mirroring.source_copies import describe_mirrored_topic, epoch_history_key
 from ottla_broker.mirroring.source_epochs import NO_EPOCH
 from ottla_broker.replication.partition import Partition
 
@@ -57,7 +57,7 @@ def mirrored_topic_entries(broker: Broker, name: str, now_s: float) -> list[Conf
     copy = None if topic is None else broker.image.mirrored_topics.get(topic.id)
     if topic is None or copy is None:
         return []
-    found = mirror_topic_entries(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
+    found = describe_mirrored_topic(copy.mirror, copy.source_topic, copy.source_id, failed_over=copy.failed_over)
     found[ORIGINS] = ",".join(sorted(origin_clusters(broker.image, name)))
     for index in sorted(topic.partitions):
         if (partition := broker.partitions.get(name, index)) is not None and partition.is_leader:
@@ -82,7 +82,7 @@ def lineage(image: MetadataImage, copied: MirroredTopicRecord, partition: Partit
     if not copied.failed_over or known.end < 0 or (copied.adopted and known.joined < 0):
         return None
     epochs = tuple(partition.log.epochs.entries())
-    end = last_identical_offset(epochs, partition.log.end, known.end, known.end_epoch)
+    end = mirrored_end_offset(epochs, partition.log.end, known.end, known.end_epoch)
     return EpochHistory(copied.source_id, known.epochs, end, epochs)
 
 
@@ -109,7 +109,9 @@ def mirrored_partition_status(
     return live_status(copy, end, settings, broker.mirrors.source_error(copied.mirror), now_s)
 
 
-def live_status(copy: MirrorPartition, end: int, settings: MirrorConfig, trouble: str, now_s: float) -> PartitionStatus:
+def live_status(
+    copy: MirroredPartition, end: int, settings: MirrorConfig, trouble: str, now_s: float
+) -> PartitionStatus:
     """Of a copy that goes on, unless there is `trouble` with the source's brokers."""
     seen = copy.source_high_watermark != UNKNOWN
     trouble = copy.reason or trouble or silence(copy.source_silence_s(now_s), settings.fetch_limits.max_wait_ms / 1000)

@@ -13,7 +13,7 @@ import aiohttp
 import kopf
 
 from ottla_operator.kube.kinds import Kind, kind_of
-from ottla_operator.plan.objects.names import MANAGER
+from ottla_operator.plan.objects.names import FIELD_MANAGER
 from ottla_operator.resources.model import Json
 
 TIMEOUT_S: Final = 15.0
@@ -96,17 +96,17 @@ class Api:
     async def _apply(self, wanted: Json, part: str) -> Json:
         kind, metadata = kind_of(wanted), wanted["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"]) + part
-        query = {"fieldManager": MANAGER, "force": "true"}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._ask("PATCH", path, wanted, query=query, content=APPLY, kind=kind)
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
         """A merge patch; with metadata.resourceVersion in it, only on the object of that version (409 otherwise)."""
-        query = {"fieldManager": MANAGER}
+        query = {"fieldManager": FIELD_MANAGER}
         return await self._ask("PATCH", kind.path(namespace, name), change, query=query, content=MERGE, kind=kind)
 
     async def create(self, wanted: Json) -> Json:
         kind = kind_of(wanted)
-        query = {"fieldManager": MANAGER}
+        query = {"fieldManager": FIELD_MANAGER}
         return await self._ask("POST", kind.path(wanted["metadata"].get("namespace")), wanted, query=query, kind=kind)
 
     async def delete(self, kind: Kind, it: Json, *, orphan: bool = False) -> None:

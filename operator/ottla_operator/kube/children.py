@@ -8,9 +8,9 @@ from typing import Final
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE, STATEFUL_SET, kind_of
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.addresses import Addresses, Reached
-from ottla_operator.plan.objects.differences import differs, marked
-from ottla_operator.plan.pods_seen import BrokerPod, broker_pods
+from ottla_operator.plan.objects.addresses import Addresses, ServiceAddress
+from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
+from ottla_operator.plan.observed_pods import BrokerPod, broker_pods
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -40,16 +40,16 @@ class Seen:
         """What the operator has noted down on the StatefulSet; on the Service while that is made anew."""
         noted_on = self.stateful_set or self.services.get(self.headless) or {}
         annotations = noted_on.get("metadata", {}).get("annotations") or {}
-        return {key: annotations[key] for key in names.NOTES if key in annotations}
+        return {key: annotations[key] for key in names.STATE_ANNOTATIONS if key in annotations}
 
     def addresses(self) -> Addresses:
         return Addresses({name: _reached(it) for name, it in self.services.items()})
 
 
-def _reached(service: Json) -> Reached:
+def _reached(service: Json) -> ServiceAddress:
     port = (service["spec"].get("ports") or [{}])[0].get("nodePort")
     ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}]
-    return Reached(port, ingress[0].get("hostname") or ingress[0].get("ip"))
+    return ServiceAddress(port, ingress[0].get("hostname") or ingress[0].get("ip"))
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Children:
 
     async def see(self, cluster: Cluster) -> Seen:
         namespace, selector = cluster.metadata.namespace, names.selector_text(cluster)
-        ours = f"{selector},{MANAGED_BY}={names.MANAGER}"
+        ours = f"{selector},{MANAGED_BY}={names.FIELD_MANAGER}"
         stateful_set, pods, services, settings = await asyncio.gather(
             self.api.get(STATEFUL_SET, namespace, cluster.name),
             self.api.list(POD, namespace, selector),
@@ -73,7 +73,7 @@ class Children:
             broker_pods(cluster, pods),
             {it["metadata"]["name"]: it for it in services},
             {it["metadata"]["name"]: it for it in settings},
-            names.headless(cluster),
+            names.headless_service(cluster),
         )
 
     async def ensure_all(self, wanted: Iterable[Json], seen: Seen) -> list[Json]:
@@ -91,10 +91,10 @@ class Children:
 
     async def ensure(self, wanted: Json, live: Json | None) -> Json:
         """Applies an object unless it is so already; as it is then. Taken, Leaving."""
-        wanted = marked(wanted)
+        wanted = with_applied_hash(wanted)
         if live is not None:
             _check_ours(wanted, live)
-            if differs(wanted, live) is None:
+            if find_difference(wanted, live) is None:
                 return live
             about, state = f"{live['metadata']['uid']}", (str(wanted), live["metadata"]["resourceVersion"])
             if self._equal.get(about) == state:
@@ -107,7 +107,7 @@ class Children:
 
 def _check_ours(wanted: Json, live: Json) -> None:
     metadata = live["metadata"]
-    if (metadata.get("labels") or {}).get(MANAGED_BY) != names.MANAGER:
+    if (metadata.get("labels") or {}).get(MANAGED_BY) != names.FIELD_MANAGER:
         raise Taken(f"there is a {wanted['kind']} {metadata['name']} already that is not the operator's")
     mine = {it["uid"]: (it["kind"], it["name"]) for it in wanted["metadata"].get("ownerReferences") or []}
     for owner in metadata.get("ownerReferences") or []:

@@ -10,7 +10,7 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.kinds import POD
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.pods_seen import BrokerPod, broker_pods
+from ottla_operator.plan.observed_pods import BrokerPod, broker_pods
 from ottla_operator.resources.cluster import Cluster
 
 WITHIN_S = 5.0
@@ -50,7 +50,7 @@ class Brokers:
 def addresses(cluster: Cluster, pods: Iterable[BrokerPod]) -> list[str]:
     """host:port of the brokers whose pods are ready, where the operator speaks to them."""
     usual = names.brokers_port(cluster)
-    found = [(it.ip, it.port or usual) for it in pods if it.ready and it.ip]
+    found = [(it.ip, it.port or usual) for it in pods if it.is_ready and it.ip]
     return [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip, port in found]
 
 

@@ -26,16 +26,22 @@ from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import Upkeep, refuses
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.brokers import suited
+from ottla_operator.plan.broker_processes import broker_count_for_defaults
 from ottla_operator.plan.cluster_verdict import NO_CERTIFICATE, Facts, serving, verdict
-from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working
+from ottla_operator.plan.conditions import Conditions, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
-from ottla_operator.plan.objects.addresses import bootstrap
+from ottla_operator.plan.objects.addresses import bootstrap_addresses
+from ottla_operator.plan.objects.desired import (
+    DesiredObjects,
+    ObjectInputs,
+    broker_ids,
+    desired_objects,
+    find_unsupported,
+)
 from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
-from ottla_operator.plan.objects.settings import COMMON, common_settings, read, started_with
-from ottla_operator.plan.objects.whole import Given, Objects, broker_ids, desired, unfit
-from ottla_operator.plan.source_credentials import Unusable
+from ottla_operator.plan.objects.settings import COMMON_FILE, common_settings, parse_properties, started_with
+from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.model import Json
@@ -66,7 +72,7 @@ class Clusters:
     body: Callable[[Key], Json | None]
     topics_may_go_on: Callable[[Key], None] = lambda key: None
     _memories: dict[Key, Memory] = field(default_factory=dict)
-    _checked: Checked = field(default_factory=lambda: Checked(lambda body: unfit(cluster_of(body))))
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: find_unsupported(cluster_of(body))))
     _children: Children = field(init=False)
     _upkeep: Upkeep = field(init=False)
 
@@ -82,33 +88,35 @@ class Clusters:
             return None  # what it owns goes by Kubernetes' own means
         memory = self._memories.setdefault(key, Memory())
         if why := self._checked.wrong(key, body):
-            await self._tell(body, memory, Stuck("InvalidSpec", why))
+            await self._tell(body, memory, Stalled("InvalidSpec", why))
             return RESYNC_S
         return await self._keep(key, body, cluster_of(body), memory)
 
     async def failed(self, key: Key, error: Exception) -> None:
         """Brokers or the API server did not do what they should: it is tried again."""
         if (body := self.body(key)) is not None:
-            await self._tell(body, self._memories.setdefault(key, Memory()), Working("TryingAgain", str(error)))
+            await self._tell(body, self._memories.setdefault(key, Memory()), Reconciling("TryingAgain", str(error)))
 
     async def _keep(self, key: Key, body: Json, cluster: Cluster, memory: Memory) -> float:
         seen = await self._children.see(cluster)
         live = seen.stateful_set
         if live and "deletionTimestamp" in live["metadata"]:
-            await self._tell(body, memory, Working("Waiting", "the StatefulSet is being deleted; then it is made anew"))
+            await self._tell(
+                body, memory, Reconciling("Waiting", "the StatefulSet is being deleted; then it is made anew")
+            )
             return SOON_S
         try:
             return await self._kept(key, body, cluster, memory, seen)
         except Taken as error:
-            await self._tell(body, memory, Stuck("NameTaken", str(error)))
+            await self._tell(body, memory, Stalled("NameTaken", str(error)))
             return RESYNC_S
         except Leaving as error:
-            await self._tell(body, memory, Working("Waiting", str(error)))
+            await self._tell(body, memory, Reconciling("Waiting", str(error)))
             return WAITING_S
         except ApiError as error:
             if not refuses(error):
                 raise
-            await self._tell(body, memory, Stuck("Refused", f"the API server refuses a change: {error}"))
+            await self._tell(body, memory, Stalled("Refused", f"the API server refuses a change: {error}"))
             return RESYNC_S
 
     async def _kept(self, key: Key, body: Json, cluster: Cluster, memory: Memory, seen: Seen) -> float:
@@ -119,12 +127,16 @@ class Clusters:
         brokers = max(there, cluster.spec.replicas)
         digest, unusable = await self._certificates(cluster, seen)
         if unusable and digest is None:
-            await self._tell(body, memory, Stuck(NO_CERTIFICATE, unusable))
+            await self._tell(body, memory, Stalled(NO_CERTIFICATE, unusable))
             return WAITING_S
         wanted = await self._bring(body, cluster, memory, seen, brokers, digest or "")
-        if wanted.waits_for:
+        if wanted.waiting_for_services:
             await self._tell(
-                body, memory, Working("WaitingForAddress", f"Service {', '.join(wanted.waits_for)} has no address yet")
+                body,
+                memory,
+                Reconciling(
+                    "WaitingForAddress", f"Service {', '.join(wanted.waiting_for_services)} has no address yet"
+                ),
             )
             return WAITING_S
         async with brokers_at(addresses(cluster, seen.pods.values()), BROKERS_WITHIN_S) as asked:
@@ -136,27 +148,27 @@ class Clusters:
         there before; None: nothing was, and no broker could be started."""
         before = certificates_of(seen.stateful_set)
         try:
-            secrets = await secrets_in(self.api, cluster.metadata.namespace, filter(None, [tls.secret_of(cluster)]))
-            found = tls.certificates(cluster, secrets)
+            secrets = await secrets_in(self.api, cluster.metadata.namespace, filter(None, [tls.secret_name(cluster)]))
+            found = tls.read_certificates(cluster, secrets)
             if found is None:
                 return "", ""
-            tls.check(found, time.time() if found.digest != before else None)
-        except Unusable as error:
+            tls.check_certificates(found, time.time() if found.digest != before else None)
+        except SecretUnusable as error:
             return before, str(error)
         return found.digest, ""
 
     async def _bring(
         self, body: Json, cluster: Cluster, memory: Memory, seen: Seen, brokers: int, certificates: str
-    ) -> Objects:
+    ) -> DesiredObjects:
         """Everything but the pods themselves; what is wanted now."""
-        count = suited(brokers, scaling.spread_over(seen.notes))
+        count = broker_count_for_defaults(brokers, scaling.spread_over(seen.notes))
         common = _without_refused(common_settings(cluster, count), memory, seen)
         in_use = frozenset(it.port for it in seen.pods.values() if it.port)
-        given = Given(brokers, seen.addresses(), seen.notes, common, certificates, in_use)
-        wanted = desired(cluster, self.images, given)
-        await self._children.ensure_all(wanted.first, seen)
-        wanted = desired(cluster, self.images, replace(given, addresses=seen.addresses()))
-        if wanted.settings is None or wanted.brokers is None:
+        given = ObjectInputs(brokers, seen.addresses(), seen.notes, common, certificates, in_use)
+        wanted = desired_objects(cluster, self.images, given)
+        await self._children.ensure_all(wanted.prerequisites, seen)
+        wanted = desired_objects(cluster, self.images, replace(given, addresses=seen.addresses()))
+        if wanted.settings is None or wanted.stateful_set is None:
             return wanted
         await self._children.ensure_all([wanted.settings], seen)
         if await self._upkeep.grow_disks(cluster, seen):
@@ -164,7 +176,7 @@ class Clusters:
                 body, "StorageGrows", f"the brokers' disks grow to {cluster.spec.storage and cluster.spec.storage.size}"
             )
             seen.stateful_set = None
-        seen.stateful_set = await self._children.ensure(wanted.brokers, seen.stateful_set)
+        seen.stateful_set = await self._children.ensure(wanted.stateful_set, seen.stateful_set)
         for node in await self._upkeep.write_racks(cluster, seen):
             label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
             await self.telling.event(body, "NoRack", f"node {node} has no label {label}", warning=True)
@@ -172,15 +184,15 @@ class Clusters:
 
     async def _with_brokers(self, key: Key, body: Json, cluster: Cluster, memory: Memory, look: "_Look") -> float:
         seen, wanted, link = look.seen, look.wanted, look.link
-        assert wanted.settings is not None and wanted.brokers is not None
+        assert wanted.settings is not None and wanted.stateful_set is not None
         described = await asking.describe_cluster(link) if link else None
         up = frozenset(it.id for it in described.brokers) if described else frozenset[int]()
         wished = rolling.Wished(
             {id_: started_with(wanted.settings, id_) for id_ in broker_ids(cluster.spec.replicas)},
-            pod_hash(wanted.brokers["spec"]["template"]),
+            pod_hash(wanted.stateful_set["spec"]["template"]),
             self.images.of(cluster),
             look.certificates,
-            tls.secret_of(cluster),
+            tls.secret_name(cluster),
         )
         rolled = await rolling.change_running(link, seen, wished)
         for setting in rolled.refused:
@@ -189,9 +201,9 @@ class Clusters:
             await self.telling.event(body, "SettingChanged", f"{setting}={value}, without a restart")
         controller = described.controller if described and described.controller >= 0 else None
         notes = (
-            {**seen.notes, names.OURS: _json(rolled.ours)}
+            {**seen.notes, names.CLUSTER_SETTINGS: _json(rolled.ours)}
             if rolled.ours
-            else {key_: it for key_, it in seen.notes.items() if key_ != names.OURS}
+            else {key_: it for key_, it in seen.notes.items() if key_ != names.CLUSTER_SETTINGS}
         )
         # Without certificates none would come back.
         if not look.unusable and (
@@ -202,7 +214,7 @@ class Clusters:
         away = [
             it
             for it in broker_ids(cluster.spec.replicas)
-            if it not in up or not (pod := seen.pods.get(it)) or not pod.ready
+            if it not in up or not (pod := seen.pods.get(it)) or not pod.is_ready
         ]
         if link and not rolled.outdated and not away and not scaling.settled(cluster, look.brokers, notes):
             seen_with_notes = replace(seen, stateful_set=_noted(seen.stateful_set, notes))
@@ -259,7 +271,7 @@ class Clusters:
         await self._tell(body, memory, judged, facts, status_of(cluster, facts, told, rolled, body.get("status") or {}))
         if facts.serving:
             self.topics_may_go_on(key)
-        if isinstance(judged, Current):
+        if isinstance(judged, Ready):
             return RESYNC_S
         soon_s = SOON_S if rolled.restarted is not None or rolled.outdated or scaled.doing else WAITING_S
         return memory.patience.pause(judged, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
@@ -268,28 +280,28 @@ class Clusters:
         """Notes and the number of pods, where they are others now."""
         if scaled.brokers == look.brokers and scaled.notes == look.seen.notes:
             return
-        given = Given(scaled.brokers, look.seen.addresses(), scaled.notes, look.common, look.certificates)
-        wanted = desired(cluster, self.images, given)
-        assert wanted.brokers is not None and wanted.settings is not None
+        given = ObjectInputs(scaled.brokers, look.seen.addresses(), scaled.notes, look.common, look.certificates)
+        wanted = desired_objects(cluster, self.images, given)
+        assert wanted.stateful_set is not None and wanted.settings is not None
         await self._children.ensure_all([wanted.settings], look.seen)
-        look.seen.stateful_set = await self._children.ensure(wanted.brokers, look.seen.stateful_set)
+        look.seen.stateful_set = await self._children.ensure(wanted.stateful_set, look.seen.stateful_set)
 
     async def _tell(
         self,
         body: Json,
         memory: Memory,
-        judged: Verdict,
+        judged: Readiness,
         facts: Facts | None = None,
         more: Mapping[str, Json] | None = None,
     ) -> None:
         before = body.get("status") or {}
         kept = {key: value for key, value in before.items() if key not in ("conditions", "observedGeneration")}
         aspects = [serving(facts)] if facts else ()
-        told = Judged(judged, body["metadata"]["generation"], aspects)
+        told = Conditions(judged, body["metadata"]["generation"], aspects)
         await self.telling.status(body, told, kept if more is None else more)
-        if isinstance(judged, Stuck) and memory.verdict != judged.message:
+        if isinstance(judged, Stalled) and memory.verdict != judged.message:
             await self.telling.event(body, judged.reason, judged.message, warning=True)
-        elif isinstance(judged, Current) and memory.verdict and memory.verdict != judged.message:
+        elif isinstance(judged, Ready) and memory.verdict and memory.verdict != judged.message:
             await self.telling.event(body, judged.reason, judged.message)
         memory.verdict = judged.message
 
@@ -297,7 +309,7 @@ class Clusters:
 @dataclass(slots=True)
 class _Look:
     seen: Seen
-    wanted: Objects
+    wanted: DesiredObjects
     brokers: int
     link: KafkaClient | None
     unreached: str
@@ -307,14 +319,14 @@ class _Look:
     @property
     def common(self) -> dict[str, str]:
         assert self.wanted.settings is not None
-        return read(self.wanted.settings["data"][COMMON])
+        return parse_properties(self.wanted.settings["data"][COMMON_FILE])
 
     def wanted_bootstrap(self, cluster: Cluster) -> dict[str, str]:
-        return bootstrap(cluster, self.seen.addresses())
+        return bootstrap_addresses(cluster, self.seen.addresses())
 
 
 def cluster_of(body: Json) -> Cluster:
-    return Cluster.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    return Cluster.parse({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
 
 
 def certificates_of(stateful_set: Json | None) -> str | None:
@@ -348,7 +360,7 @@ def _late(cluster: Cluster, seen: Seen, rolled: rolling.Rolled) -> list[int]:
     return [
         it.broker
         for it in seen.pods.values()
-        if not it.ready and it.broker not in rolled.outdated and now - it.since > within
+        if not it.is_ready and it.broker not in rolled.outdated and now - it.since > within
     ]
 
 
@@ -356,7 +368,9 @@ def _noted(stateful_set: Json | None, notes: Mapping[str, str]) -> Json | None:
     if stateful_set is None:
         return None
     metadata = stateful_set["metadata"]
-    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in names.NOTES}
+    kept = {
+        key: value for key, value in (metadata.get("annotations") or {}).items() if key not in names.STATE_ANNOTATIONS
+    }
     return {**stateful_set, "metadata": {**metadata, "annotations": {**kept, **notes}}}
 
 

@@ -6,14 +6,14 @@ from typing import Final
 
 import aiohttp
 
-from ottla_operator.plan.pipeline.seen import Told
+from ottla_operator.plan.pipeline.seen import RunnerStatus
 
 WITHIN_S: Final = 2.0
 LARGEST: Final = 64 * 1024
 log = logging.getLogger("ottla.operator")
 
 
-async def ask(address: str) -> Told | None:
+async def ask(address: str) -> RunnerStatus | None:
     """`address`: host:port. None when nobody answers there, or somebody else."""
     try:
         async with (
@@ -22,7 +22,7 @@ async def ask(address: str) -> Told | None:
         ):
             if answer.status != 200:
                 return None
-            return Told.of(json.loads(await answer.content.read(LARGEST)))
+            return RunnerStatus.parse(json.loads(await answer.content.read(LARGEST)))
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         log.debug("the driver at %s does not say how it does: %s", address, error or type(error).__name__)
         return None

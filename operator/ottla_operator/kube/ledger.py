@@ -15,8 +15,8 @@ from typing import Final
 from ottla_operator.kube.api import Api
 from ottla_operator.kube.kinds import CONFIG_MAP
 from ottla_operator.kube.known import Key
-from ottla_operator.plan.leaving import Note
-from ottla_operator.plan.objects.names import MANAGER
+from ottla_operator.plan.objects.names import FIELD_MANAGER
+from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.resources.model import Json
 
 DATA: Final = "topics.json"
@@ -28,14 +28,14 @@ class Ledger:
 
     api: Api
     key: Key
-    by_uid: dict[str, Note] = field(default_factory=dict)
+    by_uid: dict[str, DeletionRecord] = field(default_factory=dict)
 
     @classmethod
     async def read(cls, api: Api, key: Key) -> "Ledger":
         found = await api.get(CONFIG_MAP, key.namespace, _name(key))
         return cls(api, key, _notes(((found or {}).get("data") or {}).get(DATA, "{}")))
 
-    async def write(self, by_uid: Mapping[str, Note], cluster: Json) -> None:
+    async def write(self, by_uid: Mapping[str, DeletionRecord], cluster: Json) -> None:
         """Only when it changed. `cluster`: the Cluster, which it goes with."""
         if by_uid == self.by_uid:
             return
@@ -52,7 +52,7 @@ class Ledger:
                 "metadata": {
                     "name": _name(self.key),
                     "namespace": self.key.namespace,
-                    "labels": {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/managed-by": MANAGER},
+                    "labels": {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/managed-by": FIELD_MANAGER},
                     "ownerReferences": [owner],
                 },
                 "data": {DATA: json.dumps(by_uid, sort_keys=True)},
@@ -61,10 +61,12 @@ class Ledger:
         self.by_uid = dict(by_uid)
 
 
-def _notes(text: str) -> dict[str, Note]:
+def _notes(text: str) -> dict[str, DeletionRecord]:
     """What somebody else has written there counts for nothing."""
     try:
-        return {uid: Note(*it) for uid, it in json.loads(text).items() if len(it) == len(Note._fields)}
+        return {
+            uid: DeletionRecord(*it) for uid, it in json.loads(text).items() if len(it) == len(DeletionRecord._fields)
+        }
     except (ValueError, AttributeError, TypeError):
         return {}
 

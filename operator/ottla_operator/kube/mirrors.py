@@ -22,10 +22,10 @@ from ottla_operator.kube.secrets import secrets_in
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan import mirror as plan
 from ottla_operator.plan import source_credentials
-from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
+from ottla_operator.plan.conditions import Conditions, Readiness, Reconciling, Stalled
 from ottla_operator.plan.mirror import ObservedMirrorPartition
-from ottla_operator.plan.pipeline.whole import bootstrap
-from ottla_operator.plan.source_credentials import Unusable
+from ottla_operator.plan.pipeline.desired import plaintext_bootstrap
+from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
@@ -57,7 +57,7 @@ class Mirrors:
     body: Callable[[Key], Json | None]
     cluster: Callable[[Key], Awaitable[Json | None]]
     _patiences: dict[Key, Patience] = field(default_factory=dict)
-    _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.unfit(mirror_of(body))))
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: plan.find_unsupported(mirror_of(body))))
 
     async def look(self, key: Key) -> float | None:
         body = self.body(key)
@@ -66,46 +66,46 @@ class Mirrors:
             self._patiences.pop(key, None)
             return None
         if why := self._checked.wrong(key, body):
-            return await self._tell(body, Stuck("InvalidSpec", why))
+            return await self._tell(body, Stalled("InvalidSpec", why))
         mirror = mirror_of(body)
         name = mirror.spec.target.cluster_ref.name
         target = await self.cluster(Key(key.namespace, name))
         if target is None:
-            return await self._tell(body, Working("NoCluster", f"there is no Cluster {name} in this namespace"))
+            return await self._tell(body, Reconciling("NoCluster", f"there is no Cluster {name} in this namespace"))
         try:
-            wanted = plan.settings(mirror, await self._source(key, mirror))
-            secrets = await secrets_in(self.api, key.namespace, source_credentials.secrets_of(mirror))
-            wanted |= source_credentials.settings(mirror, secrets)
+            wanted = plan.mirror_settings(mirror, await self._source(key, mirror))
+            secrets = await secrets_in(self.api, key.namespace, source_credentials.secret_names(mirror))
+            wanted |= source_credentials.credential_settings(mirror, secrets)
         except NoSource as error:
-            return await self._tell(body, Working("NoSource", str(error)))
-        except Unusable as error:
-            return await self._tell(body, Working("NoCredentials", str(error)))
+            return await self._tell(body, Reconciling("NoSource", str(error)))
+        except SecretUnusable as error:
+            return await self._tell(body, Reconciling("NoCredentials", str(error)))
         async with brokers_of(self.api, cluster_of(target)) as brokers:
             if brokers.link is None:
-                return await self._tell(body, Working("ClusterNotReady", brokers.why))
+                return await self._tell(body, Reconciling("ClusterNotReady", brokers.why))
             try:
                 itself = await mirrors.describe_mirror(brokers.link, mirror.name)
                 role = (body.get("status") or {}).get("role")
-                if (unasked := plan.unasked_failover(wanted, itself.settings, role)) is not None:
+                if (unasked := plan.find_unrequested_failover(wanted, itself.settings, role)) is not None:
                     return await self._tell(body, unasked)
-                if changes := plan.changes(wanted, itself.settings):
+                if changes := plan.plan_mirror_changes(wanted, itself.settings):
                     await mirrors.alter_mirror(brokers.link, mirror.name, changes)
-                    said = source_credentials.shown(changes)
+                    said = source_credentials.redacted_changes(changes)
                     await self.telling.event(body, "Configured", f"told the brokers: {said}")
                     itself = await mirrors.describe_mirror(brokers.link, mirror.name)
                 seen = await mirrors.describe_mirrored_partitions(brokers.link, mirror.name)
             except Unreachable as error:
-                return await self._tell(body, Working("Unreachable", f"the brokers cannot be asked: {error}"))
+                return await self._tell(body, Reconciling("Unreachable", f"the brokers cannot be asked: {error}"))
             except KafkaError as error:
                 passing = error.code in PASSING
-                judged = Working("TryingAgain", str(error)) if passing else Stuck("Refused", str(error))
+                judged = Reconciling("TryingAgain", str(error)) if passing else Stalled("Refused", str(error))
                 return await self._tell(body, judged)
-        found = plan.verdict(wanted, seen, itself)
-        return await self._tell(body, found, seen, plan.status(wanted, seen, itself))
+        found = plan.evaluate_mirror(wanted, seen, itself)
+        return await self._tell(body, found, seen, plan.mirror_status_fields(wanted, seen, itself))
 
     async def failed(self, key: Key, error: Exception) -> None:
         if (body := self.body(key)) is not None:
-            await self._tell(body, Working("TryingAgain", str(error)))
+            await self._tell(body, Reconciling("TryingAgain", str(error)))
 
     async def _source(self, key: Key, mirror: Mirror) -> str:
         """Addresses by which the target's brokers reach the source's. NoSource."""
@@ -117,7 +117,7 @@ class Mirrors:
         if found is None:
             raise NoSource(f"there is no Cluster {source.cluster_ref.name} in this namespace, which is the source")
         tls = source.tls is not None
-        if not (at := bootstrap(cluster_of(found), tls=tls)):
+        if not (at := plaintext_bootstrap(cluster_of(found), tls=tls)):
             how = "with TLS, as source.tls asks" if tls else "without TLS; source.tls says that the mirror speaks it"
             raise NoSource(f"Cluster {source.cluster_ref.name}, which is the source, has no listener {how}")
         return at
@@ -125,7 +125,7 @@ class Mirrors:
     async def _tell(
         self,
         body: Json,
-        judged: Verdict,
+        judged: Readiness,
         seen: Sequence[ObservedMirrorPartition] = (),
         more: dict[str, Json] | None = None,
     ) -> float:
@@ -140,11 +140,11 @@ class Mirrors:
             else more
         )
         was: Json = next((it for it in before.get("conditions") or [] if it["type"] == "Stalled"), {})
-        aspects = plan.aspects(seen) if more is not None else []
-        await self.telling.status(body, Judged(judged, body["metadata"]["generation"], aspects), known)
-        if isinstance(judged, Stuck) and was.get("message") != judged.message:
+        aspects = plan.mirror_conditions(seen) if more is not None else []
+        await self.telling.status(body, Conditions(judged, body["metadata"]["generation"], aspects), known)
+        if isinstance(judged, Stalled) and was.get("message") != judged.message:
             await self.telling.event(body, judged.reason, judged.message, warning=True)
-        if not isinstance(judged, Working):
+        if not isinstance(judged, Reconciling):
             return RESYNC_S
         soon_s = WAITING_S if judged.reason in OTHERS_FIRST else AGAIN_S
         key = Key(body["metadata"]["namespace"], body["metadata"]["name"])
@@ -153,4 +153,4 @@ class Mirrors:
 
 
 def mirror_of(body: Json) -> Mirror:
-    return Mirror.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    return Mirror.parse({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})

@@ -33,7 +33,7 @@ from ottla_operator.kube.mirrors import Mirrors  # noqa: E402
 from ottla_operator.kube.pipelines import Pipelines  # noqa: E402
 from ottla_operator.kube.telling import Telling  # noqa: E402
 from ottla_operator.kube.topics import Topics  # noqa: E402
-from ottla_operator.plan.objects.names import INSTANCE, MANAGER  # noqa: E402
+from ottla_operator.plan.objects.names import FIELD_MANAGER, INSTANCE  # noqa: E402
 from ottla_operator.plan.objects.pods import BrokerImages  # noqa: E402
 from ottla_operator.plan.pipeline import names as pipeline_names  # noqa: E402
 from ottla_operator.plan.pipeline.pods import PipelineImage  # noqa: E402
@@ -269,7 +269,7 @@ class Operator:
         settings.watching.server_timeout = 300
         settings.watching.client_timeout = 330
         for kind in (POD, SERVICE, STATEFUL_SET):
-            settings.watching.label_selectors[_resource(kind)] = f"app.kubernetes.io/managed-by={MANAGER}"
+            settings.watching.label_selectors[_resource(kind)] = f"app.kubernetes.io/managed-by={FIELD_MANAGER}"
         self._register(registry)
         await self._crds_are_there()
         await kopf.operator(

@@ -19,15 +19,28 @@ from ottla_operator.kube.known import Key
 from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.telling import Telling
 from ottla_operator.kube.upkeep import refuses
-from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Working
-from ottla_operator.plan.objects.differences import differs, marked
-from ottla_operator.plan.objects.names import MANAGER
+from ottla_operator.plan.conditions import Conditions, ExtraCondition, Ready, Reconciling, Stalled
+from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
+from ottla_operator.plan.objects.names import FIELD_MANAGER
 from ottla_operator.plan.pipeline import names, seen
-from ottla_operator.plan.pipeline import topics as gate
+from ottla_operator.plan.pipeline import topic_readiness as gate
+from ottla_operator.plan.pipeline.desired import (
+    DesiredLaunch,
+    Launcher,
+    LaunchInputs,
+    choose_launcher,
+    desired_objects,
+    find_unsupported,
+    plaintext_bootstrap,
+)
 from ottla_operator.plan.pipeline.pods import PipelineImage
-from ottla_operator.plan.pipeline.status import status_of
-from ottla_operator.plan.pipeline.verdict import Facts, Run, of_application, of_driver
-from ottla_operator.plan.pipeline.whole import Given, Launcher, Objects, bootstrap, desired, launcher, unfit
+from ottla_operator.plan.pipeline.status import status_fields
+from ottla_operator.plan.pipeline.verdict import (
+    PipelineObservations,
+    PipelineRun,
+    evaluate_application,
+    evaluate_driver,
+)
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -58,9 +71,9 @@ class Pipelines:
     body: Callable[[Key], Json | None]
     cluster: Callable[[Key], Awaitable[Json | None]]
     topics: Callable[[Key], Iterable[Json]]
-    ask: Callable[[str], Awaitable[seen.Told | None]] = drivers.ask
+    ask: Callable[[str], Awaitable[seen.RunnerStatus | None]] = drivers.ask
     _memories: dict[Key, Memory] = field(default_factory=dict)
-    _checked: Checked = field(default_factory=lambda: Checked(lambda body: unfit(pipeline_of(body))))
+    _checked: Checked = field(default_factory=lambda: Checked(lambda body: find_unsupported(pipeline_of(body))))
     _children: Children = field(init=False)
     _served: tuple[float, bool] | None = None
 
@@ -75,60 +88,62 @@ class Pipelines:
             return None  # what it owns goes by Kubernetes' own means
         memory = self._memories.setdefault(key, Memory())
         if why := self._checked.wrong(key, body):
-            return await self._tell(body, memory, Run("Pending", Stuck("InvalidSpec", why)))
+            return await self._tell(body, memory, PipelineRun("Pending", Stalled("InvalidSpec", why)))
         pipeline = pipeline_of(body)
         cluster = await self.cluster(Key(key.namespace, pipeline.spec.cluster_ref.name))
         if cluster is None:
             why = f"there is no Cluster {pipeline.spec.cluster_ref.name} in this namespace"
-            return await self._tell(body, memory, Run("Pending", Working("NoCluster", why)))
-        if not bootstrap(cluster_of(cluster)):
+            return await self._tell(body, memory, PipelineRun("Pending", Reconciling("NoCluster", why)))
+        if not plaintext_bootstrap(cluster_of(cluster)):
             why = f"every listener of Cluster {pipeline.spec.cluster_ref.name} has TLS, which pipelines do not speak yet: give it one more without"
-            return await self._tell(body, memory, Run("Pending", Stuck("NoListener", why)))
+            return await self._tell(body, memory, PipelineRun("Pending", Stalled("NoListener", why)))
         try:
             return await self._keep(body, pipeline, cluster_of(cluster), memory)
         except Taken as error:
-            return await self._tell(body, memory, Run(_state(body), Stuck("NameTaken", str(error))))
+            return await self._tell(body, memory, PipelineRun(_state(body), Stalled("NameTaken", str(error))))
         except Leaving as error:
-            return await self._tell(body, memory, Run(_state(body), Working("Waiting", str(error))))
+            return await self._tell(body, memory, PipelineRun(_state(body), Reconciling("Waiting", str(error))))
         except ApiError as error:
             if not refuses(error):
                 raise
             why = f"the API server refuses a change: {error}"
-            return await self._tell(body, memory, Run(_state(body), Stuck("Refused", why)))
+            return await self._tell(body, memory, PipelineRun(_state(body), Stalled("Refused", why)))
 
     async def failed(self, key: Key, error: Exception) -> None:
         """The API server did not do what it should: it is tried again."""
         if (body := self.body(key)) is not None:
             memory = self._memories.setdefault(key, Memory())
-            await self._tell(body, memory, Run(_state(body), Working("TryingAgain", str(error))))
+            await self._tell(body, memory, PipelineRun(_state(body), Reconciling("TryingAgain", str(error))))
 
     async def _keep(self, body: Json, pipeline: Pipeline, cluster: Cluster, memory: Memory) -> float:
         served = await self._spark_operator_is_there()
         every = await self._applications(pipeline, served)
         there = {key: it for key, it in every.items() if _is_ours(it)}
-        chosen = launcher(pipeline, there.keys(), served=served)
+        chosen = choose_launcher(pipeline, there.keys(), served=served)
         if chosen == "SparkOperator" and not served:
             why = (
                 "the API server does not know SparkApplications: install kubeflow's Spark operator, or say launcher: Driver, "
                 "and this operator starts the driver itself"
             )
-            return await self._tell(body, memory, Run("Pending", Stuck("NoSparkOperator", why)))
+            return await self._tell(body, memory, PipelineRun("Pending", Stalled("NoSparkOperator", why)))
         found = await self._pods(pipeline)
         if waits := await self._others_are_gone(pipeline, chosen, there, found):
-            return await self._tell(body, memory, Run("Pending", Working("ChangingLauncher", waits)), pause=SOON_S)
+            return await self._tell(
+                body, memory, PipelineRun("Pending", Reconciling("ChangingLauncher", waits)), pause=SOON_S
+            )
         live = every.get(chosen)
         given = await self._given(pipeline, cluster, chosen, live)
-        wanted = desired(pipeline, self.image, given)
+        wanted = desired_objects(pipeline, self.image, given)
         async with brokers_of(self.api, cluster) as brokers:
             waiting = await self._waits_for(pipeline, cluster, brokers)
-            aspects = (gate.aspect(waiting),)
+            aspects = (gate.topics_ready_condition(waiting),)
             if waiting and self._starts(pipeline, wanted, live):
                 why = "; ".join(map(str, waiting))
-                verdict = Working("WaitingForTopics", f"the driver is not started: {why}")
-                return await self._tell(body, memory, Run(_state(body), verdict), chosen, aspects)
+                verdict = Reconciling("WaitingForTopics", f"the driver is not started: {why}")
+                return await self._tell(body, memory, PipelineRun(_state(body), verdict), chosen, aspects)
             live = await self._bring(body, pipeline, chosen, wanted, live)
             run = await self._seen(pipeline, given, wanted, live, found)
-            behind = await brokers.lag(pipeline.consumer_group, gate.read(pipeline))
+            behind = await brokers.lag(pipeline.consumer_group, gate.source_topics(pipeline))
         return await self._tell(body, memory, run, chosen, aspects, behind)
 
     # --- what there is
@@ -152,46 +167,48 @@ class Pipelines:
     async def _pods(self, pipeline: Pipeline) -> list[Json]:
         return await self.api.list(POD, pipeline.metadata.namespace, names.selector_text(pipeline))
 
-    async def _given(self, pipeline: Pipeline, cluster: Cluster, chosen: Launcher, live: Json | None) -> Given:
+    async def _given(self, pipeline: Pipeline, cluster: Cluster, chosen: Launcher, live: Json | None) -> LaunchInputs:
         finished = ((live or {}).get("metadata", {}).get("annotations") or {}).get(names.FINISHED, "")
         modes: list[str] = []
         checkpoint = pipeline.spec.checkpoint
         if checkpoint and checkpoint.pvc and checkpoint.pvc.claim_name:
             claim = await self.api.get(CLAIM, pipeline.metadata.namespace, checkpoint.pvc.claim_name)
             modes = ((claim or {}).get("spec") or {}).get("accessModes") or []
-        return Given(chosen, bootstrap(cluster), modes, finished)
+        return LaunchInputs(chosen, plaintext_bootstrap(cluster), modes, finished)
 
-    async def _waits_for(self, pipeline: Pipeline, cluster: Cluster, brokers: Brokers) -> list[gate.NotReady]:
-        resources = gate.by_topic(self.topics(Key(pipeline.metadata.namespace, cluster.name)))
-        unowned = gate.unowned(pipeline, resources)
-        return gate.not_ready(pipeline, resources, await brokers.existing(unowned) if unowned else ())
+    async def _waits_for(self, pipeline: Pipeline, cluster: Cluster, brokers: Brokers) -> list[gate.UnreadyTopic]:
+        resources = gate.resources_by_topic(self.topics(Key(pipeline.metadata.namespace, cluster.name)))
+        unowned = gate.unmanaged_sources(pipeline, resources)
+        return gate.find_unready_topics(pipeline, resources, await brokers.existing(unowned) if unowned else ())
 
-    def _starts(self, pipeline: Pipeline, wanted: Objects, live: Json | None) -> bool:
+    def _starts(self, pipeline: Pipeline, wanted: DesiredLaunch, live: Json | None) -> bool:
         """Whether bringing it to what is wanted starts a driver, the first or another."""
         if pipeline.spec.state == "suspended" or wanted.application["spec"].get("replicas") == 0:
             return False
-        return differs(marked(wanted.application), live) is not None
+        return find_difference(with_applied_hash(wanted.application), live) is not None
 
-    async def _seen(self, pipeline: Pipeline, given: Given, wanted: Objects, live: Json, found: list[Json]) -> Run:
-        facts = Facts(
+    async def _seen(
+        self, pipeline: Pipeline, given: LaunchInputs, wanted: DesiredLaunch, live: Json, found: list[Json]
+    ) -> PipelineRun:
+        facts = PipelineObservations(
             settings=wanted.settings,
-            suspended=pipeline.spec.state == "suspended",
-            drivers=seen.drivers(found),
-            executors=seen.executors(found),
-            finished=(live["metadata"].get("annotations") or {}).get(names.FINISHED) == wanted.settings,
+            is_suspended=pipeline.spec.state == "suspended",
+            drivers=seen.driver_pods(found),
+            executors=seen.executor_pods(found),
+            is_finished=(live["metadata"].get("annotations") or {}).get(names.FINISHED) == wanted.settings,
             application=live,
         )
         pod = facts.driver
         if pod is not None and pod.address and not pod.address.endswith(":0"):
-            facts = replace(facts, told=await self.ask(pod.address))
+            facts = replace(facts, runner=await self.ask(pod.address))
         if given.launcher == "SparkOperator":
-            return of_application(facts)
-        if facts.told and facts.told.state == "finished" and not facts.finished and not facts.suspended:
+            return evaluate_application(facts)
+        if facts.runner and facts.runner.state == "finished" and not facts.is_finished and not facts.is_suspended:
             # Noted on the Deployment, so that neither Kubernetes nor another operator starts it again.
-            done = desired(pipeline, self.image, replace(given, finished=wanted.settings))
+            done = desired_objects(pipeline, self.image, replace(given, finished=wanted.settings))
             await self._children.ensure(done.application, live)
-            facts = replace(facts, finished=True)
-        return of_driver(facts)
+            facts = replace(facts, is_finished=True)
+        return evaluate_driver(facts)
 
     # --- what is done
 
@@ -203,16 +220,16 @@ class Pipelines:
             if other != chosen:
                 await self._delete(it)
                 return f"{it['kind']} {it['metadata']['name']} goes first"
-        left = [it.name for it in seen.drivers(found)]
+        left = [it.name for it in seen.driver_pods(found)]
         if chosen not in there and left and pipeline.spec.state != "suspended":
             return f"pod {left[0]} of a driver before goes first"
         return ""
 
     async def _bring(
-        self, body: Json, pipeline: Pipeline, chosen: Launcher, wanted: Objects, live: Json | None
+        self, body: Json, pipeline: Pipeline, chosen: Launcher, wanted: DesiredLaunch, live: Json | None
     ) -> Json:
         """Everything as wanted; the application as it is then."""
-        for it in wanted.first:
+        for it in wanted.prerequisites:
             await self._ensure(it)
         if live is not None and pipeline.spec.state == "suspended" and _has_ended(live):
             await self._delete(live)  # it would never run again: it makes room for one that can be resumed
@@ -229,7 +246,7 @@ class Pipelines:
         live = await self.api.get(kind_of(wanted), metadata["namespace"], metadata["name"])
         return await self._children.ensure(wanted, live)
 
-    async def _take_away(self, pipeline: Pipeline, wanted: Objects) -> None:
+    async def _take_away(self, pipeline: Pipeline, wanted: DesiredLaunch) -> None:
         """ConfigMaps that no driver will be started with again."""
         prefix = names.settings(pipeline, "")
         for it in await self.api.list(CONFIG_MAP, pipeline.metadata.namespace, names.selector_text(pipeline)):
@@ -248,32 +265,32 @@ class Pipelines:
         self,
         body: Json,
         memory: Memory,
-        run: Run,
+        run: PipelineRun,
         chosen: Launcher | None = None,
-        aspects: tuple[Aspect, ...] = (),
+        aspects: tuple[ExtraCondition, ...] = (),
         behind: int | None = None,
         pause: float | None = None,
     ) -> float:
-        judged = Judged(run.verdict, body["metadata"]["generation"], aspects)
-        await self.telling.status(body, judged, status_of(body, run, chosen, behind))
-        message = run.verdict.message
-        if memory.verdict != message and (isinstance(run.verdict, Stuck) or memory.verdict):
-            warning = isinstance(run.verdict, Stuck) or run.state in ("Failing", "Failed")
-            if warning or isinstance(run.verdict, Current):
-                await self.telling.event(body, run.verdict.reason, message, warning=warning)
+        judged = Conditions(run.readiness, body["metadata"]["generation"], aspects)
+        await self.telling.status(body, judged, status_fields(body, run, chosen, behind))
+        message = run.readiness.message
+        if memory.verdict != message and (isinstance(run.readiness, Stalled) or memory.verdict):
+            warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
+            if warning or isinstance(run.readiness, Ready):
+                await self.telling.event(body, run.readiness.reason, message, warning=warning)
         memory.verdict = message
         if pause is not None:
             return pause
-        soon_s = WAITING_S if isinstance(run.verdict, Working) else RESYNC_S
-        return memory.patience.pause(run.verdict, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
+        soon_s = WAITING_S if isinstance(run.readiness, Reconciling) else RESYNC_S
+        return memory.patience.pause(run.readiness, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
 
 def pipeline_of(body: Json) -> Pipeline:
-    return Pipeline.model_validate({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    return Pipeline.parse({key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")})
 
 
 def _is_ours(it: Json) -> bool:
-    return (it["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == MANAGER
+    return (it["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") == FIELD_MANAGER
 
 
 def _has_ended(application: Json) -> bool:

@@ -12,11 +12,11 @@ from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs
 from ottla_operator.kube.children import Seen
 from ottla_operator.plan import scale
-from ottla_operator.plan.brokers import OFFSETS_FACTOR
+from ottla_operator.plan.broker_processes import OFFSETS_FACTOR
 from ottla_operator.plan.moves import Move
 from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.desired import broker_ids
 from ottla_operator.plan.objects.settings import Settings
-from ottla_operator.plan.objects.whole import broker_ids
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_quantity
 
@@ -40,13 +40,17 @@ class Scaled:
 
 def spread_over(notes: Mapping[str, str]) -> frozenset[int]:
     """Brokers over which partitions were last spread."""
-    return frozenset(int(it) for it in notes.get(names.SPREAD, "").split(",") if it)
+    return frozenset(int(it) for it in notes.get(names.SPREAD_OVER, "").split(",") if it)
 
 
 def settled(cluster: Cluster, brokers: int, notes: Mapping[str, str]) -> bool:
     """Whether nothing is to be moved, without asking anybody."""
     every = ",".join(map(str, broker_ids(cluster.spec.replicas)))
-    return brokers == cluster.spec.replicas and notes.get(names.SPREAD) == every and not notes.get(names.THROTTLED)
+    return (
+        brokers == cluster.spec.replicas
+        and notes.get(names.SPREAD_OVER) == every
+        and not notes.get(names.THROTTLED_TOPICS)
+    )
 
 
 async def step(link: KafkaClient, cluster: Cluster, seen: Seen, brokers: int, common: Settings) -> Scaled:
@@ -54,16 +58,18 @@ async def step(link: KafkaClient, cluster: Cluster, seen: Seen, brokers: int, co
     found = await reassignment_inputs.read_reassignment_inputs(link)
     done = Scaled(brokers, dict(seen.notes))
     rebalance = cluster.spec.rebalance
-    match scale.next_step(
-        scale.Scale(
-            wanted=frozenset(broker_ids(cluster.spec.replicas)),
+    match scale.next_scale_step(
+        scale.ScaleInputs(
+            desired=frozenset(broker_ids(cluster.spec.replicas)),
             present=frozenset(broker_ids(brokers)),
-            up=found.brokers,
+            available=found.brokers,
             partitions=found.partitions,
             moving=len(found.reassignments),
-            spread=spread_over(seen.notes),
-            members=await quorum.list_voters(link),
-            factors={topic: int(common[key]) for topic, key in OWN_TOPICS.items() if common.get(key, "").isdigit()},
+            spread_over=spread_over(seen.notes),
+            voters=await quorum.list_voters(link),
+            replication_factors={
+                topic: int(common[key]) for topic, key in OWN_TOPICS.items() if common.get(key, "").isdigit()
+            },
             on_scale=rebalance is None or rebalance.on_scale is not False,
         )
     ):
@@ -71,22 +77,22 @@ async def step(link: KafkaClient, cluster: Cluster, seen: Seen, brokers: int, co
             done.doing = f"{format_count(len(moves), 'partition')} to move, {why}"
             if await _move(link, cluster, found, moves, done):
                 done.said.append(done.doing)
-        case scale.LetGo(broker):
+        case scale.RemoveBroker(broker):
             done.brokers = broker - 1  # a StatefulSet lets its last pod go, and no other
             done.said.append(
                 f"broker {broker} holds nothing any more: it is stopped, its disk stays or goes as the storage says"
             )
             done.doing = f"letting broker {broker} go"
-        case scale.IsSpread(spread):
+        case scale.RecordSpread(spread):
             await _end(link, found, done)
-            done.notes[names.SPREAD] = ",".join(map(str, sorted(spread)))
+            done.notes[names.SPREAD_OVER] = ",".join(map(str, sorted(spread)))
             if spread_over(seen.notes) - spread:
                 done.doing = f"what suits {format_count(len(spread), 'broker')} holds from here on"
-        case scale.Refused(why):
+        case scale.ScalingBlocked(why):
             done.refused = f"the brokers stay as they are: {why}"
-        case scale.Wait(why):
+        case scale.WaitToScale(why):
             done.doing = why
-        case scale.Done():
+        case scale.ScalingComplete():
             await _end(link, found, done)
     return done
 
@@ -97,10 +103,10 @@ async def _move(
     """Whether it was begun. A throttle is noted down first, in a look of its own, so that it is taken off whatever happens to us."""
     rebalance = cluster.spec.rebalance
     if rebalance and rebalance.throttle and any(it.adding for it in moves):
-        noted = set(json.loads(done.notes.get(names.THROTTLED, "[]")))
+        noted = set(json.loads(done.notes.get(names.THROTTLED_TOPICS, "[]")))
         topics = {it.topic for it in moves}
         if ALL not in noted and not topics <= noted:
-            done.notes[names.THROTTLED] = note_of_throttled(noted | topics)
+            done.notes[names.THROTTLED_TOPICS] = note_of_throttled(noted | topics)
             return False
         await throttle.set_throttle(link, moves, int(parse_quantity(rebalance.throttle)), found.broker_ids)
     await reassignments.reassign_partitions(link, {(it.topic, it.partition): it.after for it in moves})
@@ -116,7 +122,7 @@ def note_of_throttled(topics: Collection[str]) -> str:
 
 async def _end(link: KafkaClient, found: ReassignmentInputs, done: Scaled) -> None:
     """Takes off what a move may have left, and has partitions led as they should be."""
-    if throttled := json.loads(done.notes.pop(names.THROTTLED, "[]")):
+    if throttled := json.loads(done.notes.pop(names.THROTTLED_TOPICS, "[]")):
         every = {it.topic for it in found.partitions}
         await throttle.remove_throttle(link, found.broker_ids, sorted(every) if ALL in throttled else throttled)
     others = [

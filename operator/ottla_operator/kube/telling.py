@@ -8,8 +8,8 @@ from typing import Final
 
 from ottla_operator.kube.api import CONFLICT, NOT_FOUND, Api, ApiError
 from ottla_operator.kube.kinds import EVENT, kind_of
-from ottla_operator.plan.conditions import Judged, conditions
-from ottla_operator.plan.objects.names import MANAGER
+from ottla_operator.plan.conditions import Conditions, render_conditions
+from ottla_operator.plan.objects.names import FIELD_MANAGER
 from ottla_operator.resources.model import Json
 
 SAID_ONCE_FOR_S: Final = 600.0
@@ -24,12 +24,12 @@ class Telling:
     who: str
     _said: dict[tuple[str, str, str], datetime.datetime] = field(default_factory=dict)
 
-    async def status(self, resource: Json, judged: Judged, more: Mapping[str, Json]) -> None:
+    async def status(self, resource: Json, judged: Conditions, more: Mapping[str, Json]) -> None:
         """`resource`: as it was seen; its status is looked at, and written when another would be true. `more`: fields of its kind; None: not known."""
         before = resource.get("status") or {}
         wanted = {
             "observedGeneration": judged.generation,
-            "conditions": conditions(judged, before.get("conditions") or (), now_text()),
+            "conditions": render_conditions(judged, before.get("conditions") or (), now_text()),
             **{key: value for key, value in more.items() if value is not None},
         }
         if wanted == before:
@@ -84,7 +84,7 @@ class Telling:
             "type": "Warning" if warning else "Normal",
             "reason": reason,
             "message": message[:1024],
-            "source": {"component": MANAGER, "host": self.who},
+            "source": {"component": FIELD_MANAGER, "host": self.who},
             "firstTimestamp": now_text(),
             "lastTimestamp": now_text(),
             "count": 1,

@@ -21,9 +21,15 @@ from ottla_operator.kube.known import Key
 from ottla_operator.kube.ledger import Ledger
 from ottla_operator.kube.patience import Patience
 from ottla_operator.kube.telling import Telling
-from ottla_operator.plan.conditions import Judged, Stuck, Verdict, Working
-from ottla_operator.plan.leaving import Note, heard, leaving, named, unsure
-from ottla_operator.plan.topic_verdict import Wish, owners, verdict
+from ottla_operator.plan.conditions import Conditions, Readiness, Reconciling, Stalled
+from ottla_operator.plan.topic_deletion import (
+    DeletionRecord,
+    plan_deletions,
+    resources_to_look_up,
+    topic_list,
+    update_records,
+)
+from ottla_operator.plan.topic_verdict import TopicResource, evaluate_topic, topic_owners
 from ottla_operator.plan.topics import ObservedTopic, changes
 from ottla_operator.plan.topics import UnsatisfiableSpec as CannotBe
 from ottla_operator.resources.model import Json
@@ -43,16 +49,16 @@ R = TypeVar("R")
 class _Brought:
     """A Topic after a look. `seen`: its topic, None when there is none, or nobody knows."""
 
-    wish: Wish
+    wish: TopicResource
     seen: ObservedTopic | None
-    verdict: Verdict
+    verdict: Readiness
 
     @property
-    def note(self) -> Note | None:
+    def note(self) -> DeletionRecord | None:
         """What is to be noted before anything else is said of it: that its topic goes with it."""
-        if self.seen is None or not self.wish.goes or not isinstance(self.wish.topic, Topic):
+        if self.seen is None or not self.wish.deletes_topic or not isinstance(self.wish.topic, Topic):
             return None
-        return Note(self.wish.name, self.seen.name, self.seen.topic_id)
+        return DeletionRecord(self.wish.name, self.seen.name, self.seen.topic_id)
 
 
 @dataclass(slots=True)
@@ -65,7 +71,7 @@ class Topics:
     bodies: Callable[[Key], Mapping[str, Json]]
     cluster: Callable[[Key], Awaitable[Json | None]]
     gone: Callable[[Key], dict[str, bool]]
-    _wishes: dict[tuple[str, int], Wish] = field(default_factory=dict)
+    _wishes: dict[tuple[str, int], TopicResource] = field(default_factory=dict)
     """By uid and generation: a spec is parsed once."""
     _patiences: dict[Key, Patience] = field(default_factory=dict)
 
@@ -76,7 +82,7 @@ class Topics:
         body = await self.cluster(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             self.gone(key).clear()  # what was noted goes with the Cluster
-            await self._tell_all(wishes, Working("NoCluster", f"there is no Cluster {key.name} in this namespace"))
+            await self._tell_all(wishes, Reconciling("NoCluster", f"there is no Cluster {key.name} in this namespace"))
             return WAITING_S if wishes else None
         ledger = await Ledger.read(self.api, key)
         notes = await self._hear(key, wishes, ledger, body)
@@ -85,31 +91,35 @@ class Topics:
             return None
         at = await ready_addresses(self.api, cluster_of(body))
         if not at:
-            await self._tell_all(wishes, Working("ClusterNotReady", f"no broker of Cluster {key.name} is ready"))
+            await self._tell_all(wishes, Reconciling("ClusterNotReady", f"no broker of Cluster {key.name} is ready"))
             return WAITING_S
         try:
             async with connect(",".join(at), BROKERS_WITHIN_S) as link:
                 return await self._with_brokers(link, wishes, ledger, notes, body)
         except Unreachable as error:
-            await self._tell_all(wishes, Working("Unreachable", f"the brokers cannot be asked: {error}"))
+            await self._tell_all(wishes, Reconciling("Unreachable", f"the brokers cannot be asked: {error}"))
             return WAITING_S
 
     async def failed(self, key: Key, error: Exception) -> None:
-        await self._tell_all([self._wish(it) for it in self.bodies(key).values()], Working("TryingAgain", str(error)))
+        await self._tell_all(
+            [self._wish(it) for it in self.bodies(key).values()], Reconciling("TryingAgain", str(error))
+        )
 
     # --- what is noted of topics that go with their resources
 
-    async def _hear(self, key: Key, wishes: Sequence[Wish], ledger: Ledger, cluster: Json) -> dict[str, Note]:
+    async def _hear(
+        self, key: Key, wishes: Sequence[TopicResource], ledger: Ledger, cluster: Json
+    ) -> dict[str, DeletionRecord]:
         """What is noted, without those whose topics are to stay by now, whether or not brokers can be asked: who says so, and deletes the resource behind it,
         means it."""
         gone = dict(self.gone(key))
-        notes = heard(ledger.by_uid, wishes, gone)
+        notes = update_records(ledger.by_uid, wishes, gone)
         if not await self._write(ledger, notes, cluster):
             for uid in gone:
                 self.gone(key).pop(uid, None)
         return notes
 
-    async def _write(self, ledger: Ledger, notes: Mapping[str, Note], cluster: Json) -> str:
+    async def _write(self, ledger: Ledger, notes: Mapping[str, DeletionRecord], cluster: Json) -> str:
         """Why it could not be noted; empty when it is."""
         try:
             await ledger.write(notes, cluster)
@@ -122,31 +132,31 @@ class Topics:
         return ""
 
     async def _let_go(
-        self, link: KafkaClient, wishes: Sequence[Wish], notes: Mapping[str, Note], cluster: Json
-    ) -> tuple[dict[str, Note], set[str]]:
+        self, link: KafkaClient, wishes: Sequence[TopicResource], notes: Mapping[str, DeletionRecord], cluster: Json
+    ) -> tuple[dict[str, DeletionRecord], set[str]]:
         """Deletes topics that go with their resources. What stays noted; and the ids of the topics that are gone: brokers may show them for a moment yet."""
         namespace = cluster["metadata"]["namespace"]
-        there = {name: await self._uid(namespace, name) for name in sorted(unsure(notes, wishes))}
-        found = leaving(notes, wishes, there)
-        if found.kept:
-            why = f"no operator watched when their Topics went, so what these said last is not known; with their records stay: {named(found.kept.values())}"
+        there = {name: await self._uid(namespace, name) for name in sorted(resources_to_look_up(notes, wishes))}
+        found = plan_deletions(notes, wishes, there)
+        if found.retained:
+            why = f"no operator watched when their Topics went, so what these said last is not known; with their records stay: {topic_list(found.retained.values())}"
             await self.telling.event(cluster, "TopicKept", why, warning=True)
-        stay, gone, deleted = dict(found.wait), set[str](), list[Note]()
+        stay, gone, deleted = dict(found.pending), set[str](), list[DeletionRecord]()
 
-        async def delete(leaving: tuple[str, Note]) -> None:
+        async def delete(leaving: tuple[str, DeletionRecord]) -> None:
             uid, note = leaving
             try:
-                if note.id and await brokers_topics.delete_topic_by_id(link, UUID(note.id)):
+                if note.topic_id and await brokers_topics.delete_topic_by_id(link, UUID(note.topic_id)):
                     deleted.append(note)
-                gone.add(note.id)
+                gone.add(note.topic_id)
             except KafkaError as error:
                 stay[uid] = note
                 why = f"topic {note.topic} of Topic {note.resource}, which is gone, cannot be deleted: {error}"
                 await self.telling.event(cluster, "TopicNotDeleted", why, warning=True)
 
-        await _each(found.go.items(), delete)
+        await _each(found.delete.items(), delete)
         if deleted:
-            await self.telling.event(cluster, "TopicDeleted", f"deleted, as their Topics said: {named(deleted)}")
+            await self.telling.event(cluster, "TopicDeleted", f"deleted, as their Topics said: {topic_list(deleted)}")
         return stay, gone
 
     async def _uid(self, namespace: str, name: str) -> str | None:
@@ -157,16 +167,21 @@ class Topics:
     # --- what is done with brokers
 
     async def _with_brokers(
-        self, link: KafkaClient, wishes: Sequence[Wish], ledger: Ledger, notes: Mapping[str, Note], cluster: Json
+        self,
+        link: KafkaClient,
+        wishes: Sequence[TopicResource],
+        ledger: Ledger,
+        notes: Mapping[str, DeletionRecord],
+        cluster: Json,
     ) -> float:
-        good = owners(wishes)
+        good = topic_owners(wishes)
         stay, deleted = await self._let_go(link, wishes, notes, cluster)
         seen = await _observed(link, [it.topic for it in good.values() if it.topic], deleted)
-        pauses: list[float] = [WAITING_S] if any(it.gone for it in stay.values()) else []
+        pauses: list[float] = [WAITING_S] if any(it.is_deleted for it in stay.values()) else []
 
-        async def one(wish: Wish) -> _Brought:
+        async def one(wish: TopicResource) -> _Brought:
             if wish.topic is None or good.get(wish.topic.topic_name) is not wish:
-                found = _Brought(wish, None, verdict(wish, None, (), good))
+                found = _Brought(wish, None, evaluate_topic(wish, None, (), good))
             else:
                 found = await self._bring(link, wish, seen, cluster["spec"]["replicas"])
             if found.note is None or ledger.by_uid.get(wish.uid) == found.note:
@@ -177,21 +192,21 @@ class Topics:
         noted = {it.wish.uid: it.note for it in brought if it.note}
         later = [it for it in brought if it.note and ledger.by_uid.get(it.wish.uid) != it.note]
         # A topic of which nothing was seen now is as it was noted before.
-        before = {it.wish.uid: notes[it.wish.uid] for it in brought if it.wish.goes and it.wish.uid in notes}
+        before = {it.wish.uid: notes[it.wish.uid] for it in brought if it.wish.deletes_topic and it.wish.uid in notes}
         why = await self._write(ledger, {**stay, **before, **noted}, cluster)
 
         async def tell(it: _Brought) -> None:
-            judged = Working("NotNoted", why) if why and not isinstance(it.verdict, Stuck) else it.verdict
+            judged = Reconciling("NotNoted", why) if why and not isinstance(it.verdict, Stalled) else it.verdict
             pauses.append(await self._tell(it.wish, it.seen, judged))
 
         await _each(later, tell)
-        waits = frozenset((it.wish.uid, it.verdict.message) for it in brought if isinstance(it.verdict, Working))
+        waits = frozenset((it.wish.uid, it.verdict.message) for it in brought if isinstance(it.verdict, Reconciling))
         soon_s = min([RESYNC_S, *pauses, *([WAITING_S] if why else [])])
         patience = self._patiences.setdefault(ledger.key, Patience())
         return patience.pause(waits, asyncio.get_running_loop().time(), soon_s, RESYNC_S)
 
     async def _bring(
-        self, link: KafkaClient, wish: Wish, all_seen: Mapping[str, ObservedTopic] | None, brokers: int
+        self, link: KafkaClient, wish: TopicResource, all_seen: Mapping[str, ObservedTopic] | None, brokers: int
     ) -> _Brought:
         """`brokers`: as many as the Cluster shall have."""
         topic, seen = wish.topic, None
@@ -211,29 +226,29 @@ class Topics:
                 todo = changes(topic, seen)
         except KafkaError as error:
             return _Brought(wish, seen, _refused(error, topic, brokers))
-        return _Brought(wish, seen, verdict(wish, seen, todo, {}))
+        return _Brought(wish, seen, evaluate_topic(wish, seen, todo, {}))
 
-    def _wish(self, body: Json) -> Wish:
+    def _wish(self, body: Json) -> TopicResource:
         now = (body["metadata"]["uid"], body["metadata"]["generation"])
         if now not in self._wishes:
-            self._wishes[now] = Wish.of(body)
+            self._wishes[now] = TopicResource.of(body)
         wish = self._wishes[now]
         wish.body = body
         return wish
 
-    def _forget_old(self, wishes: Sequence[Wish]) -> None:
+    def _forget_old(self, wishes: Sequence[TopicResource]) -> None:
         if len(self._wishes) > 2 * len(wishes) + 1000:
             self._wishes.clear()
 
     # --- what is told
 
-    async def _tell_all(self, wishes: Sequence[Wish], judged: Verdict) -> None:
-        async def one(wish: Wish) -> None:
-            await self._tell(wish, None, Stuck("InvalidSpec", wish.wrong) if wish.wrong else judged)
+    async def _tell_all(self, wishes: Sequence[TopicResource], judged: Readiness) -> None:
+        async def one(wish: TopicResource) -> None:
+            await self._tell(wish, None, Stalled("InvalidSpec", wish.invalid_reason) if wish.invalid_reason else judged)
 
         await _each(wishes, one)
 
-    async def _tell(self, wish: Wish, seen: ObservedTopic | None, judged: Verdict) -> float:
+    async def _tell(self, wish: TopicResource, seen: ObservedTopic | None, judged: Readiness) -> float:
         """What was known of the topic stays in the status while nobody can be asked. After how long it is to be looked at again."""
         before = wish.body.get("status") or {}
         more: dict[str, Json] = {key: before.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}
@@ -246,16 +261,16 @@ class Topics:
             }
         was: Json = next((it for it in before.get("conditions") or [] if it["type"] == "Stalled"), {})
         try:
-            await self.telling.status(wish.body, Judged(judged, wish.body["metadata"]["generation"]), more)
+            await self.telling.status(wish.body, Conditions(judged, wish.body["metadata"]["generation"]), more)
         except ApiError as error:
             if error.away:
                 raise
             why = f"its status cannot be written: {error}"
             await self.telling.event(wish.body, "StatusNotWritten", why, warning=True)
             return WAITING_S
-        if isinstance(judged, Stuck) and was.get("message") != judged.message:
+        if isinstance(judged, Stalled) and was.get("message") != judged.message:
             await self.telling.event(wish.body, judged.reason, judged.message, warning=True)
-        return AGAIN_S if isinstance(judged, Working) else RESYNC_S
+        return AGAIN_S if isinstance(judged, Reconciling) else RESYNC_S
 
 
 async def _observed(
@@ -285,11 +300,11 @@ async def _each(items: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[R]:
     return [it.result() for it in tasks]
 
 
-def _refused(error: KafkaError, wanted: Topic, brokers: int) -> Verdict:
+def _refused(error: KafkaError, wanted: Topic, brokers: int) -> Readiness:
     """What brokers refuse for good is a person's matter; what passes is tried again."""
     too_many = error.code is ErrorCode.invalid_replication_factor and (wanted.spec.replicas or 0) > brokers
     passing = error.code in PASSING and not too_many
-    return Working("TryingAgain", str(error)) if passing else Stuck("Refused", str(error))
+    return Reconciling("TryingAgain", str(error)) if passing else Stalled("Refused", str(error))
 
 
 PASSING: Final = frozenset(

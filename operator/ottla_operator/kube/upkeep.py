@@ -9,9 +9,9 @@ from ottla_operator.kube.api import Api, ApiError
 from ottla_operator.kube.children import Seen
 from ottla_operator.kube.kinds import CLAIM, CONFIG_MAP, NODE, POD, SERVICE, STATEFUL_SET
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.stateful_set import claimed
-from ottla_operator.plan.objects.whole import Objects
-from ottla_operator.plan.pods_seen import moment
+from ottla_operator.plan.objects.desired import DesiredObjects
+from ottla_operator.plan.objects.stateful_set import claimed_storage
+from ottla_operator.plan.observed_pods import parse_time
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.model import Json
@@ -32,7 +32,7 @@ class Upkeep:
             return []
         without: list[str] = []
         for pod in seen.pods.values():
-            if not pod.node or pod.rack or pod.leaving:
+            if not pod.node or pod.rack or pod.is_terminating:
                 continue
             if rack := await self._rack(pod.node, cluster.spec.rack.topology_key):
                 change = {"metadata": {"annotations": {names.RACK: rack}}}
@@ -55,7 +55,7 @@ class Upkeep:
         to be made anew. ApiError when the storage class does not allow it."""
         live, storage = seen.stateful_set, cluster.spec.storage
         assert storage is not None
-        if live is None or parse_quantity(claimed(live)) >= parse_quantity(storage.size):
+        if live is None or parse_quantity(claimed_storage(live)) >= parse_quantity(storage.size):
             return False
         for it in await self.api.list(CLAIM, cluster.metadata.namespace, names.selector_text(cluster)):
             has = it["spec"]["resources"]["requests"]["storage"]
@@ -63,7 +63,7 @@ class Upkeep:
                 change = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
                 await self.api.merge(CLAIM, cluster.metadata.namespace, it["metadata"]["name"], change)
         if seen.headless in seen.services:  # whoever makes it anew has to know what was noted on it
-            noted = {"metadata": {"annotations": {it: seen.notes.get(it) for it in names.NOTES}}}
+            noted = {"metadata": {"annotations": {it: seen.notes.get(it) for it in names.STATE_ANNOTATIONS}}}
             await self.api.merge(SERVICE, cluster.metadata.namespace, seen.headless, noted)
         await self.api.delete(STATEFUL_SET, live, orphan=True)
         async with asyncio.timeout(GONE_WITHIN_S):
@@ -71,16 +71,16 @@ class Upkeep:
                 await asyncio.sleep(0.1)
         return True
 
-    async def take_away(self, cluster: Cluster, seen: Seen, wanted: Objects) -> None:
+    async def take_away(self, cluster: Cluster, seen: Seen, wanted: DesiredObjects) -> None:
         """Services of brokers that are gone, and settings that no pod was started with."""
-        needed = {(it["kind"], it["metadata"]["name"]) for it in wanted.every}
+        needed = {(it["kind"], it["metadata"]["name"]) for it in wanted.all}
         for name, it in seen.services.items():
             if ("Service", name) not in needed:
                 await self.api.delete(SERVICE, it)
         used = {it.settings for it in seen.pods.values()} | {_settings_of(seen.stateful_set)}
         now = datetime.datetime.now(datetime.UTC)
         for name, it in seen.settings.items():
-            old = now - moment(it["metadata"]["creationTimestamp"]) > KEPT_FOR
+            old = now - parse_time(it["metadata"]["creationTimestamp"]) > KEPT_FOR
             if (
                 old
                 and name not in used

@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla_operator.local import ports, processes
 from ottla_operator.local.keeper import Keeper
 from ottla_operator.local.live_view import State
-from ottla_operator.plan.brokers import BrokerPlan
+from ottla_operator.plan.broker_processes import BrokerProcessPlan
 from ottla_operator.plan.settings import Settings
 
 Tell = Callable[[State, str, int | None], None]
@@ -21,7 +21,7 @@ class LocalBroker:
     """`plan`: how it is started from now on; replacing it restarts nothing. `started`: what its process was started with, None when that is not
     known."""
 
-    plan: BrokerPlan
+    plan: BrokerProcessPlan
     folder: Path
     tell: Tell
     started: Settings | None = None
@@ -53,7 +53,7 @@ class LocalBroker:
         self.keeper = self._kept()
         self.start()
 
-    def take(self, plan: BrokerPlan) -> None:
+    def take(self, plan: BrokerProcessPlan) -> None:
         self.plan = plan
         self.keeper.command = command(plan)
 
@@ -89,7 +89,7 @@ class LocalBroker:
         return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else None
 
 
-def command(plan: BrokerPlan) -> Sequence[str]:
+def command(plan: BrokerProcessPlan) -> Sequence[str]:
     return [
         sys.executable,
         "-m",

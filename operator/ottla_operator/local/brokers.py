@@ -9,7 +9,7 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.keeper import AGAIN
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
-from ottla_operator.plan.brokers import BrokerPlan
+from ottla_operator.plan.broker_processes import BrokerProcessPlan
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Brokers:
         """Addresses of those that serve. Another cluster may have a port of ours: nothing of ours must go there."""
         return ",".join(it.plan.address for it in self.ready)
 
-    def take(self, plans: Iterable[BrokerPlan]) -> None:
+    def take(self, plans: Iterable[BrokerProcessPlan]) -> None:
         """Starts what does not run; those that run go on, and are started with these plans from now on."""
         for plan in plans:
             if plan.id in self.by_id:
@@ -101,7 +101,7 @@ class Brokers:
                 it.cancel()
         return broker.ready
 
-    def _start(self, plan: BrokerPlan) -> None:
+    def _start(self, plan: BrokerProcessPlan) -> None:
         row = self.board.brokers[plan.label] = BrokerRow(plan.label, plan.address)
         folder = self.home.broker(plan.cluster, plan.id)
         broker = LocalBroker(plan, folder, lambda state, note, pid: self._tell(row, state, note, pid))

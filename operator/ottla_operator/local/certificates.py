@@ -6,11 +6,11 @@
 import os
 from pathlib import Path
 
-from ottla_operator.plan.brokers import KEYSTORE
-from ottla_operator.plan.listener_certificates import AUTHORITIES, Certificates
+from ottla_operator.plan.broker_processes import KEYSTORE
+from ottla_operator.plan.listener_certificates import AUTHORITIES, ListenerCertificates
 
 
-def written(folder: Path, found: Certificates) -> Path:
+def written(folder: Path, found: ListenerCertificates) -> Path:
     """The folder of these files, below `folder`, the cluster's. Older ones stay: a broker that is still to be restarted may need them."""
     place = folder / "certificates" / found.digest
     if not (place / KEYSTORE).exists():

@@ -16,7 +16,7 @@ from ottla_operator.local.mirrors import Mirrors, MirrorWish
 from ottla_operator.local.pipelines import PipelineRun
 from ottla_operator.local.tending import Tending
 from ottla_operator.local.topics import Topics
-from ottla_operator.plan.brokers import BrokerPlan, suited, suiting
+from ottla_operator.plan.broker_processes import BrokerProcessPlan, broker_count_for_defaults, with_replication_defaults
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
@@ -34,7 +34,7 @@ class Wish:
 
     cluster: Cluster
     document: Document
-    brokers: tuple[BrokerPlan, ...]
+    brokers: tuple[BrokerProcessPlan, ...]
     topics: tuple[Topic, ...]
     topic_documents: Mapping[str, Document]
     mirrors: tuple[MirrorWish, ...]
@@ -115,8 +115,10 @@ class ClusterRun:
         if there != self._memory.present:
             self._memory.present = there
             self._memory.save()
-        count = suited(self.wish.cluster.spec.replicas, self._memory.spread)
-        self._brokers.take(suiting(it, self.wish.cluster, count) for it in self.wish.brokers if it.id in there)
+        count = broker_count_for_defaults(self.wish.cluster.spec.replicas, self._memory.spread)
+        self._brokers.take(
+            with_replication_defaults(it, self.wish.cluster, count) for it in self.wish.brokers if it.id in there
+        )
 
     async def _rolled(self) -> None:
         """New topics follow new settings; but a roll that is held up must not hold up everything else."""

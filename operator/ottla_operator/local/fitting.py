@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from ottla_operator.local import secrets
 from ottla_operator.local.documents import Document
 from ottla_operator.plan import listener_certificates
-from ottla_operator.plan.source_credentials import Unusable
+from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 
@@ -25,8 +25,8 @@ def misfits(documents: Sequence[Document]) -> Iterator[str]:
     found = secrets.seen(it.data for it in documents if it.kind == secrets.KIND)
     for it in clusters.values():
         try:
-            made = listener_certificates.certificates(Cluster.model_validate(it.data), found)
+            made = listener_certificates.read_certificates(Cluster.parse(it.data), found)
             if made is not None:
-                listener_certificates.check(made, time.time())
-        except Unusable as error:
+                listener_certificates.check_certificates(made, time.time())
+        except SecretUnusable as error:
             yield f"{it.where(('spec', 'tls', 'secretRef'))}: {error}"

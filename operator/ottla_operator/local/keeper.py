@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla_operator.local import processes
 from ottla_operator.local.live_view import State
 from ottla_operator.local.processes import Process
-from ottla_operator.plan.restart import BROKERS, Failures, Pace
+from ottla_operator.plan.backoff import BROKER_RESTARTS, RestartBackoff, RestartDelays
 
 READY_POLL_S = 0.02
 AGAIN = "; again in "  # stands between why a run ended and when the next one begins
@@ -32,7 +32,7 @@ class Keeper:
     hopeless: Collection[int] = (2,)
     done: Collection[int] = ()
     grace_s: float = 30.0
-    pace: Pace = BROKERS
+    pace: RestartDelays = BROKER_RESTARTS
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it will not run again: finished, hopeless or stopped."""
@@ -41,7 +41,7 @@ class Keeper:
 
     async def run(self) -> None:
         """Until it is stopped, finished or hopeless."""
-        failures = Failures(self.pace)
+        failures = RestartBackoff(self.pace)
         try:
             while not self._stopping.is_set():
                 began = asyncio.get_running_loop().time()
@@ -55,10 +55,10 @@ class Keeper:
                     self.tell(State.failed, why, None)
                     return
                 failures = failures.after_run(asyncio.get_running_loop().time() - began)
-                loops = f", {failures.in_a_row} times in a row" if failures.loops else ""
-                note = f"{why}{AGAIN}{failures.wait_s:.0f} s{loops}"
-                self.tell(State.failed if failures.loops else State.retrying, note, None)
-                await self._pause(failures.wait_s)
+                loops = f", {failures.exits} times in a row" if failures.is_crash_loop else ""
+                note = f"{why}{AGAIN}{failures.delay_s:.0f} s{loops}"
+                self.tell(State.failed if failures.is_crash_loop else State.retrying, note, None)
+                await self._pause(failures.delay_s)
         finally:
             self.ended.set()
 

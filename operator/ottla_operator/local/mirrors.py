@@ -10,12 +10,12 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable
 from ottla_operator.local.live_view import LiveView, MirrorRow, State
 from ottla_operator.plan import mirror as plan
 from ottla_operator.plan import source_credentials
-from ottla_operator.plan.conditions import Current, Stuck, Verdict
-from ottla_operator.plan.source_credentials import SecretSeen, Unusable
+from ottla_operator.plan.conditions import Readiness, Ready, Stalled
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.mirror import Mirror
 
 LOOK_S = 1.0
-STATES = {Current: State.running, Stuck: State.failed}
+STATES = {Ready: State.running, Stalled: State.failed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class MirrorWish:
 
     mirror: Mirror
     source: str
-    secrets: Mapping[str, SecretSeen] = field(default_factory=dict)
+    secrets: Mapping[str, ObservedSecret] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Mirrors:
             for wish in self.wanted:
                 try:
                     await self._one(link, wish)
-                except (KafkaError, Unreachable, Unusable) as error:
+                except (KafkaError, Unreachable, SecretUnusable) as error:
                     self._row(wish).state, self._row(wish).note = State.retrying, str(error)
                     if not isinstance(error, Unreachable):
                         self._say(wish, str(error), "bad")
@@ -58,23 +58,25 @@ class Mirrors:
 
     async def _one(self, link: KafkaClient, wish: MirrorWish) -> None:
         name, row = wish.mirror.name, self._row(wish)
-        if found := plan.unserved(wish.mirror):
-            row.state, row.note = State.failed, "; ".join(f"spec.{it.field} {it.why}" for it in found)
+        if found := plan.unsupported_fields(wish.mirror):
+            row.state, row.note = State.failed, "; ".join(f"spec.{it.field} {it.reason}" for it in found)
             self._say(wish, row.note, "bad")
             return
-        wanted = plan.settings(wish.mirror, wish.source) | source_credentials.settings(wish.mirror, wish.secrets)
+        wanted = plan.mirror_settings(wish.mirror, wish.source) | source_credentials.credential_settings(
+            wish.mirror, wish.secrets
+        )
         itself = await mirrors.describe_mirror(link, name)
-        if (unasked := plan.unasked_failover(wanted, itself.settings, self._wished.get(name))) is not None:
+        if (unasked := plan.find_unrequested_failover(wanted, itself.settings, self._wished.get(name))) is not None:
             row.state, row.note = State.failed, unasked.message
             self._say(wish, unasked.message, "bad")
             return
         self._wished[name] = wanted[plan.ROLE]
-        if changes := plan.changes(wanted, itself.settings):
+        if changes := plan.plan_mirror_changes(wanted, itself.settings):
             await mirrors.alter_mirror(link, name, changes)
-            self.board.say(f"mirror {name}: {source_credentials.shown(changes)}", "info")
+            self.board.say(f"mirror {name}: {source_credentials.redacted_changes(changes)}", "info")
             itself = await mirrors.describe_mirror(link, name)
         seen = await mirrors.describe_mirrored_partitions(link, name)
-        judged = plan.verdict(wanted, seen, itself)
+        judged = plan.evaluate_mirror(wanted, seen, itself)
         row.topics = len({it.topic for it in seen})
         known = [it.lag for it in seen if it.lag != plan.UNKNOWN]
         row.lag_records = sum(known) if known else None
@@ -82,10 +84,10 @@ class Mirrors:
         row.state, row.note = STATES.get(type(judged), State.starting), judged.message
         self._say_news(wish, judged)
 
-    def _say_news(self, wish: MirrorWish, judged: Verdict) -> None:
+    def _say_news(self, wish: MirrorWish, judged: Readiness) -> None:
         """What changes all the time (how far it is behind) is on the board alone."""
         text = judged.message if judged.reason not in ("Replicating", "FailingOver") else judged.reason
-        self._say(wish, text, "bad" if isinstance(judged, Stuck) else "info")
+        self._say(wish, text, "bad" if isinstance(judged, Stalled) else "info")
 
     def _say(self, wish: MirrorWish, text: str, kind: str) -> None:
         if self._said.get(wish.mirror.name) != text:

@@ -18,7 +18,7 @@ from pathlib import Path
 from ottla_operator.local.documents import Document
 from ottla_operator.local.keeper import AGAIN, Keeper
 from ottla_operator.local.live_view import LiveView, PipelineRow, State
-from ottla_operator.plan.restart import PIPELINES
+from ottla_operator.plan.backoff import PIPELINE_RESTARTS
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -79,7 +79,7 @@ class PipelineRun:
             hopeless=(BAD_PIPELINE, NOT_INSTALLED),
             done=(0,),
             grace_s=self._grace_s(),
-            pace=PIPELINES,
+            pace=PIPELINE_RESTARTS,
         )
 
     @property

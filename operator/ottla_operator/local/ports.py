@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from ottla_operator.plan.brokers import HOST
+from ottla_operator.plan.broker_processes import HOST
 
 
 def in_use(port: int) -> str | None:

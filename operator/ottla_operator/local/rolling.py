@@ -12,8 +12,16 @@ from ottla_operator.kafka.in_sync import list_partition_states
 from ottla_operator.local.brokers import Brokers
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
-from ottla_operator.plan.roll import BrokerState, Done, Restart, Step, Wait, next_step, regardless
-from ottla_operator.plan.settings import Settings, settings_plan
+from ottla_operator.plan.roll import (
+    BrokerState,
+    RestartBroker,
+    RollBlocked,
+    RollComplete,
+    RollStep,
+    next_roll_step,
+    step_without_partitions,
+)
+from ottla_operator.plan.settings import Settings, plan_config_changes
 
 BACK_WITHIN_S = 15.0  # then people are told what the roll waits for
 
@@ -41,21 +49,23 @@ class Rolling:
         found = await cluster.describe_cluster(link) if restart else None
         up = {it.id for it in found.brokers} if found else set()
         states = [
-            BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())), relied_on=id_ in up)
+            BrokerState(id_, it.ready and id_ in up, ", ".join(restart.get(id_, ())), is_registered=id_ in up)
             for id_, it in sorted(self.brokers.by_id.items())
             if id_ in ours or (it.ready and id_ in up)
         ]
-        match regardless(states) or await _by_partitions(link, states, found.controller if found else None):
-            case Done():
+        match step_without_partitions(states) or await _by_partitions(
+            link, states, found.controller if found else None
+        ):
+            case RollComplete():
                 self._waiting_since = None
                 return True
-            case Restart(broker, why):
+            case RestartBroker(broker, why):
                 self._waiting_since = None
                 self.board.say(f"broker {self.name}-{broker} is started again with its new settings ({why})", "info")
                 self._restarted = True
                 await self.brokers.by_id[broker].restart()
                 self.waits_for_broker = True
-            case Wait(down, blocked_by):
+            case RollBlocked(down, blocked_by):
                 self.waits_for_broker = bool(down)
                 why = f"broker {', '.join(map(str, down))} has not come back" if down else str(blocked_by[0])
                 self._say_when_it_lasts(why)
@@ -80,8 +90,8 @@ class Rolling:
             return {}
         ready = next((it.plan.id for it in self.brokers.ready), None)
         changeable = await configs.list_dynamic_broker_configs(link, ready) if ready is not None else set()
-        found = settings_plan(started, plans, changeable, self.memory.settings)
-        for key, value in found.put.items():
+        found = plan_config_changes(started, plans, changeable, self.memory.settings)
+        for key, value in found.to_set.items():
             try:
                 await configs.alter_default_broker_configs(link, {key: value}, ())
             except KafkaError as error:
@@ -93,12 +103,12 @@ class Rolling:
             self.memory.settings[key] = value
             self.memory.save()
             self.board.say(f"cluster {self.name}: {key}={value}, without a restart", "info")
-        if found.drop:
-            await configs.alter_default_broker_configs(link, {}, found.drop)
-            for key in found.drop:
+        if found.to_unset:
+            await configs.alter_default_broker_configs(link, {}, found.to_unset)
+            for key in found.to_unset:
                 del self.memory.settings[key]
             self.memory.save()
-        return dict(found.restart)
+        return dict(found.restarts)
 
     def _without_refused(self, wanted: Settings, started: Settings | None) -> Settings:
         """A value that running brokers have refused would stop one that is started with it: it is left as it was."""
@@ -113,5 +123,7 @@ class Rolling:
             self.board.say(f"cluster {self.name}: no broker is restarted for now: {why}", "warn")
 
 
-async def _by_partitions(link: KafkaClient, states: list[BrokerState], controller: int | None) -> Step:
-    return next_step(states, await list_partition_states(link, [it.id for it in states if it.ready]), controller)
+async def _by_partitions(link: KafkaClient, states: list[BrokerState], controller: int | None) -> RollStep:
+    return next_roll_step(
+        states, await list_partition_states(link, [it.id for it in states if it.is_ready]), controller
+    )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ottla_operator.plan.source_credentials import SecretSeen, Unusable, values_of
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, secret_values
 from ottla_operator.resources import validation
 from ottla_operator.resources.model import Json
 
@@ -29,18 +29,18 @@ def problems(data: Json) -> Iterator[validation.Problem]:
             yield validation.Problem((part,), "must be an object: key and value")
             return
     try:
-        values_of(data)
-    except Unusable as error:
+        secret_values(data)
+    except SecretUnusable as error:
         yield validation.Problem(("data",), str(error))
 
 
-def seen(secrets: Iterable[Json]) -> dict[str, SecretSeen]:
+def seen(secrets: Iterable[Json]) -> dict[str, ObservedSecret]:
     """By name."""
-    found: dict[str, SecretSeen] = {}
+    found: dict[str, ObservedSecret] = {}
     for data in secrets:
-        values = values_of(data)
+        values = secret_values(data)
         text = json.dumps(values, sort_keys=True).encode()
-        found[data["metadata"]["name"]] = SecretSeen(
+        found[data["metadata"]["name"]] = ObservedSecret(
             values, hashlib.blake2b(text, key=_SALT, digest_size=12).hexdigest()
         )
     return found

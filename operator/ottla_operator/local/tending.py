@@ -14,7 +14,7 @@ from ottla_operator.local.memory import Memory
 from ottla_operator.local.moving import Moving
 from ottla_operator.local.rolling import Rolling
 from ottla_operator.plan import scale
-from ottla_operator.plan.brokers import OFFSETS_FACTOR, suiting
+from ottla_operator.plan.broker_processes import OFFSETS_FACTOR, with_replication_defaults
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_quantity
 
@@ -80,45 +80,47 @@ class Tending:
         if self.memory.present == self.memory.spread == self.wanted_ids and not self.memory.throttled:
             return RESYNC_S
         seen = await reassignment_inputs.read_reassignment_inputs(link)
-        match step := scale.next_step(self._seen(seen, await quorum.list_voters(link))):
+        match step := scale.next_scale_step(self._seen(seen, await quorum.list_voters(link))):
             case scale.MovePartitions(moves, why):
                 self._say_once("refused", "", "bad")
                 await self._moving(link).run(moves, why, seen.broker_ids)
                 return 0.0
-            case scale.LetGo(broker):
+            case scale.RemoveBroker(broker):
                 await self._let_go(link, broker)
                 return 0.0
-            case scale.IsSpread(brokers):
+            case scale.RecordSpread(brokers):
                 await self._moving(link).unthrottle(seen.broker_ids)
                 self.memory.spread = set(brokers)
                 self.memory.save()
                 self._suit(len(brokers))
                 return 0.0
-            case scale.Refused(why):
+            case scale.ScalingBlocked(why):
                 self._say_once("refused", f"cluster {self.wanted.name} keeps its brokers: {why}", "bad")
                 return REFUSED_AGAIN_S
-            case scale.Wait():
+            case scale.WaitToScale():
                 return AGAIN_S
-            case scale.Done():
+            case scale.ScalingComplete():
                 await self._moving(link).unthrottle(seen.broker_ids)
                 return RESYNC_S
         raise AssertionError(step)
 
     def _suit(self, count: int) -> None:
         """From here on, settings that suit so many brokers."""
-        self.brokers.take([suiting(it.plan, self.wanted, count) for it in self.brokers.by_id.values()])
+        self.brokers.take(
+            [with_replication_defaults(it.plan, self.wanted, count) for it in self.brokers.by_id.values()]
+        )
 
-    def _seen(self, found: reassignment_inputs.ReassignmentInputs, members: frozenset[int]) -> scale.Scale:
+    def _seen(self, found: reassignment_inputs.ReassignmentInputs, members: frozenset[int]) -> scale.ScaleInputs:
         limits = self.wanted.spec.rebalance
-        return scale.Scale(
-            wanted=self.wanted_ids,
+        return scale.ScaleInputs(
+            desired=self.wanted_ids,
             present=frozenset(self.memory.present),
-            up=found.brokers,
+            available=found.brokers,
             partitions=found.partitions,
             moving=len(found.reassignments),
-            spread=frozenset(self.memory.spread),
-            factors=self._factors(),
-            members=members,
+            spread_over=frozenset(self.memory.spread),
+            replication_factors=self._factors(),
+            voters=members,
             on_scale=limits is None or limits.on_scale is not False,
         )
 

@@ -16,7 +16,7 @@ from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
 from ottla_operator.local.mirrors import MirrorWish
-from ottla_operator.plan import brokers, listener_certificates
+from ottla_operator.plan import broker_processes, listener_certificates
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -139,17 +139,19 @@ class UpRunner:
                 self._start(wish)
 
     def _wishes(self) -> list[Wish]:
-        clusters = {it.name: (Cluster.model_validate(it.data), it) for it in self._documents if it.kind == "Cluster"}
+        clusters = {it.name: (Cluster.parse(it.data), it) for it in self._documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
         found = secrets.seen(it.data for it in self._documents if it.kind == secrets.KIND)
         still_there = {name: max(Memory.of(home / name).present, default=0) for name in clusters}
         folders = {
             name: certificates.written(home / name, made)
             for name, (cluster, _) in clusters.items()
-            if (made := listener_certificates.certificates(cluster, found)) is not None
+            if (made := listener_certificates.read_certificates(cluster, found)) is not None
         }
-        topics = [(Topic.model_validate(it.data), it) for it in self._documents if it.kind == "Topic"]
-        plans = brokers.plan([cluster for cluster, _ in clusters.values()], home, still_there, folders)
+        topics = [(Topic.parse(it.data), it) for it in self._documents if it.kind == "Topic"]
+        plans = broker_processes.plan_broker_processes(
+            [cluster for cluster, _ in clusters.values()], home, still_there, folders
+        )
         return [
             Wish(
                 cluster=cluster,
@@ -160,14 +162,12 @@ class UpRunner:
                 mirrors=tuple(
                     MirrorWish(mirror, mirror.spec.source.bootstrap or _addresses(plans, clusters, mirror), found)
                     for it in self._documents
-                    if it.kind == "Mirror"
-                    and (mirror := Mirror.model_validate(it.data)).spec.target.cluster_ref.name == name
+                    if it.kind == "Mirror" and (mirror := Mirror.parse(it.data)).spec.target.cluster_ref.name == name
                 ),
                 pipelines={
                     it.name: (pipeline, it)
                     for it in self._documents
-                    if it.kind == "Pipeline"
-                    and (pipeline := Pipeline.model_validate(it.data)).spec.cluster_ref.name == name
+                    if it.kind == "Pipeline" and (pipeline := Pipeline.parse(it.data)).spec.cluster_ref.name == name
                 },
                 loads=self._loads_beside(document),
             )
@@ -188,12 +188,14 @@ class UpRunner:
                     f"{document.where(())}: {document.kind} {document.name} is passed over: not built yet", "warn"
                 )
             if document.kind == "Cluster":
-                for it in brokers.unserved(Cluster.model_validate(document.data)):
-                    self.board.say(f"{document.where(it.field)}: {it.why}", "warn")
+                for it in broker_processes.unsupported_fields(Cluster.parse(document.data)):
+                    self.board.say(f"{document.where(it.field)}: {it.reason}", "warn")
 
 
 def _addresses(
-    plans: Sequence[brokers.BrokerPlan], clusters: Mapping[str, tuple[Cluster, Document]], mirror: Mirror
+    plans: Sequence[broker_processes.BrokerProcessPlan],
+    clusters: Mapping[str, tuple[Cluster, Document]],
+    mirror: Mirror,
 ) -> str:
     """Of the brokers of a source that is described beside it."""
     assert mirror.spec.source.cluster_ref is not None  # or it has addresses: the schema wants one of them

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.formatting import format_count
-from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
-from ottla_operator.plan.pods_seen import BrokerPod
+from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.observed_pods import BrokerPod
 from ottla_operator.plan.roll import Blocker
 
 NO_CERTIFICATE: Final = "NoCertificate"
@@ -37,7 +37,7 @@ class Facts:
 
     @property
     def serving(self) -> list[int]:
-        return [it.broker for it in self.pods.values() if it.ready and it.broker in self.up]
+        return [it.broker for it in self.pods.values() if it.is_ready and it.broker in self.up]
 
     @property
     def can_spare_one(self) -> bool:
@@ -45,53 +45,57 @@ class Facts:
         return len(self.serving) >= self.wanted and self.under_replicated == 0
 
 
-def verdict(facts: Facts) -> Verdict:
+def verdict(facts: Facts) -> Readiness:
     """First what a person has to do; then what is under way."""
     if facts.late:
         why = f"{_brokers(facts.late)} did not come back in time; no other is restarted. {_troubles(facts)}".rstrip()
-        return Stuck("BrokerDoesNotStart", why)
+        return Stalled("BrokerDoesNotStart", why)
     if facts.no_certificates:
-        return Stuck(NO_CERTIFICATE, f"{facts.no_certificates}. The brokers stay as they are")
+        return Stalled(NO_CERTIFICATE, f"{facts.no_certificates}. The brokers stay as they are")
     if facts.refused:
-        return Stuck("SettingRefused", "; ".join(f"config {key}: {why}" for key, why in sorted(facts.refused.items())))
+        return Stalled(
+            "SettingRefused", "; ".join(f"config {key}: {why}" for key, why in sorted(facts.refused.items()))
+        )
     if facts.cannot_scale:
-        return Stuck("CannotScale", facts.cannot_scale)
-    return _work(facts) or Current(f"{_serve(facts)}.")
+        return Stalled("CannotScale", facts.cannot_scale)
+    return _work(facts) or Ready(f"{_serve(facts)}.")
 
 
-def _work(facts: Facts) -> Working | None:
+def _work(facts: Facts) -> Reconciling | None:
     away = [it for it in range(1, facts.wanted + 1) if it not in facts.serving]
     if facts.outdated:
         said = [f"{_brokers(facts.outdated)} to be restarted: {next(iter(facts.outdated.values()))}"]
         if away:
             said.append(f"waiting for {_brokers(away)}")
         said += [f"it waits: {it}" for it in facts.blocked_by[:MANY]]
-        return Working("Rolling", ". ".join([*said, *filter(None, [_troubles(facts)])]))
+        return Reconciling("Rolling", ". ".join([*said, *filter(None, [_troubles(facts)])]))
     if away:
         said = [f"{len(facts.serving)} of {facts.wanted} brokers serve; waiting for {_brokers(away)}"]
-        return Working("Starting", ". ".join([*said, *filter(None, [_troubles(facts), facts.unreached])]))
+        return Reconciling("Starting", ". ".join([*said, *filter(None, [_troubles(facts), facts.unreached])]))
     if facts.scaling:
-        return Working("Scaling", facts.scaling)
+        return Reconciling("Scaling", facts.scaling)
     if facts.unreached:
-        return Working("Unreachable", facts.unreached)
+        return Reconciling("Unreachable", facts.unreached)
     if facts.leaderless:
-        return Working("PartitionsOffline", f"{format_count(facts.leaderless, 'partition')} without a leader")
+        return Reconciling("PartitionsOffline", f"{format_count(facts.leaderless, 'partition')} without a leader")
     if facts.moving:
-        return Working("Moving", f"{format_count(facts.moving, 'partition')} to get other replicas")
+        return Reconciling("Moving", f"{format_count(facts.moving, 'partition')} to get other replicas")
     if facts.under_replicated:
-        return Working("CatchingUp", f"{format_count(facts.under_replicated, 'partition')} short of replicas in sync")
+        return Reconciling(
+            "CatchingUp", f"{format_count(facts.under_replicated, 'partition')} short of replicas in sync"
+        )
     return None
 
 
-def serving(facts: Facts) -> Aspect:
+def serving(facts: Facts) -> ExtraCondition:
     """Whether clients are served, also while a roll goes on or a person is needed."""
     if not facts.serving:
-        return Aspect("Serving", False, "NoBroker", facts.unreached or "no broker is ready")
+        return ExtraCondition("Serving", False, "NoBroker", facts.unreached or "no broker is ready")
     if facts.leaderless:
-        return Aspect(
+        return ExtraCondition(
             "Serving", False, "PartitionsOffline", f"{format_count(facts.leaderless, 'partition')} without a leader"
         )
-    return Aspect(
+    return ExtraCondition(
         "Serving",
         True,
         "Serving",
@@ -108,5 +112,5 @@ def _brokers(ids: Sequence[int] | Mapping[int, str]) -> str:
 
 
 def _troubles(facts: Facts) -> str:
-    found = [f"Broker {it.broker}: {it.trouble}" for it in facts.pods.values() if it.trouble]
+    found = [f"Broker {it.broker}: {it.problem}" for it in facts.pods.values() if it.problem]
     return ". ".join(found[:MANY])

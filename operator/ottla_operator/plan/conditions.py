@@ -18,17 +18,17 @@ LONGEST_MESSAGE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Aspect:
+class ExtraCondition:
     """A condition of its own kind beside the three, such as Serving."""
 
     type: str
-    holds: bool
+    is_true: bool
     reason: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Current:
+class Ready:
     """All is as wished."""
 
     message: str
@@ -36,7 +36,7 @@ class Current:
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class Reconciling:
     """It is being brought there, by itself."""
 
     reason: str
@@ -44,26 +44,26 @@ class Working:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class Stalled:
     """A person has to change something."""
 
     reason: str
     message: str
 
 
-Verdict: TypeAlias = Current | Working | Stuck
+Readiness: TypeAlias = Ready | Reconciling | Stalled
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Conditions:
     """`generation`: of the spec that was looked at."""
 
-    verdict: Verdict
+    readiness: Readiness
     generation: int
-    aspects: Sequence[Aspect] = field(default_factory=tuple)
+    extra: Sequence[ExtraCondition] = field(default_factory=tuple)
 
 
-def conditions(judged: Judged, before: Iterable[Mapping[str, Json]], now: str) -> list[dict[str, Json]]:
+def render_conditions(judged: Conditions, before: Iterable[Mapping[str, Json]], now: str) -> list[dict[str, Json]]:
     """`before`: conditions as they are. `now`: RFC 3339. Types that are neither ours nor judged any more are dropped."""
     known = {it.get("type"): it for it in before}
     return [
@@ -72,16 +72,16 @@ def conditions(judged: Judged, before: Iterable[Mapping[str, Json]], now: str) -
     ]
 
 
-def _said(judged: Judged) -> list[tuple[str, bool, str, str]]:
-    verdict = judged.verdict
-    working, stuck = isinstance(verdict, Working), isinstance(verdict, Stuck)
-    calm = Current("Nothing is under way.", "Idle") if not working else verdict
-    sound = Current("Nothing is in the way.", "Sound") if not stuck else verdict
+def _said(judged: Conditions) -> list[tuple[str, bool, str, str]]:
+    verdict = judged.readiness
+    working, stuck = isinstance(verdict, Reconciling), isinstance(verdict, Stalled)
+    calm = Ready("Nothing is under way.", "Idle") if not working else verdict
+    sound = Ready("Nothing is in the way.", "Sound") if not stuck else verdict
     return [
-        (READY, isinstance(verdict, Current), verdict.reason, verdict.message),
+        (READY, isinstance(verdict, Ready), verdict.reason, verdict.message),
         (RECONCILING, working, calm.reason, calm.message),
         (STALLED, stuck, sound.reason, sound.message),
-        *((it.type, it.holds, it.reason, it.message) for it in judged.aspects),
+        *((it.type, it.is_true, it.reason, it.message) for it in judged.extra),
     ]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import source_credentials
-from ottla_operator.plan.conditions import Aspect, Current, Stuck, Verdict, Working
-from ottla_operator.plan.source_credentials import SECRET, VERSION
+from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.source_credentials import HIDDEN_SETTINGS, VERSION_SETTING
 from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
@@ -27,17 +27,17 @@ UNREPORTED: Final = "Untold"
 
 UNKNOWN: Final = -1
 ROLE: Final = "role"
-TAKEN_OFF: Final = (
+OPTIONAL_SETTINGS: Final = (
     "groups",
     "prefix",
     "offsets",
     "throttled.rate",
-    *source_credentials.NAMES,
+    *source_credentials.SETTING_NAMES,
 )  # when a resource wishes for them no more
-MOST_TOPICS: Final = (
+MAX_TOPICS: Final = (
     500  # told of one by one: an object holds a megabyte, and what it names once more where its fields are managed
 )
-MOST_NAMED: Final = 3  # partitions, in a sentence
+MAX_NAMED: Final = 3  # partitions, in a sentence
 SILENCE_S: Final = (
     5.0  # before that a source is not said to be silent: it answers every half second, unless another time was set
 )
@@ -74,14 +74,14 @@ class ObservedMirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
+class UnsupportedField:
     """A wish that brokers cannot fulfil yet. `field`: of the spec."""
 
     field: str
-    why: str
+    reason: str
 
 
-def settings(mirror: Mirror, source: str) -> dict[str, str]:
+def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
     """As brokers name them. `source`: addresses of the source's brokers."""
     spec, sync = mirror.spec, mirror.spec.sync
     groups = () if sync is not None and sync.groups is False else spec.groups or ()
@@ -97,94 +97,98 @@ def settings(mirror: Mirror, source: str) -> dict[str, str]:
         "prefix": spec.prefix or "",
         "offsets": spec.offsets if spec.offsets == "Appended" else "",
     }
-    return {name: value for name, value in found.items() if value or name not in TAKEN_OFF}
+    return {name: value for name, value in found.items() if value or name not in OPTIONAL_SETTINGS}
 
 
-def changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
+def plan_mirror_changes(wanted: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
     """`seen`: what was set. None takes a setting off; what the resource does not speak of (how often a source is asked) is left as it is."""
     put: dict[str, str | None] = {name: value for name, value in wanted.items() if seen.get(name) != value}
-    if wanted.get(VERSION) == seen.get(VERSION):
-        put = {name: value for name, value in put.items() if name not in SECRET}  # set already, though nobody shows it
-    return put | {name: None for name in TAKEN_OFF if name in seen and name not in wanted}
+    if wanted.get(VERSION_SETTING) == seen.get(VERSION_SETTING):
+        put = {
+            name: value for name, value in put.items() if name not in HIDDEN_SETTINGS
+        }  # set already, though nobody shows it
+    return put | {name: None for name in OPTIONAL_SETTINGS if name in seen and name not in wanted}
 
 
-def unserved(mirror: Mirror) -> list[Unserved]:
+def unsupported_fields(mirror: Mirror) -> list[UnsupportedField]:
     spec = mirror.spec
     found = {
         "sync.acls": bool(spec.sync and spec.sync.acls),
     }
-    missing = [Unserved(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
+    missing = [UnsupportedField(field, "is not served yet; leave it out") for field, wished in found.items() if wished]
     if spec.offsets == "Appended" and spec.groups:
         missing.append(
-            Unserved(
+            UnsupportedField(
                 "groups", "cannot be copied with offsets: Appended, which are others than the source's; leave it out"
             )
         )
     return missing
 
 
-def unfit(mirror: Mirror) -> str:
+def find_unsupported(mirror: Mirror) -> str:
     """Why it cannot be served, in words; empty when it can."""
-    return "; ".join(f"spec.{it.field} {it.why}" for it in unserved(mirror))
+    return "; ".join(f"spec.{it.field} {it.reason}" for it in unsupported_fields(mirror))
 
 
-def unasked_failover(wanted: Mapping[str, str], set_: Mapping[str, str], before: str | None) -> Stuck | None:
+def find_unrequested_failover(wanted: Mapping[str, str], set_: Mapping[str, str], before: str | None) -> Stalled | None:
     """What to say when brokers were told to fail over, and the resource has never wished for it. `set_`: the brokers' settings; `before`: the role that the
     resource wished for last, None when that is not known."""
     if set_.get(ROLE) != FAILED_OVER or FAILED_OVER in (wanted[ROLE], before):
         return None
-    return Stuck(
+    return Stalled(
         "FailedOver",
         f"the brokers were told to fail over, not by this Mirror, whose role is {wanted[ROLE]}: set role: FailedOver here too; to copy again, set it back after that",
     )
 
 
-def verdict(wanted: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], itself: ObservedMirror) -> Verdict:
+def evaluate_mirror(
+    wanted: Mapping[str, str], seen: Sequence[ObservedMirrorPartition], itself: ObservedMirror
+) -> Readiness:
     """Of a mirror whose settings are as wished."""
     seen = [it for it in seen if it.state != UNREPORTED]
     stopped = [it for it in seen if it.state == "Stopped"]
     if stopped:
         first = stopped[0]
         more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
-        return Stuck("SourceParted", f"{first.topic}-{first.partition} stands still: {first.reason}{more}")
+        return Stalled("SourceParted", f"{first.topic}-{first.partition} stands still: {first.reason}{more}")
     if diverged := [it for it in seen if it.state == DIVERGED]:
-        return Stuck("Diverged", _diverged(diverged))
+        return Stalled("Diverged", _diverged(diverged))
     if wanted[ROLE] == FAILED_OVER:
         opening = [it for it in seen if it.state != FAILED_OVER]
         if opening:
-            return Working("FailingOver", f"{len(opening)} of {len(seen)} partitions are not open for writing yet")
-        return Current(_failed_over(seen), "FailedOver")
+            return Reconciling("FailingOver", f"{len(opening)} of {len(seen)} partitions are not open for writing yet")
+        return Ready(_failed_over(seen), "FailedOver")
     if wanted[ROLE] == PAUSED:
-        return Current("nothing is copied, as wished", "Paused")
+        return Ready("nothing is copied, as wished", "Paused")
     away = [it for it in seen if it.state == UNREACHABLE]
     if away:
-        return Working("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].reason}")
+        return Reconciling("SourceUnreachable", f"{away[0].topic}-{away[0].partition}: {away[0].reason}")
     if itself.source_error:
-        return Working("SourceUnreachable", itself.source_error)
+        return Reconciling("SourceUnreachable", itself.source_error)
     if over := sorted({it.topic for it in seen if it.state in (FAILED_OVER, FAILING_OVER)}):
         why = next((it for it in over if it in itself.refused_topics), None)
         if why is None:
-            return Working("Joining", f"{over[0]} has failed over, and is to become a copy again")
-        return Stuck("FailedOver", f"nothing is copied into {why}: {itself.refused_topics[why]}")
+            return Reconciling("Joining", f"{over[0]} has failed over, and is to become a copy again")
+        return Stalled("FailedOver", f"nothing is copied into {why}: {itself.refused_topics[why]}")
     if joining := [it for it in seen if it.state == "Joining"]:
         more = f": {joining[0].reason}" if joining[0].reason else ""
-        return Working(
+        return Reconciling(
             "Joining", f"looking up to where {joining[0].topic}-{joining[0].partition} and its source are one log{more}"
         )
     if not seen:
-        return Working("NoTopics", f"no topic of the source is copied yet{_not_copied(itself)}")
+        return Reconciling("NoTopics", f"no topic of the source is copied yet{_not_copied(itself)}")
     topics = len({it.topic for it in seen})
-    return Current(f"{topics} topics are copied, {_records(seen)} behind{_not_copied(itself)}.", "Replicating")
+    return Ready(f"{topics} topics are copied, {_records(seen)} behind{_not_copied(itself)}.", "Replicating")
 
 
-def aspects(seen: Sequence[ObservedMirrorPartition]) -> list[Aspect]:
+def mirror_conditions(seen: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
     """InSync: nothing was missing when the sources were last seen. FailoverSafe: a failover now would leave nothing behind that is known of."""
     missing = sum(max(it.lag, 0) for it in seen)
     unknown = sum(it.lag == UNKNOWN for it in seen)
     away = [it for it in seen if it.state in (UNREACHABLE, "Stopped")]
     over = [it for it in seen if it.state in (FAILED_OVER, FAILING_OVER)]
     if diverged := [it for it in seen if it.state == DIVERGED]:
-        return [Aspect(name, False, DIVERGED, _diverged(diverged)) for name in ("InSync", "FailoverSafe")]
+        return [ExtraCondition(name, False, DIVERGED, _diverged(diverged)) for name in ("InSync", "FailoverSafe")]
     in_sync = bool(seen) and not missing and not unknown and not away and not over
     said = (
         f"{missing} records are missing"
@@ -195,12 +199,14 @@ def aspects(seen: Sequence[ObservedMirrorPartition]) -> list[Aspect]:
     )
     why = said or (f"{len(away)} partitions do not see their source" if away else "")
     if over:
-        compared = Aspect("InSync", False, FAILED_OVER, f"{len(over)} partitions have failed over, and are no copies")
+        compared = ExtraCondition(
+            "InSync", False, FAILED_OVER, f"{len(over)} partitions have failed over, and are no copies"
+        )
     else:
-        compared = Aspect("InSync", in_sync, "InSync" if in_sync else "Behind", why or "nothing is missing")
+        compared = ExtraCondition("InSync", in_sync, "InSync" if in_sync else "Behind", why or "nothing is missing")
     return [
         compared,
-        Aspect(
+        ExtraCondition(
             "FailoverSafe",
             bool(seen) and not missing and not unknown,
             "NothingMissing" if not missing and not unknown else "WouldLose",
@@ -209,7 +215,7 @@ def aspects(seen: Sequence[ObservedMirrorPartition]) -> list[Aspect]:
     ]
 
 
-def status(
+def mirror_status_fields(
     wanted: Mapping[str, str], seen: Iterable[ObservedMirrorPartition], itself: ObservedMirror
 ) -> dict[str, Json]:
     """The Mirror's status, but for its conditions. What is not known of a topic is left out of it."""
@@ -225,7 +231,7 @@ def status(
     seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
     return {
         "role": wanted[ROLE],
-        "topics": sorted(sorted(topics, key=_calm)[:MOST_TOPICS], key=lambda it: str(it["topic"])),
+        "topics": sorted(sorted(topics, key=_calm)[:MAX_TOPICS], key=lambda it: str(it["topic"])),
         "lagRecords": sum(lags) if lags else None,
         "lagSeconds": max(seconds, default=None),
         "lagBytes": sum(it["lagBytes"] for it in topics if "lagBytes" in it) if lags else None,
@@ -275,7 +281,7 @@ def _diverged(seen: Sequence[ObservedMirrorPartition]) -> str:
     counted = [f"{it.topic}-{it.partition}: {it.diverging_records}" for it in seen if it.diverging_records]
     if not counted:
         return f"{seen[0].topic}-{seen[0].partition} stands still: {seen[0].reason}"
-    named, more = ", ".join(counted[:MOST_NAMED]), len(counted) - MOST_NAMED
+    named, more = ", ".join(counted[:MAX_NAMED]), len(counted) - MAX_NAMED
     return (
         f"{sum(it.diverging_records for it in seen)} records are here and not at the source ({named}{f' and {more} more' if more > 0 else ''}); "
         "onDivergence: Truncate writes them to files and cuts them off"

@@ -52,7 +52,7 @@ class MoveCost:
         return self.busiest_bytes / throttle
 
 
-def move(partition: PartitionReplicas, after: Sequence[int]) -> Move | None:
+def planned_move(partition: PartitionReplicas, after: Sequence[int]) -> Move | None:
     """None when it stays as it is."""
     if tuple(after) == partition.replicas:
         return None
@@ -69,7 +69,7 @@ def apply_moves(partitions: Iterable[PartitionReplicas], moves: Iterable[Move]) 
 
 def moves_between(before: Iterable[PartitionReplicas], after: Iterable[PartitionReplicas]) -> tuple[Move, ...]:
     """The moves that lead from one layout to the other; both have the same partitions in the same order."""
-    found = (move(old, new.replicas) for old, new in zip(before, after, strict=True))
+    found = (planned_move(old, new.replicas) for old, new in zip(before, after, strict=True))
     return tuple(it for it in found if it is not None)
 
 

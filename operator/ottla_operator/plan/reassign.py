@@ -8,9 +8,9 @@ unequal size, racks go before evenness.
 from collections.abc import Collection, Iterable, Sequence
 
 from ottla_broker.metadata.placement import UsableBroker
-from ottla_operator.plan.layout import Layout
-from ottla_operator.plan.leaders import even_leaders
-from ottla_operator.plan.moves import Move, PartitionReplicas, move
+from ottla_operator.plan.layout import ReplicaLayout
+from ottla_operator.plan.moves import Move, PartitionReplicas, planned_move
+from ottla_operator.plan.preferred_leaders import balance_preferred_leaders
 
 
 class ImpossibleAssignment(ValueError):
@@ -52,14 +52,14 @@ def change_replication_factor(
     Impossible when there are fewer brokers.
     """
     chosen = [it for it in partitions if it.topic in wanted]
-    layout = Layout([*chosen, *(it for it in partitions if it.topic not in wanted)], _without(places, ()))
+    layout = ReplicaLayout([*chosen, *(it for it in partitions if it.topic not in wanted)], _without(places, ()))
     fresh: set[tuple[int, int]] = set()
     for index, it in enumerate(chosen):
         while len(layout.replicas[index]) > factor:
-            layout.drop(index, _least_missed(layout, index, it))
+            layout.remove(index, _least_missed(layout, index, it))
         while len(layout.replicas[index]) < factor:
-            if (broker := layout.best(index)) is None:
-                raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_are(layout.open)}")
+            if (broker := layout.choose_broker(index)) is None:
+                raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_are(layout.targets)}")
             layout.add(index, broker)
             fresh.add((index, broker))
     _even_out(layout, fresh)
@@ -68,15 +68,15 @@ def change_replication_factor(
 
 def _layout(
     partitions: Sequence[PartitionReplicas], places: Sequence[UsableBroker], leaving: Collection[int]
-) -> Layout:
-    return Layout(partitions, _without(places, leaving))
+) -> ReplicaLayout:
+    return ReplicaLayout(partitions, _without(places, leaving))
 
 
 def _without(places: Sequence[UsableBroker], leaving: Collection[int]) -> list[UsableBroker]:
     return [it for it in places if it.broker not in leaving]
 
 
-def _empty(layout: Layout, leaving: Collection[int]) -> set[tuple[int, int]]:
+def _empty(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, int]]:
     """Replaces every replica on the brokers that leave; the (partition's index, broker) that came instead."""
     fresh: set[tuple[int, int]] = set()
     for index, it in enumerate(layout.partitions):
@@ -84,30 +84,30 @@ def _empty(layout: Layout, leaving: Collection[int]) -> set[tuple[int, int]]:
             if (new := _instead(layout, index, old)) is None:
                 raise ImpossibleAssignment(
                     f"{it.topic}-{it.partition} has {len(it.replicas)} replicas, which need as many brokers; "
-                    f"without {', '.join(map(str, sorted(leaving)))} there {_are(layout.open)}"
+                    f"without {', '.join(map(str, sorted(leaving)))} there {_are(layout.targets)}"
                 )
-            layout.put(index, old, new)
+            layout.replace(index, old, new)
             fresh.add((index, new))
     return fresh
 
 
-def _instead(layout: Layout, index: int, old: int) -> int | None:
+def _instead(layout: ReplicaLayout, index: int, old: int) -> int | None:
     """Who is given a replica that leaves: `best`, with the rack of the one that leaves free again."""
     at = layout.replicas[index].index(old)
-    layout.drop(index, old)
-    found = layout.best(index)
+    layout.remove(index, old)
+    found = layout.choose_broker(index)
     layout.add(index, old, at)
     return found
 
 
-def _least_missed(layout: Layout, index: int, partition: PartitionReplicas) -> int:
+def _least_missed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
     """Which replica goes: one that could not be given here, no leader, one that lags, one whose rack has another, one on a broker that holds much."""
     preferred = layout.replicas[index][0]
 
     def keep(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
         shared = layout.rack(broker) in layout.racks(index, without=broker)
         return (
-            broker in layout.open,
+            broker in layout.targets,
             broker == partition.leader,
             broker in partition.isr,
             broker == preferred,
@@ -119,19 +119,21 @@ def _least_missed(layout: Layout, index: int, partition: PartitionReplicas) -> i
     return min(layout.replicas[index], key=keep)
 
 
-def _mend_racks(layout: Layout) -> None:
+def _mend_racks(layout: ReplicaLayout) -> None:
     """Takes replicas that share a rack to racks that have none of their partition."""
     for index in range(len(layout.partitions)):
         while (better := _into_free_rack(layout, index)) is not None:
-            layout.put(index, *better)
+            layout.replace(index, *better)
 
 
-def _into_free_rack(layout: Layout, index: int) -> tuple[int, int] | None:
+def _into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] | None:
     racks = layout.racks(index)
     sharing = [
-        it for it in layout.replicas[index] if it in layout.open and layout.rack(it) in layout.racks(index, without=it)
+        it
+        for it in layout.replicas[index]
+        if it in layout.targets and layout.rack(it) in layout.racks(index, without=it)
     ]
-    free = [it for it in layout.open if layout.rack(it) not in racks]
+    free = [it for it in layout.targets if layout.rack(it) not in racks]
     if not sharing or not free:
         return None
     leader = layout.partitions[index].leader
@@ -141,24 +143,24 @@ def _into_free_rack(layout: Layout, index: int) -> tuple[int, int] | None:
     )
 
 
-def _even_out(layout: Layout, movable: set[tuple[int, int]] | None) -> None:
+def _even_out(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
     """Moves one replica at a time from a broker that holds more to one that holds at least two fewer. `movable`: which may move ((partition's
     index, broker); kept up to date); None: all."""
     while (step := _evening_step(layout, movable)) is not None:
         index, old, new = step
-        layout.put(index, old, new)
+        layout.replace(index, old, new)
         if movable is not None:
             movable.remove((index, old))
             movable.add((index, new))
 
 
-def _evening_step(layout: Layout, movable: set[tuple[int, int]] | None) -> tuple[int, int, int] | None:
-    by_load = sorted(layout.open, key=lambda it: (layout.count[it], it))
+def _evening_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> tuple[int, int, int] | None:
+    by_load = sorted(layout.targets, key=lambda it: (layout.count[it], it))
     for high in reversed(by_load):
         for low in by_load:
             if layout.count[high] - layout.count[low] < 2:
                 break
-            for index in layout.held(high, low):
+            for index in layout.movable_partitions(high, low):
                 if (
                     (movable is None or (index, high) in movable)
                     and low not in layout.replicas[index]
@@ -168,11 +170,11 @@ def _evening_step(layout: Layout, movable: set[tuple[int, int]] | None) -> tuple
     return None
 
 
-def _moves(layout: Layout, changeable: Iterable[int]) -> tuple[Move, ...]:
+def _moves(layout: ReplicaLayout, changeable: Iterable[int]) -> tuple[Move, ...]:
     """What has changed, after leaders were made even by reordering those partitions that may be."""
     indexes = list(changeable)
-    even_leaders(layout.replicas, [it.topic for it in layout.partitions], indexes, list(layout.open))
-    found = (move(layout.partitions[index], layout.replicas[index]) for index in indexes)
+    balance_preferred_leaders(layout.replicas, [it.topic for it in layout.partitions], indexes, list(layout.targets))
+    found = (planned_move(layout.partitions[index], layout.replicas[index]) for index in indexes)
     return tuple(sorted((it for it in found if it is not None), key=lambda it: (it.topic, it.partition)))
 
 

@@ -16,9 +16,9 @@ class BrokerState:
     counts on it although it is not said to be ready: it may be slow, and in sync."""
 
     id: int
-    ready: bool
+    is_ready: bool
     outdated: str
-    relied_on: bool = False
+    is_registered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class RestartBroker:
     broker: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RollBlocked:
     """`down`: brokers that have to come back first. `blocked_by`: what a person has to look at when it lasts."""
 
     down: tuple[int, ...] = ()
@@ -61,50 +61,52 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RollComplete:
     pass
 
 
-Step: TypeAlias = Restart | Wait | Done
+RollStep: TypeAlias = RestartBroker | RollBlocked | RollComplete
 
 
-def regardless(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> Step | None:
+def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> RollStep | None:
     """What is to be done whatever partitions there are; None when they have to be looked at. `max_unavailable`: how many brokers may be away at once."""
     if not any(it.outdated for it in brokers):
-        return Done()
-    down = [it for it in brokers if not it.ready]
-    if first := next((it for it in down if it.outdated and not it.relied_on), None):
-        return Restart(first.id, first.outdated)  # it serves nobody: it goes first
+        return RollComplete()
+    down = [it for it in brokers if not it.is_ready]
+    if first := next((it for it in down if it.outdated and not it.is_registered), None):
+        return RestartBroker(first.id, first.outdated)  # it serves nobody: it goes first
     if len(down) >= max_unavailable and not any(it.outdated for it in down):
-        return Wait(down=tuple(it.id for it in down))
+        return RollBlocked(down=tuple(it.id for it in down))
     return None
 
 
-def next_step(
+def next_roll_step(
     brokers: Sequence[BrokerState],
     partitions: Iterable[PartitionState],
     controller: int | None,
     max_unavailable: int = 1,
-) -> Step:
+) -> RollStep:
     """`brokers`: all that there should be, and of those that leave the ones that are still there. `partitions`: all of them, and the metadata log; they are
     kept writable however many may be away."""
-    if step := regardless(brokers, max_unavailable):
+    if step := step_without_partitions(brokers, max_unavailable):
         return step
-    down = [it.id for it in brokers if not it.ready]
-    there = {it.id for it in brokers if it.ready}
+    down = [it.id for it in brokers if not it.is_ready]
+    there = {it.id for it in brokers if it.is_ready}
     blockers: list[Blocker] = []
     every = list(partitions)
-    may_go = [it for it in brokers if it.outdated and (not it.ready or len(down) < max_unavailable)]
+    may_go = [it for it in brokers if it.outdated and (not it.is_ready or len(down) < max_unavailable)]
     # Those that are not ready first, the controller last.
-    for broker in sorted(may_go, key=lambda it: (it.ready, it.id == controller, it.id)):
-        found = blocked(broker.id, every, there)
+    for broker in sorted(may_go, key=lambda it: (it.is_ready, it.id == controller, it.id)):
+        found = find_blockers(broker.id, every, there)
         if not found:
-            return Restart(broker.id, broker.outdated)
+            return RestartBroker(broker.id, broker.outdated)
         blockers += found
-    return Wait(tuple(down), tuple(blockers))
+    return RollBlocked(tuple(down), tuple(blockers))
 
 
-def blocked(broker: int, partitions: Iterable[PartitionState], there: Collection[int] | None = None) -> list[Blocker]:
+def find_blockers(
+    broker: int, partitions: Iterable[PartitionState], there: Collection[int] | None = None
+) -> list[Blocker]:
     """Partitions that need this broker now. `there`: brokers that are, all when not given. One that is just being restarted, or is dead and not yet missed, is
     still told to be in sync, and helps nobody."""
     found: list[Blocker] = []
@@ -117,10 +119,10 @@ def blocked(broker: int, partitions: Iterable[PartitionState], there: Collection
 
 
 def metadata_log_state(
-    topic: str, members: Collection[int], in_sync: Collection[int], ready: Iterable[int]
+    topic: str, voters: Collection[int], in_sync: Collection[int], ready: Iterable[int]
 ) -> PartitionState:
     """The metadata log as a partition among the others: it takes records while a majority of its members is there. `in_sync`: members that have what is
     committed, as of a moment ago. `ready`: brokers that could be members, which it waits for: until one of two has been taken in again, the other is not to
     go."""
-    replicas = tuple(dict.fromkeys([*members, *ready]))
-    return PartitionState(topic, 0, replicas, tuple(in_sync), len(members) // 2 + 1)
+    replicas = tuple(dict.fromkeys([*voters, *ready]))
+    return PartitionState(topic, 0, replicas, tuple(in_sync), len(voters) // 2 + 1)

@@ -16,96 +16,98 @@ from ottla_operator.plan.reassign import ImpossibleAssignment, change_replicatio
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ScaleInputs:
     """`wanted`: brokers that should be there. `present`: that are there, the leaving ones too. `up`: that the cluster counts on. `moving`: how many
     partitions move now. `spread`: brokers over which partitions were spread before. `factors`: topic of the brokers' own → how many replicas it should
     have if there are enough brokers. `on_scale`: whether partitions are spread when the number of brokers has changed. `members`: those that count for the
     metadata log."""
 
-    wanted: frozenset[int]
+    desired: frozenset[int]
     present: frozenset[int]
-    up: tuple[UsableBroker, ...]
+    available: tuple[UsableBroker, ...]
     partitions: Sequence[PartitionReplicas]
     moving: int
-    spread: frozenset[int]
-    factors: Mapping[str, int]
+    spread_over: frozenset[int]
+    replication_factors: Mapping[str, int]
     on_scale: bool = True
-    members: frozenset[int] = frozenset()
+    voters: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class MovePartitions:
     moves: tuple[Move, ...]
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class RemoveBroker:
     """The last broker holds nothing any more: stop it and forget it."""
 
     broker: int
 
 
 @dataclass(frozen=True, slots=True)
-class IsSpread:
+class RecordSpread:
     """Nothing more is to be moved; `brokers` count as known from here on."""
 
     brokers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitToScale:
     """Something has to come first, by itself."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ScalingBlocked:
     """It cannot be done; a person has to change something."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ScalingComplete:
     pass
 
 
-Step: TypeAlias = MovePartitions | LetGo | IsSpread | Wait | Refused | Done
+ScaleStep: TypeAlias = MovePartitions | RemoveBroker | RecordSpread | WaitToScale | ScalingBlocked | ScalingComplete
 
 
-def next_step(seen: Scale) -> Step:
-    leaving = seen.present - seen.wanted
-    if not leaving and seen.spread == seen.wanted:
-        return Done()
+def next_scale_step(seen: ScaleInputs) -> ScaleStep:
+    leaving = seen.present - seen.desired
+    if not leaving and seen.spread_over == seen.desired:
+        return ScalingComplete()
     if seen.moving:
-        return Wait(f"{seen.moving} partitions are moving")
-    if away := seen.wanted - {it.broker for it in seen.up}:
-        return Wait(f"broker {', '.join(map(str, sorted(away)))} is not there yet")
-    places = [it for it in seen.up if it.broker in seen.wanted]
+        return WaitToScale(f"{seen.moving} partitions are moving")
+    if away := seen.desired - {it.broker for it in seen.available}:
+        return WaitToScale(f"broker {', '.join(map(str, sorted(away)))} is not there yet")
+    places = [it for it in seen.available if it.broker in seen.desired]
     own = _own_topics(seen, places)
     try:
         off = drain_brokers(apply_moves(seen.partitions, own), places, leaving) if leaving else ()
     except ImpossibleAssignment as error:
-        return Refused(str(error))
+        return ScalingBlocked(str(error))
     if own:
         return MovePartitions(own, f"the brokers' own topics for {format_count(len(places), 'broker')}")
     if off:
         return MovePartitions(off, f"off broker {', '.join(map(str, sorted(leaving)))}")
-    if leaving and (gone := seen.members - seen.present):
-        return Wait(f"the metadata log still counts on broker {', '.join(map(str, sorted(gone)))}, which was let go")
+    if leaving and (gone := seen.voters - seen.present):
+        return WaitToScale(
+            f"the metadata log still counts on broker {', '.join(map(str, sorted(gone)))}, which was let go"
+        )
     if leaving:
-        return LetGo(max(leaving))
-    if seen.spread and seen.on_scale and (moves := spread_replicas(seen.partitions, places)):
-        return MovePartitions(moves, f"spread over broker {', '.join(map(str, sorted(seen.wanted)))}")
-    return IsSpread(seen.wanted)
+        return RemoveBroker(max(leaving))
+    if seen.spread_over and seen.on_scale and (moves := spread_replicas(seen.partitions, places)):
+        return MovePartitions(moves, f"spread over broker {', '.join(map(str, sorted(seen.desired)))}")
+    return RecordSpread(seen.desired)
 
 
-def _own_topics(seen: Scale, places: Sequence[UsableBroker]) -> tuple[Move, ...]:
+def _own_topics(seen: ScaleInputs, places: Sequence[UsableBroker]) -> tuple[Move, ...]:
     """Brings topics that nobody has described to the number of replicas that suits as many brokers."""
     after = seen.partitions
-    for topic, factor in sorted(seen.factors.items()):
+    for topic, factor in sorted(seen.replication_factors.items()):
         fitting = min(factor, len(places))
         has = {len(it.replicas) for it in after if it.topic == topic}
         if any(it < fitting or it > len(places) for it in has):

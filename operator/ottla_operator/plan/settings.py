@@ -12,21 +12,21 @@ Settings = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsPlan:
+class ConfigChanges:
     """`put`, `drop`: what to set for the whole cluster, and what of ours to take off. `restart`: broker → the settings because of which it has to be
     started again."""
 
-    put: Settings
-    drop: tuple[str, ...]
-    restart: Mapping[int, tuple[str, ...]]
+    to_set: Settings
+    to_unset: tuple[str, ...]
+    restarts: Mapping[int, tuple[str, ...]]
 
 
-def settings_plan(
+def plan_config_changes(
     started: Mapping[int, Settings | None],
     wanted: Mapping[int, Settings],
     changeable: Collection[str],
     ours: Settings,
-) -> SettingsPlan:
+) -> ConfigChanges:
     """`started`: what each broker's process was started with, None where that is not known. `changeable`: settings that running brokers take.
     `ours`: what was put before. Only brokers of `wanted` are looked at."""
     put: dict[str, str] = {}
@@ -41,7 +41,7 @@ def settings_plan(
         put |= {it: settings[it] for it in changed if it in common and it in settings}
         if rest := tuple(it for it in changed if it not in put):
             restart[id_] = rest
-    return SettingsPlan(
+    return ConfigChanges(
         {key: value for key, value in put.items() if ours.get(key) != value},
         tuple(sorted(it for it in ours if it not in put)),
         restart,

@@ -12,11 +12,11 @@ from typing import Final
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 
-VERSION: Final = "credentials.version"
-SECRET: Final = frozenset({"sasl.password", "ssl.keystore.key"})
+VERSION_SETTING: Final = "credentials.version"
+HIDDEN_SETTINGS: Final = frozenset({"sasl.password", "ssl.keystore.key"})
 """Settings that brokers do not show."""
 
-NAMES: Final = (
+SETTING_NAMES: Final = (
     "security.protocol",
     "ssl.truststore.certificates",
     "ssl.keystore.certificate.chain",
@@ -24,24 +24,24 @@ NAMES: Final = (
     "sasl.mechanism",
     "sasl.username",
     "sasl.password",
-    VERSION,
+    VERSION_SETTING,
 )
 _CLIENT_CERTIFICATE: Final = "TLS"
 
 
-class Unusable(Exception):
+class SecretUnusable(Exception):
     """A Secret is not there, or lacks something; in words, without anything of its content."""
 
 
 @dataclass(frozen=True, slots=True)
-class SecretSeen:
+class ObservedSecret:
     """`version`: changes whenever the values do."""
 
     values: Mapping[str, str] = field(repr=False)
     version: str
 
 
-def values_of(secret: Json) -> dict[str, str]:
+def secret_values(secret: Json) -> dict[str, str]:
     """Of a Secret, as text. Unusable when it is none that an API server would take."""
     name = secret["metadata"]["name"]
     try:
@@ -49,18 +49,18 @@ def values_of(secret: Json) -> dict[str, str]:
             key: base64.b64decode(value, validate=True).decode() for key, value in (secret.get("data") or {}).items()
         }
     except (binascii.Error, UnicodeDecodeError, TypeError):
-        raise Unusable(f"Secret {name}: data is not text in base64") from None
+        raise SecretUnusable(f"Secret {name}: data is not text in base64") from None
     return found | {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
 
 
-def secrets_of(mirror: Mirror) -> list[str]:
+def secret_names(mirror: Mirror) -> list[str]:
     """Names of the Secrets that it speaks of."""
     source = mirror.spec.source
     refs = [source.tls and source.tls.ca_secret_ref, source.credentials and source.credentials.secret_ref]
     return sorted({ref.name for ref in refs if ref})
 
 
-def settings(mirror: Mirror, secrets: Mapping[str, SecretSeen]) -> dict[str, str]:
+def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
     """`secrets`: by name, those that are there. Nothing for a source that is reached in the open. Unusable."""
     source = mirror.spec.source
     tls, credentials = source.tls, source.credentials
@@ -80,15 +80,15 @@ def settings(mirror: Mirror, secrets: Mapping[str, SecretSeen]) -> dict[str, str
     if encrypted or found:
         logged_in = "SASL_" if "sasl.mechanism" in found else ""
         found["security.protocol"] = logged_in + ("SSL" if encrypted else "PLAINTEXT")
-    if names := secrets_of(mirror):
-        found[VERSION] = " ".join(secrets[name].version for name in names)
+    if names := secret_names(mirror):
+        found[VERSION_SETTING] = " ".join(secrets[name].version for name in names)
     return found
 
 
-def shown(changes: Mapping[str, str | None]) -> str:
+def redacted_changes(changes: Mapping[str, str | None]) -> str:
     """What was set, for people and for logs."""
     return ", ".join(
-        f"no {key}" if value is None else f"{key}={'(hidden)' if key in SECRET else _short(value)}"
+        f"no {key}" if value is None else f"{key}={'(hidden)' if key in HIDDEN_SETTINGS else _short(value)}"
         for key, value in changes.items()
     )
 
@@ -97,11 +97,11 @@ def _short(value: str) -> str:
     return "(certificates)" if "-----BEGIN" in value else value
 
 
-def _of(secrets: Mapping[str, SecretSeen], name: str, key: str) -> str:
+def _of(secrets: Mapping[str, ObservedSecret], name: str, key: str) -> str:
     if name not in secrets:
-        raise Unusable(f"there is no Secret {name}")
+        raise SecretUnusable(f"there is no Secret {name}")
     values = secrets[name].values
     if not values.get(key):
         there = ", ".join(sorted(values)) or "nothing"
-        raise Unusable(f"Secret {name} has no {key}; it has: {there}")
+        raise SecretUnusable(f"Secret {name} has no {key}; it has: {there}")
     return values[key]

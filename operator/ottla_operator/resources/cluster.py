@@ -1,12 +1,12 @@
-"""Cluster: brokers that together keep topics."""
+"""Cluster: brokers that store topics together."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from ottla_operator.resources.common import (
-    Amount,
     Duration,
+    IntOrString,
     ObjectRef,
     PlainObject,
     Quantity,
@@ -16,10 +16,9 @@ from ottla_operator.resources.common import (
     format_setting,
     parse_quantity,
 )
-from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one
+from ottla_operator.resources.model import Json, Model, Rule, Transition, at_most_one, doc, listed
 
-# Settings that the operator derives from the rest of the spec; in `config` they could only contradict it.
-DERIVED = (
+DERIVED_SETTINGS: Final = (
     "node.id",
     "broker.id",
     "broker.rack",
@@ -30,222 +29,236 @@ DERIVED = (
     "register",
     "cluster.id",
 )
-Port = Annotated[int, Field(ge=1, le=65535)]
+"""Settings that the operator derives from the rest of the spec, refused in `spec.config`."""
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
-class Listener(Model):
-    """An address that clients connect to."""
+class Listener(Model, frozen=True):
+    """Address that clients connect to."""
 
-    name: str = Field(
-        min_length=1,
-        max_length=11,
-        pattern=r"^[a-z][a-z0-9]*$",
-        description="Its name: small letters and digits. It appears in capitals in the brokers' listeners setting.",
-    )
-    port: Port = Field(description="The port that every broker listens on; with `ottla up`, the first broker's port.")
-    type: Literal["Internal", "NodePort", "LoadBalancer"] | None = Field(
-        default=None,
-        description="Who reaches it. Internal (when not set): clients in the Kubernetes cluster. NodePort: "
-        "clients outside, by the nodes' "
-        "addresses. LoadBalancer: clients outside, by one load balancer for each broker.",
-    )
-    tls: bool | None = Field(
-        default=None, description="Whether the connection is encrypted; needs spec.tls. Without it, it is not."
-    )
-    authentication: Literal["None", "SCRAM", "TLS"] | None = Field(
-        default=None,
-        description="How clients say who they are: not at all (when not set), by user and password, or by "
-        "their certificate.",
-    )
-    node_port: Port | None = Field(default=None, description="NodePort only: the fixed port of the bootstrap service.")
-    advertised_host: str | None = Field(
-        default=None,
-        max_length=253,
-        description="The host name that clients are told instead of the one found; {id} stands for the broker's id.",
-    )
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=11,
+            pattern=r"^[a-z][a-z0-9]*$",
+            description="Name of the listener: lower-case letters and digits. "
+            "The brokers' listeners setting has it in upper case.",
+        ),
+    ]
+    port: Annotated[Port, doc("Port that every broker listens on. With `ottla up`: the port of the first broker.")]
+    type: Annotated[
+        Literal["Internal", "NodePort", "LoadBalancer"] | None,
+        doc(
+            "How the listener is exposed. Internal: within the Kubernetes cluster. NodePort: outside, at the nodes' "
+            "addresses. LoadBalancer: outside, through one load balancer for each broker. Defaults to Internal."
+        ),
+    ] = None
+    tls: Annotated[bool | None, doc("Whether connections are encrypted. Needs spec.tls. Defaults to false.")] = None
+    authentication: Annotated[
+        Literal["None", "SCRAM", "TLS"] | None,
+        doc(
+            "How clients authenticate. None: they do not. SCRAM: with user name and password. TLS: with a client "
+            "certificate. Defaults to None."
+        ),
+    ] = None
+    node_port: Annotated[
+        Port | None,
+        doc("Fixed node port of the bootstrap Service. Only for type NodePort. Defaults to an unused port."),
+    ] = None
+    advertised_host: Annotated[
+        Annotated[str, Meta(max_length=253)] | None,
+        doc(
+            "Host name that brokers advertise to clients; {id} stands for the broker id. "
+            "Defaults to the discovered address."
+        ),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "!has(self.authentication) || self.authentication != 'TLS' || (has(self.tls) && self.tls)",
             "authentication TLS needs tls: true on the same listener",
-            lambda it: it.get("authentication") != "TLS" or it.get("tls") is True,
+            lambda value: value.get("authentication") != "TLS" or value.get("tls") is True,
             "authentication",
         ),
         Rule(
             "!has(self.nodePort) || (has(self.type) && self.type == 'NodePort')",
             "nodePort needs type: NodePort",
-            lambda it: "nodePort" not in it or it.get("type") == "NodePort",
+            lambda value: "nodePort" not in value or value.get("type") == "NodePort",
             "nodePort",
         ),
     )
 
 
-class Storage(Model):
-    """The disk of each broker."""
+class Storage(Model, frozen=True):
+    """Disk of each broker."""
 
-    size: Quantity = Field(
-        description="Space for each broker, such as 10Gi. It may grow and never shrinks. `ottla up` takes the "
-        "disk as it is."
-    )
-    class_: str | None = Field(
-        default=None,
-        alias="class",
-        max_length=253,
-        description="StorageClass of the volume claims; without it, the Kubernetes cluster's default. Never changes.",
-    )
-    delete_claim: bool | None = Field(
-        default=None,
-        description="Whether the volume claims, and so all records, are deleted with the Cluster. Without it, "
-        "they are kept.",
-    )
+    size: Annotated[
+        Quantity,
+        doc("Size of each broker's disk, such as 10Gi. It can be increased, not decreased. Ignored by `ottla up`."),
+    ]
+    class_: Annotated[
+        Annotated[str, Meta(max_length=253)] | None,
+        doc("StorageClass of the PersistentVolumeClaims. Immutable. Defaults to the cluster's default class."),
+    ] = field(default=None, name="class")
+    delete_claim: Annotated[
+        bool | None,
+        doc(
+            "Whether the PersistentVolumeClaims, and with them all records, are deleted with the Cluster. "
+            "Defaults to false."
+        ),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Transition(
             "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
-            "storage can grow but never shrink",
+            "storage size cannot be decreased",
             lambda new, old: parse_quantity(new["size"]) >= parse_quantity(old["size"]),
             "size",
         ),
         Transition(
             "has(self.class) == has(oldSelf.class) && (!has(self.class) || self.class == oldSelf.class)",
-            "the storage class of existing volumes cannot be changed",
+            "the storage class is immutable",
             lambda new, old: new.get("class") == old.get("class"),
             "class",
         ),
     )
 
 
-class Resources(Model):
+class Resources(Model, frozen=True):
     """CPU and memory of each broker, as in a Pod."""
 
-    requests: dict[str, Amount] | None = Field(default=None, description="What is set aside for it.")
-    limits: dict[str, Amount] | None = Field(default=None, description="What it may not exceed.")
+    requests: Annotated[dict[str, IntOrString] | None, doc("Resources that the scheduler reserves.")] = None
+    limits: Annotated[dict[str, IntOrString] | None, doc("Resources that the container must not exceed.")] = None
 
 
-class PodMetadata(Model):
-    """Labels and annotations that every broker's pod gets beside the operator's own."""
+class PodMetadata(Model, frozen=True):
+    """Labels and annotations added to the brokers' pods."""
 
-    labels: dict[str, str] | None = Field(default=None, description="Labels.")
-    annotations: dict[str, str] | None = Field(default=None, description="Annotations.")
-
-
-class PodTemplate(Model):
-    """Things that every broker's pod gets beside what the operator sets."""
-
-    metadata: PodMetadata | None = Field(default=None, description="Labels and annotations.")
-    spec: PlainObject | None = Field(
-        default=None,
-        description="Fields of a PodSpec, merged over the operator's own: tolerations, affinity, nodeSelector, "
-        "priorityClassName, and so on.",
-    )
+    labels: Annotated[dict[str, str] | None, doc("Labels.")] = None
+    annotations: Annotated[dict[str, str] | None, doc("Annotations.")] = None
 
 
-class Rack(Model):
-    """How brokers learn where they stand, so that replicas are spread."""
+class PodTemplate(Model, frozen=True):
+    """Additions to the brokers' pods."""
 
-    topology_key: str = Field(
-        max_length=317, description="The node label that names the rack, such as topology.kubernetes.io/zone."
-    )
-
-
-class Roll(Model):
-    """How brokers are restarted one after the other when image, settings or certificates change."""
-
-    max_unavailable: int | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="How many brokers may be away at once; 1 when not set. Partitions are kept writable in any case.",
-    )
-    timeout: Duration | None = Field(
-        default=None,
-        description="How long one broker may take to come back before the roll stops and says so; 10m when not set.",
-    )
+    metadata: Annotated[PodMetadata | None, doc("Labels and annotations.")] = None
+    spec: Annotated[
+        PlainObject | None,
+        doc(
+            "PodSpec fields that are merged over the operator's: tolerations, affinity, nodeSelector, "
+            "priorityClassName, and so on."
+        ),
+    ] = None
 
 
-class Rebalance(Model):
-    """How partitions move between brokers."""
+class Rack(Model, frozen=True):
+    """Source of the brokers' rack, by which replicas are spread."""
 
-    on_scale: bool | None = Field(
-        default=None,
-        description="Whether partitions are spread to brokers that are added; true when not set. Before "
-        "brokers are taken away, partitions always move off them.",
-    )
-    throttle: Quantity | None = Field(
-        default=None,
-        description="Bytes per second and broker that moving may take, such as 50M; not limited when not set.",
-    )
+    topology_key: Annotated[
+        str, Meta(max_length=317, description="Node label that names the rack, such as topology.kubernetes.io/zone.")
+    ]
 
 
-class Tls(Model):
+class Roll(Model, frozen=True):
+    """Rolling restarts after changes of image, settings or certificates."""
+
+    max_unavailable: Annotated[
+        Annotated[int, Meta(ge=1, le=100)] | None,
+        doc("Number of brokers that may be unavailable at once. Partitions stay writable regardless. Defaults to 1."),
+    ] = None
+    timeout: Annotated[
+        Duration | None,
+        doc(
+            "Time for a broker to become ready after its restart. Then the roll stops and reports it. Defaults to 10m."
+        ),
+    ] = None
+
+
+class Rebalance(Model, frozen=True):
+    """Reassignment of partitions between brokers."""
+
+    on_scale: Annotated[
+        bool | None,
+        doc(
+            "Whether partitions are spread to brokers that are added. Partitions are always moved off brokers before "
+            "they are removed. Defaults to true."
+        ),
+    ] = None
+    throttle: Annotated[
+        Quantity | None,
+        doc("Bytes per second that each broker may use for reassignment, such as 50M. Defaults to no limit."),
+    ] = None
+
+
+class Tls(Model, frozen=True):
     """Certificates of the listeners with tls: true."""
 
-    secret_ref: ObjectRef = Field(
-        description="A Secret of type kubernetes.io/tls: tls.crt, tls.key and, for client certificates, "
-        "ca.crt. Brokers take renewed certificates by a roll."
-    )
+    secret_ref: Annotated[
+        ObjectRef,
+        doc(
+            "Secret of type kubernetes.io/tls with tls.crt, tls.key and, for client certificates, ca.crt. "
+            "A renewed certificate is applied by a rolling restart."
+        ),
+    ]
 
 
-class Authorization(Model):
-    """Who may do what."""
+class Authorization(Model, frozen=True):
+    """Authorization of requests."""
 
-    type: Literal["None", "ACL"] = Field(
-        description="None: everybody may do everything. ACL: what the cluster's access control lists allow."
-    )
-    super_users: list[Annotated[str, Field(max_length=256)]] | None = Field(
-        default=None,
-        max_length=100,
-        description="Principals that may do everything, such as User:admin.",
-        json_schema_extra={"x-kubernetes-list-type": "set"},
-    )
+    type: Annotated[Literal["None", "ACL"], doc("None: every request is allowed. ACL: access control lists decide.")]
+    super_users: Annotated[
+        Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=100)] | None,
+        doc("Principals that are allowed everything, such as User:admin.", listed("set")),
+    ] = None
 
 
-class ClusterSpec(Model):
-    """What the cluster should be."""
+class ClusterSpec(Model, frozen=True):
+    """Desired state of the cluster."""
 
-    replicas: int = Field(
-        ge=1,
-        le=1000,
-        description="How many brokers. `kubectl scale` changes it; partitions move before brokers are taken away.",
+    replicas: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Number of brokers. `kubectl scale` changes it. "
+            "Partitions are moved off brokers before they are removed.",
+        ),
+    ]
+    version: Annotated[
+        Annotated[str, Meta(max_length=64)] | None,
+        doc("Ottla release, which is the tag of the image. Defaults to the operator's release."),
+    ] = None
+    image: Annotated[Annotated[str, Meta(max_length=512)] | None, doc("Image of the brokers. Excludes version.")] = None
+    listeners: Annotated[
+        Annotated[list[Listener], Meta(min_length=1, max_length=8)] | None,
+        doc(
+            "Addresses that clients connect to. Defaults to one listener of type Internal on port 9092, without TLS "
+            "and authentication.",
+            listed("map", "name"),
+        ),
+    ] = None
+    storage: Annotated[Storage | None, doc("Disk of each broker. Required on Kubernetes, ignored by `ottla up`.")] = (
+        None
     )
-    version: str | None = Field(
-        default=None,
-        max_length=64,
-        description="Ottla's release, which picks the image; without it, the operator's own.",
-    )
-    image: str | None = Field(
-        default=None, max_length=512, description="The brokers' image, instead of the one that `version` picks."
-    )
-    listeners: Annotated[list[Listener], Field(min_length=1, max_length=8)] | None = Field(
-        default=None,
-        description="Addresses that clients connect to. Without them, one: internal, port 9092, neither "
-        "encrypted nor authenticated.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-    )
-    storage: Storage | None = Field(
-        default=None, description="The disk of each broker. Kubernetes needs it; `ottla up` does not."
-    )
-    config: Settings | None = Field(
-        default=None,
-        description="Broker settings under Kafka's names, such as num.partitions or log.retention.ms. Those "
-        "that can change while running do; others cause a roll.",
-    )
-    resources: Resources | None = Field(default=None, description="CPU and memory of each broker.")
-    pod_template: PodTemplate | None = Field(
-        default=None, description="Things that every broker's pod gets beside what the operator sets."
-    )
-    rack: Rack | None = Field(default=None, description="Spreads brokers and replicas over failure zones.")
-    roll: Roll | None = Field(default=None, description="How brokers are restarted.")
-    rebalance: Rebalance | None = Field(
-        default=None, description="How partitions move when brokers are added or taken away."
-    )
-    tls: Tls | None = Field(default=None, description="Certificates; needed when a listener has tls: true.")
-    authorization: Authorization | None = Field(
-        default=None, description="Who may do what; without it, everybody may do everything."
-    )
+    config: Annotated[
+        Settings | None,
+        doc(
+            "Broker configuration by Kafka name, such as num.partitions or log.retention.ms. Dynamic settings are "
+            "altered in place; other changes cause a rolling restart."
+        ),
+    ] = None
+    resources: Annotated[Resources | None, doc("CPU and memory of each broker.")] = None
+    pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
+    rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
+    roll: Annotated[Roll | None, doc("Rolling restarts.")] = None
+    rebalance: Annotated[Rebalance | None, doc("Reassignment of partitions when brokers are added or removed.")] = None
+    tls: Annotated[Tls | None, doc("Certificates. Required if a listener has tls: true.")] = None
+    authorization: Annotated[Authorization | None, doc("Authorization of requests. Defaults to type None.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        at_most_one("version", "image", message="set version or image, not both: an image has its own version"),
+        at_most_one("version", "image", message="version and image exclude each other: an image has its own version"),
         Rule(
             "!has(self.listeners) || has(self.tls) || self.listeners.all(l, !has(l.tls) || !l.tls)",
             "a listener with tls: true needs spec.tls, which names the certificates",
@@ -262,8 +275,8 @@ class ClusterSpec(Model):
         ),
         Rule(
             None,
-            f"these settings follow from the rest of the spec and cannot be set in config: {', '.join(DERIVED)}",
-            lambda spec: not set(spec.get("config") or {}) & set(DERIVED),
+            f"these settings are derived from the spec and cannot be set in config: {', '.join(DERIVED_SETTINGS)}",
+            lambda spec: not set(spec.get("config") or {}) & set(DERIVED_SETTINGS),
             "config",
         ),
     )
@@ -273,66 +286,60 @@ def _objects(value: Json) -> list[dict[str, Json]]:
     return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
 
 
-class BrokerStatus(Model):
-    """One broker."""
+class BrokerStatus(Model, frozen=True):
+    """Observed state of one broker."""
 
-    id: int = Field(description="Its node.id.")
-    ready: bool = Field(description="Whether it serves.")
-    version: str | None = Field(default=None, description="The release it runs.")
-    config_hash: str | None = Field(default=None, description="Names the settings it was started with.")
-
-
-class Blocker(Model):
-    """A partition that would lose its ability to take writes if the next broker were restarted now."""
-
-    topic: str = Field(description="Its topic.")
-    partition: int = Field(description="Its number.")
-    isr: list[int] = Field(description="Brokers whose replica is in sync.")
-    min_isr: int = Field(description="How many must be in sync (min.insync.replicas).")
+    id: Annotated[int, doc("Broker id (node.id).")]
+    ready: Annotated[bool, doc("Whether the broker is ready.")]
+    version: Annotated[str | None, doc("Ottla release that the broker runs.")] = None
+    config_hash: Annotated[str | None, doc("Hash of the settings that the broker was started with.")] = None
 
 
-class RollStatus(Model):
-    """A rolling restart that is under way."""
+class Blocker(Model, frozen=True):
+    """Partition that would become unwritable if the next broker were restarted now."""
 
-    pending: list[int] | None = Field(default=None, description="Brokers still to be restarted.")
-    current: int | None = Field(default=None, description="The broker that is being restarted.")
-    blocked_by: list[Blocker] | None = Field(default=None, description="What it waits for, at most a hundred of it.")
-
-
-class ReassignmentStatus(Model):
-    """Partitions that are moving."""
-
-    moved: int = Field(description="Partitions that have arrived.")
-    total: int = Field(description="Partitions that move in all.")
-    bytes: int | None = Field(default=None, description="Bytes still to be copied.")
+    topic: Annotated[str, doc("Name of the topic.")]
+    partition: Annotated[int, doc("Partition index.")]
+    isr: Annotated[list[int], doc("Broker ids of the in-sync replicas.")]
+    min_isr: Annotated[int, doc("Number of replicas that must be in sync (min.insync.replicas).")]
 
 
-class ClusterStatus(Status):
-    """What the cluster is."""
+class RollStatus(Model, frozen=True):
+    """Rolling restart in progress."""
 
-    replicas: int | None = Field(default=None, description="Brokers that exist.")
-    ready_replicas: int | None = Field(default=None, description="Brokers that serve.")
-    selector: str | None = Field(
-        default=None, description="Label selector of the brokers' pods, for the scale subresource."
+    pending: Annotated[list[int] | None, doc("Ids of brokers that are still to be restarted.")] = None
+    current: Annotated[int | None, doc("Id of the broker that is being restarted.")] = None
+    blocked_by: Annotated[list[Blocker] | None, doc("Partitions that block the next restart, up to 100 of them.")] = (
+        None
     )
-    version: str | None = Field(default=None, description="The release that all brokers run; empty during an upgrade.")
-    cluster_id: str | None = Field(default=None, description="The cluster's id, as clients see it.")
-    brokers: list[BrokerStatus] | None = Field(
-        default=None,
-        description="The brokers.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
-    )
-    controller: int | None = Field(default=None, description="The broker that is the active controller.")
-    bootstrap: dict[str, str] | None = Field(default=None, description="Address for clients, for each listener.")
-    under_replicated: int | None = Field(
-        default=None, description="Partitions with fewer replicas in sync than they should have."
-    )
-    roll: RollStatus | None = Field(default=None, description="A rolling restart that is under way.")
-    reassignment: ReassignmentStatus | None = Field(default=None, description="Partitions that are moving.")
 
 
-class Cluster(Resource):
-    """Brokers that together keep topics and serve Kafka clients."""
+class ReassignmentStatus(Model, frozen=True):
+    """Reassignment in progress."""
+
+    moved: Annotated[int, doc("Number of partitions that are in place.")]
+    total: Annotated[int, doc("Number of partitions that are reassigned.")]
+    bytes: Annotated[int | None, doc("Bytes that are still to be copied.")] = None
+
+
+class ClusterStatus(Status, frozen=True):
+    """Observed state of the cluster."""
+
+    replicas: Annotated[int | None, doc("Number of brokers that exist.")] = None
+    ready_replicas: Annotated[int | None, doc("Number of brokers that are ready.")] = None
+    selector: Annotated[str | None, doc("Label selector of the brokers' pods, for the scale subresource.")] = None
+    version: Annotated[str | None, doc("Ottla release that all brokers run. Empty during an upgrade.")] = None
+    cluster_id: Annotated[str | None, doc("Cluster id that the brokers report to clients.")] = None
+    brokers: Annotated[list[BrokerStatus] | None, doc("Observed state of each broker.", listed("map", "id"))] = None
+    controller: Annotated[int | None, doc("Id of the broker that is the active controller.")] = None
+    bootstrap: Annotated[dict[str, str] | None, doc("Bootstrap addresses by listener name.")] = None
+    under_replicated: Annotated[int | None, doc("Number of under-replicated partitions.")] = None
+    roll: Annotated[RollStatus | None, doc("Rolling restart in progress.")] = None
+    reassignment: Annotated[ReassignmentStatus | None, doc("Reassignment in progress.")] = None
+
+
+class Cluster(Resource, frozen=True):
+    """Brokers that store topics together and serve Kafka clients."""
 
     kind: Literal["Cluster"]
     spec: ClusterSpec
@@ -344,5 +351,5 @@ class Cluster(Resource):
 
     @property
     def config(self) -> dict[str, str]:
-        """The wished settings as a properties file carries them."""
+        """`spec.config` with values as properties files carry them."""
         return {name: format_setting(value) for name, value in (self.spec.config or {}).items()}

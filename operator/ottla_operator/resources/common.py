@@ -1,11 +1,11 @@
-"""Types that several resources share: references, names, quantities, durations, conditions."""
+"""Types that several kinds share: names, references, quantities, durations, status and conditions."""
 
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from msgspec import Meta, field
 
-from ottla_operator.resources.model import Json, Model
+from ottla_operator.resources.model import Json, Model, doc, listed
 
 API_VERSION: Final = "ottla.dev/v1alpha1"
 
@@ -15,78 +15,64 @@ IDENTIFIER: Final = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
 DURATION: Final = r"^[0-9]+ ?(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)$"
 
-TopicName = Annotated[str, Field(min_length=1, max_length=249, pattern=TOPIC_NAME)]
-"""Kafka's rule for topic names: letters, digits, `.`, `_` and `-`, at most 249 of them."""
+TopicName = Annotated[str, Meta(min_length=1, max_length=249, pattern=TOPIC_NAME)]
+"""A Kafka topic name: up to 249 letters, digits, `.`, `_` and `-`."""
 
-ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_NAME)]
-"""Kubernetes' rule for names of objects."""
+ObjectName = Annotated[str, Meta(min_length=1, max_length=253, pattern=OBJECT_NAME)]
+"""A Kubernetes object name."""
 
-Identifier = Annotated[str, Field(min_length=1, max_length=63, pattern=IDENTIFIER)]
-"""A name that SQL takes without quotes."""
+Identifier = Annotated[str, Meta(min_length=1, max_length=63, pattern=IDENTIFIER)]
+"""A name that SQL accepts without quotes."""
 
-Column = Annotated[str, Field(min_length=1, max_length=255)]
-"""The name of a column of rows."""
+Column = Annotated[str, Meta(min_length=1, max_length=255)]
+"""Name of a column of rows."""
 
-Quantity = Annotated[str, Field(max_length=32, pattern=QUANTITY)]
-"""An amount with Kubernetes' suffixes: 500m, 10Gi."""
+Quantity = Annotated[str, Meta(max_length=32, pattern=QUANTITY)]
+"""A Kubernetes quantity: 500m, 10Gi."""
 
-Duration = Annotated[
-    str,
-    Field(
-        max_length=32,
-        pattern=DURATION,
-    ),
-]
-"""A length of time: 500ms, 30s, 10 minutes."""
+Duration = Annotated[str, Meta(max_length=32, pattern=DURATION)]
+"""A duration: 500ms, 30s, 10 minutes."""
 
 Settings = Annotated[
-    dict[str, Any],
-    Field(json_schema_extra={"additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}}),
+    dict[str, Any], Meta(extra_json_schema={"additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}})
 ]
-"""Settings under Kafka's names. Values may be strings, numbers or booleans; quotes are not needed."""
+"""Kafka settings by name. Values are strings, numbers or booleans."""
 
-PlainObject = Annotated[
-    dict[str, Any],
-    Field(json_schema_extra={"additionalProperties": None, "x-kubernetes-preserve-unknown-fields": True}),
-]
-"""An object of somebody else's schema, taken as it is."""
+PlainObject = Annotated[dict[str, Any], Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})]
+"""An object with a schema defined elsewhere, passed through unchanged."""
 
-Amount = Annotated[
-    str | int,
-    Field(
-        json_schema_extra={
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-        }
-    ),
-]
+IntOrString = Annotated[int | str, Meta(extra_json_schema={"x-kubernetes-int-or-string": True})]
 """Kubernetes' int-or-string, as in `cpu: 2` and `cpu: 500m`."""
+
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 _QUANTITY: Final = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$")
 _DURATION: Final = re.compile(r"^([0-9]+) ?(ms|millisecond|s|second|m|minute|h|hour|d|day)s?$")
-_SCALE: Final = {"m": 0.001, "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
-_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_SUFFIXES: Final[dict[str, float]] = {"m": 0.001, "": 1} | {
+    prefix + suffix: base**power
+    for suffix, base in (("", 1000), ("i", 1024))
+    for power, prefix in enumerate(("k" if base == 1000 else "K", "M", "G", "T", "P", "E"), 1)
+}
 _MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SHORT: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
 def parse_quantity(text: str) -> float:
-    """The amount that a quantity names ("10Gi" → 10737418240). ValueError when it is none."""
-    if not (found := _QUANTITY.match(text)):
-        raise ValueError(f"{text!r} is no quantity, such as 500m or 10Gi")
-    suffix = found[2] or ""
-    return float(found[1]) * (_BINARY[suffix] if suffix in _BINARY else _SCALE[suffix])
+    """Value of a quantity: "10Gi" is 10737418240. Raises ValueError."""
+    if not (match := _QUANTITY.match(text)):
+        raise ValueError(f"{text!r} is not a quantity, such as 500m or 10Gi")
+    return float(match[1]) * _SUFFIXES[match[2] or ""]
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration ("2 hours" → 7200000). ValueError when it is none."""
-    if not (found := _DURATION.match(text)):
-        raise ValueError(f"{text!r} is no duration, such as 500ms, 30s or 10 minutes")
-    return int(found[1]) * _MILLISECONDS[_SHORT.get(found[2], found[2])]
+    """Milliseconds in a duration: "2 hours" is 7200000. Raises ValueError."""
+    if not (match := _DURATION.match(text)):
+        raise ValueError(f"{text!r} is not a duration, such as 500ms, 30s or 10 minutes")
+    unit = "ms" if match[2] == "millisecond" else match[2] if match[2] == "ms" else match[2][0]
+    return int(match[1]) * _MILLISECONDS[unit]
 
 
 def format_setting(value: Json) -> str:
-    """A setting as Kafka's protocol carries it: text, booleans in small letters. TypeError for lists and objects."""
+    """A setting's value as Kafka's protocol and properties files carry it. Raises TypeError for lists and objects."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -96,69 +82,72 @@ def format_setting(value: Json) -> str:
             raise TypeError(f"a setting is a string, a number or a boolean, not {value!r}")
 
 
-class ObjectRef(Model):
-    """An object of the same namespace."""
+class ObjectRef(Model, frozen=True):
+    """Reference to an object in the same namespace."""
 
-    name: ObjectName = Field(description="Its name.")
-
-
-class SecretKeyRef(Model):
-    """One key of a Secret of the same namespace."""
-
-    name: ObjectName = Field(description="Name of the Secret.")
-    key: str = Field(max_length=253, description="Key within its data.")
+    name: Annotated[ObjectName, doc("Name of the object.")]
 
 
-class Condition(Model):
-    """One aspect of the resource's state, as Kubernetes' tools read it."""
+class SecretKeyRef(Model, frozen=True):
+    """Reference to one key of a Secret in the same namespace."""
 
-    type: str = Field(
-        max_length=316,
-        description="Ready, Reconciling or Stalled (kstatus), or an aspect of this kind. Ready is always present.",
-    )
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
-    observed_generation: int | None = Field(
-        default=None, ge=0, description="The metadata.generation that this condition was decided on."
-    )
-    last_transition_time: str = Field(
-        description="When `status` last changed.", json_schema_extra={"format": "date-time"}
-    )
-    reason: str = Field(
-        min_length=1,
-        max_length=1024,
-        description="One CamelCase word for programs.",
-        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-    )
-    message: str = Field(max_length=32768, description="A sentence for people.")
+    name: Annotated[ObjectName, doc("Name of the Secret.")]
+    key: Annotated[str, Meta(max_length=253, description="Key in the Secret's data.")]
 
 
-class Status(Model):
-    """What every status carries."""
+class Condition(Model, frozen=True):
+    """One aspect of the resource's current state."""
 
-    observed_generation: int | None = Field(
-        default=None, ge=0, description="The metadata.generation that the operator has last looked at."
-    )
-    conditions: list[Condition] | None = Field(
-        default=None,
-        description="Ready, Reconciling and Stalled, and aspects of this kind.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-    )
+    type: Annotated[
+        str,
+        Meta(
+            max_length=316,
+            description="Type of the condition: Ready, Reconciling, Stalled, or a type specific to the kind. "
+            "Ready is always present.",
+        ),
+    ]
+    status: Annotated[Literal["True", "False", "Unknown"], doc("Status of the condition.")]
+    last_transition_time: Annotated[Timestamp, doc("Time at which status last changed.")]
+    reason: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=1024,
+            pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+            description="Machine-readable reason for the last transition, in CamelCase.",
+        ),
+    ]
+    message: Annotated[str, Meta(max_length=32768, description="Human-readable explanation of the reason.")]
+    observed_generation: Annotated[
+        Annotated[int, Meta(ge=0)] | None, doc("metadata.generation that the condition was computed from.")
+    ] = None
 
 
-class Metadata(Model):
-    """The part of a Kubernetes object's metadata that is of interest here; the rest is taken as it is."""
+class Status(Model, frozen=True):
+    """Observed state that every kind reports."""
 
-    model_config = ConfigDict(extra="allow")
+    observed_generation: Annotated[
+        Annotated[int, Meta(ge=0)] | None, doc("metadata.generation that the operator last reconciled.")
+    ] = None
+    conditions: Annotated[
+        list[Condition] | None,
+        doc("Ready, Reconciling, Stalled, and the conditions specific to the kind.", listed("map", "type")),
+    ] = None
+
+
+class Metadata(Model, frozen=True, forbid_unknown_fields=False):
+    """The fields of Kubernetes' ObjectMeta that are read here; others are ignored."""
 
     name: ObjectName
     namespace: str = "default"
+    uid: str = ""
     generation: int = 0
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
-class Resource(Model):
-    """A whole resource: what `kubectl apply` takes."""
+class Resource(Model, frozen=True):
+    """A whole resource, as `kubectl apply` takes it."""
 
     api_version: Literal["ottla.dev/v1alpha1"]
     metadata: Metadata

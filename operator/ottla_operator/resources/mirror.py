@@ -1,178 +1,192 @@
-"""Mirror: topics of one cluster, copied to another by the brokers of the target."""
+"""Mirror: topics of one cluster that the brokers of another copy."""
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from ottla_operator.resources.common import ObjectRef, Quantity, Resource, Status
-from ottla_operator.resources.model import Model, Rule, Transition, exactly_one
+from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, listed
 
-Pattern = Annotated[str, Field(min_length=1, max_length=249)]
-
-
-class Credentials(Model):
-    """How the target's brokers log in at the source."""
-
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "TLS"] = Field(
-        description="Kafka's name of the SASL mechanism, or TLS for a client certificate."
-    )
-    secret_ref: ObjectRef = Field(description="A Secret with username and password, or tls.crt and tls.key.")
+Pattern = Annotated[str, Meta(min_length=1, max_length=249)]
 
 
-class SourceTls(Model):
-    """Encryption of the connection to the source."""
+class Credentials(Model, frozen=True):
+    """How the target's brokers authenticate to the source."""
 
-    ca_secret_ref: ObjectRef | None = Field(
-        default=None,
-        description="A Secret whose ca.crt signed the source's certificates; without it, the system's authorities.",
-    )
+    mechanism: Annotated[
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "TLS"],
+        doc("SASL mechanism, or TLS for a client certificate."),
+    ]
+    secret_ref: Annotated[ObjectRef, doc("Secret with username and password, or with tls.crt and tls.key.")]
 
 
-class MirrorSource(Model):
-    """Where records come from: any cluster that speaks Kafka's protocol."""
+class SourceTls(Model, frozen=True):
+    """TLS of the connection to the source."""
 
-    bootstrap: str | None = Field(
-        default=None,
-        min_length=3,
-        max_length=1024,
-        description="Addresses of some of its brokers: host:port,host:port.",
-    )
-    cluster_ref: ObjectRef | None = Field(
-        default=None, description="A Cluster of the same namespace, instead of addresses."
-    )
-    tls: SourceTls | None = Field(default=None, description="Encrypts the connection.")
-    credentials: Credentials | None = Field(default=None, description="Logs in.")
+    ca_secret_ref: Annotated[
+        ObjectRef | None,
+        doc(
+            "Secret whose ca.crt verifies the source's certificates. Defaults to the system's certificate authorities."
+        ),
+    ] = None
+
+
+class MirrorSource(Model, frozen=True):
+    """Cluster that records are copied from: any that speaks the Kafka protocol."""
+
+    bootstrap: Annotated[
+        Annotated[str, Meta(min_length=3, max_length=1024)] | None,
+        doc("Bootstrap addresses: host:port,host:port."),
+    ] = None
+    cluster_ref: Annotated[ObjectRef | None, doc("Cluster in the same namespace. Excludes bootstrap.")] = None
+    tls: Annotated[SourceTls | None, doc("Encrypts the connection. Defaults to no encryption.")] = None
+    credentials: Annotated[Credentials | None, doc("Authentication to the source. Defaults to none.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(
-            "bootstrap", "clusterRef", message="a source is named by bootstrap or by clusterRef, by exactly one of them"
+        exactly_one("bootstrap", "clusterRef", message="a source has exactly one of bootstrap and clusterRef"),
+    )
+
+
+class MirrorTarget(Model, frozen=True):
+    """Cluster that records are copied to."""
+
+    cluster_ref: Annotated[ObjectRef, doc("Cluster whose brokers fetch the records.")]
+
+
+class Sync(Model, frozen=True):
+    """What is copied besides records."""
+
+    configs: Annotated[bool | None, doc("Whether topic configurations are copied. Defaults to true.")] = None
+    groups: Annotated[bool | None, doc("Whether committed offsets of spec.groups are copied. Defaults to true.")] = None
+    acls: Annotated[bool | None, doc("Whether ACLs of the mirrored topics are copied. Defaults to false.")] = None
+
+
+class MirrorSpec(Model, frozen=True):
+    """Desired state of the mirror."""
+
+    source: Annotated[MirrorSource, doc("Cluster that records are copied from.")]
+    target: Annotated[MirrorTarget, doc("Cluster that records are copied to. Immutable.")]
+    topics: Annotated[
+        list[Pattern],
+        Meta(
+            min_length=1,
+            max_length=256,
+            description="Topics to copy: names, or patterns in which * matches any characters. "
+            "A pattern with a leading ! excludes topics.",
+            extra_json_schema=listed("atomic"),
         ),
-    )
-
-
-class MirrorTarget(Model):
-    """Where records go."""
-
-    cluster_ref: ObjectRef = Field(description="The Cluster whose brokers do the copying.")
-
-
-class Sync(Model):
-    """What is copied beside records."""
-
-    configs: bool | None = Field(default=None, description="Topic settings; true when not set.")
-    groups: bool | None = Field(default=None, description="Committed offsets of the chosen groups; true when not set.")
-    acls: bool | None = Field(default=None, description="Access rules of the chosen topics; false when not set.")
-
-
-class MirrorSpec(Model):
-    """What is copied, from where to where, and how."""
-
-    source: MirrorSource = Field(description="Where records come from.")
-    target: MirrorTarget = Field(description="Where records go. Never changes.")
-    topics: Annotated[list[Pattern], Field(min_length=1, max_length=256)] = Field(
-        description="Topics to copy: names, or patterns with * for any letters. A pattern with a leading ! "
-        "takes topics out again.",
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
-    )
-    groups: Annotated[list[Pattern], Field(max_length=256)] | None = Field(
-        default=None,
-        description="Consumer groups whose offsets are copied: names or patterns as for topics.",
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
-    )
-    naming: Literal["Identity", "Prefix"] | None = Field(
-        default=None, description="What copies are called: the same (when not set), or prefix + name."
-    )
-    prefix: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=100,
-        pattern=r"^[a-zA-Z0-9._-]+$",
-        description="naming Prefix: what goes before the name, such as 'west.'.",
-    )
-    offsets: Literal["Identical", "Appended"] | None = Field(
-        default=None,
-        description="Identical (when not set): the same bytes at the same offsets; the copy takes no other records. "
-        "Appended: records get new offsets, so that several sources and local producers may share a topic.",
-    )
-    sync: Sync | None = Field(default=None, description="What is copied beside records.")
-    role: Literal["Replicate", "Paused", "FailedOver"] | None = Field(
-        default=None,
-        description="Replicate (when not set): copy. Paused: stand still. FailedOver: stop copying "
-        "and open the topics for writing; taken back by onDivergence: Truncate only.",
-    )
-    on_source_truncation: Literal["Stop", "Resync"] | None = Field(
-        default=None,
-        description="What to do when the source has lost records that were copied, or its topic was made anew. "
-        "Stop (when not set): say so and stand still. Resync: throw the copy away and begin anew.",
-    )
-    on_divergence: Literal["Stop", "Truncate"] | None = Field(
-        default=None,
-        description="What to do when a topic of the target becomes a copy of what was its own copy (failback), and has records that never came there. "
-        "Stop (when not set): say how many and stand still. Truncate: write them to a file beside the partition's log and cut them off; "
-        "a failover whose role is set back is taken back in the same way.",
-    )
-    throttle: Quantity | None = Field(
-        default=None,
-        description="Bytes per second and broker that copying may take, such as 50M; not limited when not set.",
-    )
+    ]
+    groups: Annotated[
+        Annotated[list[Pattern], Meta(max_length=256)] | None,
+        doc("Consumer groups whose committed offsets are copied: names or patterns, as in topics.", listed("atomic")),
+    ] = None
+    naming: Annotated[
+        Literal["Identity", "Prefix"] | None,
+        doc(
+            "How mirrored topics are named. Identity: as at the source. Prefix: spec.prefix and the name at the "
+            "source. Defaults to Identity."
+        ),
+    ] = None
+    prefix: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[a-zA-Z0-9._-]+$")] | None,
+        doc("Prefix of mirrored topics' names, such as 'west.'. Required by naming Prefix."),
+    ] = None
+    offsets: Annotated[
+        Literal["Identical", "Appended"] | None,
+        doc(
+            "Offsets of copied records. Identical: as at the source, byte for byte; the topic accepts no other "
+            "records. Appended: new offsets, so that several sources and local producers can share a topic. "
+            "Defaults to Identical."
+        ),
+    ] = None
+    sync: Annotated[Sync | None, doc("What is copied besides records.")] = None
+    role: Annotated[
+        Literal["Replicate", "Paused", "FailedOver"] | None,
+        doc(
+            "Replicate: copy. Paused: stop copying and keep the topics read-only. FailedOver: stop copying and make "
+            "the topics writable; only onDivergence: Truncate allows going back. Defaults to Replicate."
+        ),
+    ] = None
+    on_source_truncation: Annotated[
+        Literal["Stop", "Resync"] | None,
+        doc(
+            "Reaction when the source has lost records that were copied, or re-created the topic. Stop: stop copying "
+            "and report it. Resync: delete the copy and start again. Defaults to Stop."
+        ),
+    ] = None
+    on_divergence: Annotated[
+        Literal["Stop", "Truncate"] | None,
+        doc(
+            "Reaction when a topic of the target is to become the copy of its own copy (failback) and has records "
+            "that were never copied there. Stop: report their number and stop. Truncate: write them to a file beside "
+            "the partition's log and truncate the log; setting the role back after a failover does the same. "
+            "Defaults to Stop."
+        ),
+    ] = None
+    throttle: Annotated[
+        Quantity | None,
+        doc("Bytes per second that each broker may fetch for the mirror, such as 50M. Defaults to no limit."),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "(has(self.naming) && self.naming == 'Prefix') == has(self.prefix)",
-            "naming: Prefix and prefix go together",
+            "naming: Prefix and prefix need each other",
             lambda spec: (spec.get("naming") == "Prefix") == ("prefix" in spec),
             "prefix",
         ),
         Transition(
             "self.target.clusterRef.name == oldSelf.target.clusterRef.name",
-            "the target cannot be changed; make a new Mirror instead",
+            "target is immutable; create a new Mirror instead",
             lambda new, old: bool(new["target"]["clusterRef"]["name"] == old["target"]["clusterRef"]["name"]),
             "target",
         ),
     )
 
 
-class MirroredTopic(Model):
-    """One mirrored topic."""
+class MirroredTopicStatus(Model, frozen=True):
+    """Observed state of one mirrored topic."""
 
-    topic: str = Field(description="Its name on the target.")
-    state: str = Field(
-        description="Replicating, Paused, Stopped, FailedOver, Failed, or Refused: it is not copied into."
+    topic: Annotated[str, doc("Name of the topic on the target.")]
+    state: Annotated[
+        str,
+        doc("Replicating, Paused, Stopped, FailedOver, Failed, or Refused: nothing is copied into the topic."),
+    ]
+    why: Annotated[str | None, doc("What prevents copying.")] = None
+    lag_records: Annotated[int | None, doc("Number of records that are not copied yet.")] = None
+    lag_seconds: Annotated[float | None, doc("Age of the oldest record that is not copied yet.")] = None
+    lag_bytes: Annotated[
+        int | None, doc("Estimated size of the records that are not copied yet, from the size of recent records.")
+    ] = None
+    source_epoch: Annotated[
+        int | None, doc("Leader epoch of the last copied record at the source; the largest of all partitions.")
+    ] = None
+    silent_seconds: Annotated[int | None, doc("Time since the source last responded. Not set while it responds.")] = (
+        None
     )
-    why: str | None = Field(default=None, description="What is in the way.")
-    lag_records: int | None = Field(default=None, description="Records that the source has and the target has not.")
-    lag_seconds: float | None = Field(default=None, description="Age of the oldest of them.")
-    lag_bytes: int | None = Field(
-        default=None, description="About how many bytes they are: as large as those that came last."
-    )
-    source_epoch: int | None = Field(
-        default=None, description="The source's leader epoch that was last copied, the largest among the partitions."
-    )
-    silent_seconds: int | None = Field(
-        default=None, description="For how long the source has not answered; not there while it does."
-    )
-
-
-class MirrorStatus(Status):
-    """How far copying is."""
-
-    topics: list[MirroredTopic] | None = Field(
-        default=None,
-        description="The mirrored topics; of more than 500 those that are in trouble or furthest behind.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["topic"]},
-    )
-    lag_records: int | None = Field(default=None, description="Lag over all topics, in records.")
-    lag_seconds: float | None = Field(default=None, description="The largest lag of a topic, in seconds.")
-    lag_bytes: int | None = Field(default=None, description="Lag over all topics, in bytes, about.")
-    silent_seconds: int | None = Field(
-        default=None,
-        description="For how long the source has not answered, the longest of a topic; not there while it does.",
-    )
-    role: str | None = Field(default=None, description="The role that the brokers have taken on.")
 
 
-class Mirror(Resource):
-    """Topics of one cluster, copied byte for byte to another by the brokers of the target."""
+class MirrorStatus(Status, frozen=True):
+    """Observed state of the mirror."""
+
+    topics: Annotated[
+        list[MirroredTopicStatus] | None,
+        doc(
+            "Mirrored topics. Of more than 500, those with problems and those with the largest lag.",
+            listed("map", "topic"),
+        ),
+    ] = None
+    lag_records: Annotated[int | None, doc("Number of records that are not copied yet, over all topics.")] = None
+    lag_seconds: Annotated[float | None, doc("Largest lag of a topic in seconds.")] = None
+    lag_bytes: Annotated[int | None, doc("Estimated size of records that are not copied yet, over all topics.")] = None
+    silent_seconds: Annotated[
+        int | None, doc("Time since the source last responded; the longest of all topics. Not set while it responds.")
+    ] = None
+    role: Annotated[str | None, doc("Role that the brokers have assumed.")] = None
+
+
+class Mirror(Resource, frozen=True):
+    """Topics of one cluster that the brokers of another copy byte for byte."""
 
     kind: Literal["Mirror"]
     spec: MirrorSpec

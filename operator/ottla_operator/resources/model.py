@@ -1,74 +1,94 @@
-"""What every resource is built of: a strict model, and rules that are declared once for the API server and for us.
+"""Base of the custom resources' types: strict structs, and rules declared for the API server and for Python.
 
-A rule says the same thing twice, side by side: in CEL, which the API server evaluates, and as a Python predicate,
-which `ottla up`
-evaluates. Neither is derived from the other; a test compares them on examples.
+A rule is written twice, side by side: in CEL, which the API server evaluates, and as a Python predicate, which
+`ottla up` and the pipeline runner evaluate. A test compares the two on examples.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+import msgspec
+from msgspec import Meta
 
 Json: TypeAlias = Any
-"""What a JSON or YAML document holds: null, booleans, numbers, strings, lists, and objects with string keys."""
-
-Holds = Callable[[dict[str, Json]], bool]
-StillHolds = Callable[[dict[str, Json], dict[str, Json]], bool]
+"""A JSON or YAML value: null, boolean, number, string, list, or object with string keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that one object must fulfil. `cel` speaks of `self`; `holds` gets the same object as plain JSON.
+    """A condition on one object. `cel` refers to `self`; `holds` takes the same object as plain JSON.
 
-    `cel` is None where the API server cannot say it (values of unknown type and names of unbounded length are out of its
-    reach); then `ottla up` refuses the object and the operator reports `Stalled`.
+    `cel` is None where the API server cannot evaluate it (values of unknown type, keys of unbounded length). Then
+    `ottla up` refuses the object and the operator reports `Stalled`.
     """
 
     cel: str | None
     message: str
-    holds: Holds
+    holds: Callable[[dict[str, Json]], bool]
     field: str = ""
-    """Which field the message is about, for people's eyes (`partitions`); empty: the object itself."""
-    found: Callable[[dict[str, Json]], str] = lambda _: ""
-    """What of the object breaks it, and what would not, for people's eyes; after the message."""
+    """Field that the message is about, such as `partitions`. Empty: the object itself."""
+    detail: Callable[[dict[str, Json]], str] = lambda _: ""
+    """The offending value and what is allowed, appended to the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Something that a change must fulfil. `cel` speaks of `self` and `oldSelf`; `holds` gets (new, old)."""
+    """A condition on an update. `cel` refers to `self` and `oldSelf`; `holds` takes (new, old)."""
 
     cel: str
     message: str
-    holds: StillHolds
+    holds: Callable[[dict[str, Json], dict[str, Json]], bool]
     field: str = ""
-    found: Callable[[dict[str, Json], dict[str, Json]], str] = lambda new, old: ""
+    detail: Callable[[dict[str, Json], dict[str, Json]], str] = lambda new, old: ""
 
 
-class Model(BaseModel):
-    """One object of a resource. Fields are camelCase in YAML, snake_case in Python; unknown fields are errors."""
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """An object in a resource: camelCase in YAML, snake_case in Python. Unknown fields are errors.
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    Optional fields hold the default that applies when the resource leaves them out. The CRDs declare no defaults, so
+    the API server stores what was applied.
+    """
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = ()
 
+    @classmethod
+    def parse(cls, data: Json) -> Self:
+        """Raises msgspec.ValidationError if the shape or a value is invalid. Rules are not evaluated."""
+        return msgspec.convert(data, cls)
+
+    def to_json(self) -> dict[str, Json]:
+        """Inverse of `parse`, without fields that hold their default."""
+        fields: dict[str, Json] = msgspec.to_builtins(self)
+        return fields
+
+
+def doc(description: str, schema: dict[str, Json] | None = None) -> Meta:
+    """Description of a field in the CRD, and further keywords of its schema.
+
+    The description of an optional field ends with "Defaults to …." where the default is not simply "not set".
+    """
+    return Meta(description=description, extra_json_schema=schema)
+
+
+def listed(kind: str, *keys: str) -> dict[str, Json]:
+    """Kubernetes' list semantics for server-side apply: `atomic`, `set`, or `map` with its keys."""
+    found: dict[str, Json] = {"x-kubernetes-list-type": kind}
+    return found | {"x-kubernetes-list-map-keys": list(keys)} if keys else found
+
 
 def exactly_one(*fields: str, message: str) -> Rule:
-    """Exactly one of the fields is set."""
     count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in fields)
-    return Rule(f"{count} == 1", message, lambda it: sum(name in it for name in fields) == 1)
+    return Rule(f"{count} == 1", message, lambda value: sum(name in value for name in fields) == 1)
 
 
 def at_most_one(*fields: str, message: str) -> Rule:
-    """No two of the fields are set."""
     count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in fields)
-    return Rule(f"{count} <= 1", message, lambda it: sum(name in it for name in fields) <= 1)
+    return Rule(f"{count} <= 1", message, lambda value: sum(name in value for name in fields) <= 1)
 
 
 def immutable(field: str, message: str) -> Transition:
-    """An optional field that is set when the object is created and never changed, added or taken away."""
+    """An optional field that cannot be changed, added or removed after creation."""
     return Transition(
         f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})",
         message,

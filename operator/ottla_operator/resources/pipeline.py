@@ -1,317 +1,328 @@
-"""Pipeline: a Spark Structured Streaming application from topics to topics, files and tables."""
+"""Pipeline: a Spark Structured Streaming application from topics to topics, files and tables.
+
+The only model of a Pipeline: the operator generates the CRD and the pods from it, and the runner (`ottla_spark`)
+reads its own configuration with it.
+"""
 
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from ottla_operator.resources.common import (
-    Amount,
     Column,
     Duration,
     Identifier,
+    IntOrString,
     ObjectName,
     ObjectRef,
     Quantity,
     Resource,
     Status,
+    Timestamp,
     TopicName,
 )
-from ottla_operator.resources.model import Json, Model, Rule, Transition, exactly_one
+from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
 from ottla_operator.resources.sinks import Sink
 
-PYTHON_STEP: Final = r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$"
+PYTHON_FUNCTION: Final = r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$"
 
 
-class Format(Model):
-    """How a record's value becomes columns."""
+class Format(Model, frozen=True):
+    """Decoding of record values into columns."""
 
-    type: Literal["json", "avro", "raw"] = Field(
-        description="json and avro: the columns of `schema`. raw: key and value as bytes, for transforms to "
-        "read themselves."
-    )
-    schema_: str | None = Field(
-        default=None,
-        alias="schema",
-        max_length=65_536,
-        description="json: Spark's DDL, such as 'carrier STRING, delay DOUBLE'. avro: the schema as JSON text. "
-        "Records that do not fit go to the dead-letter topic.",
-    )
+    type: Annotated[
+        Literal["json", "avro", "raw"],
+        doc("json and avro: the columns of schema. raw: the columns key and value, as bytes."),
+    ]
+    schema: Annotated[
+        Annotated[str, Meta(max_length=65_536)] | None,
+        doc(
+            "For json: a Spark DDL schema, such as 'carrier STRING, delay DOUBLE'. For avro: the schema as JSON text. "
+            "Records that do not match are dead letters."
+        ),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "(self.type == 'raw') != has(self.schema)",
             "json and avro need a schema; raw has none",
-            lambda it: (it.get("type") == "raw") != ("schema" in it),
+            lambda value: (value.get("type") == "raw") != ("schema" in value),
             "schema",
         ),
     )
 
 
-class Watermark(Model):
-    """How long late records are waited for."""
+class Watermark(Model, frozen=True):
+    """Event time, and how late records may be."""
 
-    column: Column = Field(description="The TIMESTAMP column that says when something happened.")
-    delay: Duration = Field(
-        description="How much later than the newest record another may come, such as '2 hours'. Later ones are "
-        "left out of windows."
-    )
+    column: Annotated[Column, doc("TIMESTAMP column that holds the event time.")]
+    delay: Annotated[
+        Duration,
+        doc(
+            "How much older than the newest event a record may be, such as '2 hours'. "
+            "Older records are excluded from windows."
+        ),
+    ]
 
 
-class Source(Model):
-    """A topic that is read."""
+class Source(Model, frozen=True):
+    """Topic that the pipeline reads."""
 
-    topic: TopicName = Field(description="The topic's name on the brokers.")
-    format: Format = Field(description="How a record's value becomes columns.")
-    key: Column | None = Field(default=None, description="A column that the record's key is put into, as text.")
-    watermark: Watermark | None = Field(
-        default=None, description="How long late records are waited for; windows need it."
-    )
-    starting_offsets: Literal["earliest", "latest"] | None = Field(
-        default=None,
-        description="Where the first run begins: earliest (when not set) or latest. Later runs go on where the "
-        "last one ended.",
-    )
-    max_offsets_per_trigger: int | None = Field(
-        default=None, ge=1, description="Most records that one batch reads; not limited when not set."
-    )
-    on_data_loss: Literal["fail", "continue"] | None = Field(
-        default=None,
-        description="What to do when records were deleted before they were read: fail (when not set) or continue.",
-    )
-    mode: Literal["stream", "table"] | None = Field(
-        default=None,
-        description="stream (when not set): every record is a row. table: a compacted topic, read as the "
-        "newest record of each key, to join streams with.",
-    )
-    isolation: Literal["read_committed", "read_uncommitted"] | None = Field(
-        default=None,
-        description="Whether records of transactions that are open or were aborted are left out "
-        "(read_committed, when not set).",
-    )
+    topic: Annotated[TopicName, doc("Name of the topic on the brokers.")]
+    format: Annotated[Format, doc("Decoding of record values into columns.")]
+    key: Annotated[Column | None, doc("Column that receives the record key as text.")] = None
+    watermark: Annotated[Watermark | None, doc("Event time and allowed lateness. Required by windows.")] = None
+    starting_offsets: Annotated[
+        Literal["earliest", "latest"],
+        doc("Where the first run starts. Later runs resume from the checkpoint. Defaults to earliest."),
+    ] = "earliest"
+    max_offsets_per_trigger: Annotated[
+        Annotated[int, Meta(ge=1)] | None, doc("Maximum number of records in a batch. Defaults to no limit.")
+    ] = None
+    on_data_loss: Annotated[
+        Literal["fail", "continue"],
+        doc("Reaction when records were deleted before they were read. Defaults to fail."),
+    ] = "fail"
+    mode: Annotated[
+        Literal["stream", "table"],
+        doc(
+            "stream: every record is a row. table: the latest record of each key of a compacted topic is a row; "
+            "tables are joined with streams. Defaults to stream."
+        ),
+    ] = "stream"
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        doc("Whether records of open and aborted transactions are skipped. Defaults to read_committed."),
+    ] = "read_committed"
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "!has(self.watermark) || !has(self.mode) || self.mode == 'stream'",
-            "a watermark is for streams: a table has no late records",
-            lambda it: "watermark" not in it or it.get("mode", "stream") == "stream",
+            "a watermark is only for streams; a table has no late records",
+            lambda value: "watermark" not in value or value.get("mode", "stream") == "stream",
             "watermark",
         ),
     )
 
 
-class Expectation(Model):
-    """Something that every row must fulfil."""
+class Expectation(Model, frozen=True):
+    """Condition that every row has to satisfy."""
 
-    name: Identifier = Field(description="Names it in dead letters and metrics.")
-    sql: str = Field(min_length=1, max_length=4096, description="A SQL condition over the row; null counts as broken.")
-    on_fail: Literal["deadLetter", "drop", "fail"] | None = Field(
-        default=None,
-        description="What becomes of a row that breaks it: it goes to the dead-letter topic (when not set), is "
-        "dropped, or stops the pipeline.",
-    )
+    name: Annotated[Identifier, doc("Name of the expectation in dead letters and metrics.")]
+    sql: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="SQL condition on the row. NULL counts as false.")
+    ]
+    on_fail: Annotated[
+        Literal["deadLetter", "drop", "fail"],
+        doc(
+            "What happens to a row that does not satisfy the condition. deadLetter: it is written to the dead-letter "
+            "topic. drop: it is dropped. fail: the pipeline fails. Defaults to deadLetter."
+        ),
+    ] = "deadLetter"
 
 
-class Transform(Model):
-    """A step that makes a new view from sources and earlier steps."""
+class Transform(Model, frozen=True):
+    """Step that derives a view from sources and earlier steps."""
 
-    name: Identifier = Field(description="The view's name, for later steps and sinks.")
-    sql: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=65_536,
-        description="A SELECT over sources and earlier steps by their names.",
-    )
-    python: str | None = Field(
-        default=None,
-        max_length=512,
-        pattern=PYTHON_STEP,
-        description="file.py:function, called with the views by name (dict[str, DataFrame]); returns a DataFrame.",
-    )
-    expect: Annotated[list[Expectation], Field(max_length=64)] | None = Field(
-        default=None,
-        description="What every row of the result must fulfil.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-    )
+    name: Annotated[Identifier, doc("Name of the view, for later steps and sinks.")]
+    sql: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=65_536)] | None,
+        doc("SELECT statement over sources and earlier steps."),
+    ] = None
+    python: Annotated[
+        Annotated[str, Meta(max_length=512, pattern=PYTHON_FUNCTION)] | None,
+        doc("file.py:function. The function takes the views by name (dict[str, DataFrame]) and returns a DataFrame."),
+    ] = None
+    expect: Annotated[
+        Annotated[tuple[Expectation, ...], Meta(max_length=64)],
+        doc("Conditions that every row of the view has to satisfy.", listed("map", "name")),
+    ] = ()
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("sql", "python", message="a transform is written in sql or in python, in exactly one of them"),
+        exactly_one("sql", "python", message="a transform has exactly one of sql and python"),
     )
 
 
-class Dedupe(Model):
-    """Leaves out rows of the streams that were seen before."""
+class Dedupe(Model, frozen=True):
+    """Deduplication of the streams' rows."""
 
-    columns: Annotated[list[Column], Field(min_length=1, max_length=16)] = Field(
-        description="Columns that together tell rows apart."
-    )
-    within: Duration | None = Field(
-        default=None,
-        description="How long a row is remembered, by the watermark's column; for ever when not set, which "
-        "takes ever more memory.",
-    )
-
-
-class DeadLetter(Model):
-    """Where rows go that cannot be decoded or break an expectation."""
-
-    topic: TopicName = Field(
-        description="The topic; records keep their key and value, and carry the reason and their origin in headers."
-    )
-    max_rate: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Share of a batch's rows above which the pipeline fails instead; 1 when not set: never.",
-    )
+    columns: Annotated[
+        tuple[Column, ...], Meta(min_length=1, max_length=16, description="Columns that identify a row.")
+    ]
+    within: Annotated[
+        Duration | None,
+        doc(
+            "Time for which a row is remembered, by the watermark's column. Defaults to no limit, so that state grows "
+            "without bound."
+        ),
+    ] = None
 
 
-class Trigger(Model):
+class DeadLetter(Model, frozen=True):
+    """Destination of records that do not decode and of rows that do not satisfy an expectation."""
+
+    topic: Annotated[
+        TopicName,
+        doc("Topic for dead letters. Records keep their key and value; headers carry the reason and the origin."),
+    ]
+    max_rate: Annotated[
+        Annotated[float, Meta(gt=0, le=1)],
+        doc("Share of a batch's rows that may be dead letters. Above it, the pipeline fails. Defaults to 1: no limit."),
+    ] = 1.0
+
+
+class Trigger(Model, frozen=True):
     """When batches run."""
 
-    interval: Duration | None = Field(default=None, description="A batch begins this long after the one before began.")
-    available_now: bool | None = Field(default=None, description="true: read what is there, then end.")
+    interval: Annotated[Duration | None, doc("Time between the starts of consecutive batches.")] = None
+    available_now: Annotated[bool, doc("true: process the records that exist, then finish.")] = False
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(
-            "interval", "availableNow", message="a trigger is an interval or availableNow: true, exactly one of them"
-        ),
+        exactly_one("interval", "availableNow", message="a trigger has exactly one of interval and availableNow: true"),
         Rule(
             "!has(self.availableNow) || self.availableNow",
             "availableNow can only be true",
-            lambda it: it.get("availableNow", True) is True,
+            lambda value: value.get("availableNow", True) is True,
             "availableNow",
         ),
     )
 
 
-class Volume(Model):
-    """A volume claim."""
+class Volume(Model, frozen=True):
+    """PersistentVolumeClaim."""
 
-    claim_name: ObjectName | None = Field(default=None, description="One that exists.")
-    size: Quantity | None = Field(default=None, description="One that the operator makes, of this size.")
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(
-            "claimName",
-            "size",
-            message="a volume is an existing one (claimName) or a new one (size), exactly one of them",
-        ),
-    )
-
-
-class S3(Model):
-    """A folder in an object store."""
-
-    bucket: str = Field(min_length=3, max_length=63, description="The bucket.")
-    prefix: str | None = Field(
-        default=None, max_length=512, description="The folder in it; without it, the pipeline's name."
-    )
-    endpoint: str | None = Field(default=None, max_length=512, description="URL of the store, where it is not AWS.")
-    secret_ref: ObjectRef | None = Field(
-        default=None,
-        description="A Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without it, the pod's own identity.",
-    )
-
-
-class Checkpoint(Model):
-    """Where the pipeline keeps how far it is, and its state. `ottla up` has a place of its own unless a path is given."""
-
-    path: str | None = Field(
-        default=None, min_length=1, max_length=1024, description="A folder or a URL that Spark can write to."
-    )
-    pvc: Volume | None = Field(default=None, description="A volume claim.")
-    s3: S3 | None = Field(default=None, description="An object store.")
+    claim_name: Annotated[ObjectName | None, doc("Name of an existing PersistentVolumeClaim.")] = None
+    size: Annotated[Quantity | None, doc("Size of a PersistentVolumeClaim that the operator creates.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("path", "pvc", "s3", message="a checkpoint is in exactly one place: path, pvc or s3"),
+        exactly_one("claimName", "size", message="a volume has exactly one of claimName and size"),
     )
 
 
-class Stop(Model):
-    """How the pipeline ends when it is asked to."""
+class S3(Model, frozen=True):
+    """Folder in an object store."""
 
-    graceful: Duration | None = Field(
-        default=None, description="How long the batch in flight may take to end; 30s when not set."
+    bucket: Annotated[str, Meta(min_length=3, max_length=63, description="Name of the bucket.")]
+    prefix: Annotated[
+        Annotated[str, Meta(max_length=512)] | None, doc("Folder in the bucket. Defaults to the pipeline's name.")
+    ] = None
+    endpoint: Annotated[
+        Annotated[str, Meta(max_length=512)] | None, doc("URL of the object store. Defaults to AWS.")
+    ] = None
+    secret_ref: Annotated[
+        ObjectRef | None,
+        doc("Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Defaults to the pod's identity."),
+    ] = None
+
+
+class Checkpoint(Model, frozen=True):
+    """Location of the pipeline's offsets and state. `ottla up` chooses one unless path is set."""
+
+    path: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=1024)] | None, doc("Folder or URL that Spark can write to.")
+    ] = None
+    pvc: Annotated[Volume | None, doc("PersistentVolumeClaim.")] = None
+    s3: Annotated[S3 | None, doc("Object store. Not implemented yet.")] = None
+
+    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+        exactly_one("path", "pvc", "s3", message="a checkpoint has exactly one of path, pvc and s3"),
     )
 
 
-class Driver(Model):
-    """The process that plans."""
+class Stop(Model, frozen=True):
+    """How the pipeline stops."""
 
-    cores: Amount | None = Field(default=None, description="CPU cores; 1 when not set.")
-    memory: Quantity | None = Field(default=None, description="Memory, such as 1Gi.")
-
-
-class Executor(Model):
-    """The processes that compute."""
-
-    instances: int | None = Field(default=None, ge=1, le=1000, description="How many; 1 when not set.")
-    cores: Amount | None = Field(default=None, description="CPU cores of each; 1 when not set.")
-    memory: Quantity | None = Field(default=None, description="Memory of each, such as 2Gi.")
+    graceful: Annotated[
+        Duration, doc("Time for the batch in flight to complete before it is aborted. Defaults to 30s.")
+    ] = "30s"
 
 
-class Spark(Model):
-    """What Spark runs with."""
+class Driver(Model, frozen=True):
+    """Spark's driver, which plans."""
 
-    image: str | None = Field(
-        default=None, max_length=512, description="The pipelines' image; without it, the operator's choice."
-    )
-    driver: Driver | None = Field(default=None, description="The process that plans.")
-    executor: Executor | None = Field(
-        default=None, description="The processes that compute. `ottla up` computes in the driver."
-    )
-    conf: dict[str, str] | None = Field(default=None, description="Spark's own settings.")
+    cores: Annotated[IntOrString | None, doc("CPU cores. Defaults to 1.")] = None
+    memory: Annotated[Quantity | None, doc("Memory, such as 1Gi.")] = None
 
 
-def _relations(spec: dict[str, Json]) -> set[str]:
-    """Names that sinks may take rows from."""
+class Executor(Model, frozen=True):
+    """Spark's executors, which compute."""
+
+    instances: Annotated[Annotated[int, Meta(ge=1, le=1000)] | None, doc("Number of executors. Defaults to 1.")] = None
+    cores: Annotated[IntOrString | None, doc("CPU cores of each executor. Defaults to 1.")] = None
+    memory: Annotated[Quantity | None, doc("Memory of each executor, such as 2Gi.")] = None
+
+
+class Spark(Model, frozen=True):
+    """Spark's resources and configuration."""
+
+    image: Annotated[
+        Annotated[str, Meta(max_length=512)] | None, doc("Image of driver and executors. Defaults to the operator's.")
+    ] = None
+    driver: Annotated[Driver | None, doc("Spark's driver, which plans.")] = None
+    executor: Annotated[
+        Executor | None, doc("Spark's executors, which compute. `ottla up` computes in the driver.")
+    ] = None
+    conf: Annotated[dict[str, str], doc("Spark configuration properties.")] = field(default_factory=dict)
+
+
+def _views(spec: dict[str, Json]) -> set[str]:
+    """Names that sinks can read from."""
     return {*spec["sources"], *(step["name"] for step in spec.get("transforms", ()))}
 
 
-class PipelineSpec(Model):
-    """What is read, what is made of it, and where it goes."""
+class PipelineSpec(Model, frozen=True):
+    """Desired state of the pipeline: what is read, how it is transformed, and where it is written."""
 
-    cluster_ref: ObjectRef = Field(description="The Cluster whose topics are read and written.")
-    sources: Annotated[dict[str, Source], Field(min_length=1, max_length=32)] = Field(
-        description="Topics that are read, each under the name that SQL knows it by."
-    )
-    transforms: Annotated[list[Transform], Field(max_length=64)] | None = Field(
-        default=None,
-        description="Steps, in order; each sees the sources and the steps before it.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-    )
-    sinks: Annotated[list[Sink], Field(min_length=1, max_length=16)] = Field(
-        description="Where rows go; each is a query of its own.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
-    )
-    dedupe: Dedupe | None = Field(default=None, description="Leaves out rows that were seen before.")
-    dead_letter: DeadLetter | None = Field(
-        default=None, description="Where rows go that cannot be decoded; without it, such a row stops the pipeline."
-    )
-    trigger: Trigger | None = Field(default=None, description="When batches run; without it, one after the other.")
-    checkpoint: Checkpoint | None = Field(
-        default=None, description="Where the pipeline keeps how far it is. Kubernetes needs it; `ottla up` does not."
-    )
-    consumer_group: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=249,
-        description="The consumer group that shows how far the pipeline is; without it, ottla-pipeline-<name>.",
-    )
-    stop: Stop | None = Field(default=None, description="How the pipeline ends when it is asked to.")
-    state: Literal["running", "suspended"] | None = Field(
-        default=None, description="running (when not set), or suspended: stopped, with its checkpoint kept."
-    )
-    launcher: Literal["SparkOperator", "Driver"] | None = Field(
-        default=None,
-        description="Who starts it on Kubernetes: kubeflow's Spark operator, or ours. Without it, the first "
-        "where it is installed.",
-    )
-    spark: Spark | None = Field(default=None, description="What Spark runs with.")
+    cluster_ref: Annotated[ObjectRef, doc("Cluster whose topics are read and written.")]
+    sources: Annotated[
+        dict[str, Source],
+        Meta(min_length=1, max_length=32, description="Topics that are read, by their name in SQL."),
+    ]
+    sinks: Annotated[
+        tuple[Sink, ...],
+        Meta(
+            min_length=1,
+            max_length=16,
+            description="Destinations of rows. Each is a streaming query.",
+            extra_json_schema=listed("atomic"),
+        ),
+    ]
+    transforms: Annotated[
+        Annotated[tuple[Transform, ...], Meta(max_length=64)],
+        doc("Steps in order. Each can read the sources and the steps before it.", listed("map", "name")),
+    ] = ()
+    dedupe: Annotated[Dedupe | None, doc("Deduplication of the streams' rows. Defaults to none.")] = None
+    dead_letter: Annotated[
+        DeadLetter | None,
+        doc("Destination of records that cannot be processed. If not set, the first such record fails the pipeline."),
+    ] = None
+    trigger: Annotated[Trigger, doc("When batches run. Defaults to one immediately after the other.")] = Trigger()
+    checkpoint: Annotated[
+        Checkpoint | None,
+        doc("Location of the pipeline's offsets and state. Required on Kubernetes, optional with `ottla up`."),
+    ] = None
+    consumer_group: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=249)] | None,
+        doc("Consumer group that offsets are committed to, for monitoring. Defaults to ottla-pipeline-<name>."),
+    ] = None
+    stop: Annotated[Stop, doc("How the pipeline stops.")] = Stop()
+    state: Annotated[
+        Literal["running", "suspended"],
+        doc("running, or suspended: stopped, with its checkpoint kept. Defaults to running."),
+    ] = "running"
+    launcher: Annotated[
+        Literal["SparkOperator", "Driver"] | None,
+        doc(
+            "What runs the pipeline on Kubernetes. SparkOperator: a SparkApplication of Kubeflow's Spark operator. "
+            "Driver: a Deployment. Defaults to SparkOperator where its CRD is installed, otherwise Driver."
+        ),
+    ] = None
+    spark: Annotated[Spark, doc("Spark's resources and configuration.")] = Spark()
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             None,
-            "names of sources are names in SQL: letters, digits and _, not beginning with a digit",
+            "names of sources are SQL identifiers: letters, digits and _, not starting with a digit",
             lambda spec: all(name.isascii() and name.isidentifier() and len(name) <= 63 for name in spec["sources"]),
             "sources",
         ),
@@ -319,11 +330,11 @@ class PipelineSpec(Model):
             "self.sinks.all(s, s.from in self.sources || (has(self.transforms) && self.transforms.exists(t, "
             "t.name == s.from)))",
             "a sink's `from` must name a source or a transform of this pipeline",
-            lambda spec: {sink["from"] for sink in spec["sinks"]} <= _relations(spec),
+            lambda spec: {sink["from"] for sink in spec["sinks"]} <= _views(spec),
             "sinks",
             lambda spec: (
-                f"{', '.join(sorted(repr(sink['from']) for sink in spec['sinks'] if sink['from'] not in _relations(spec)))} "
-                f"is none of {', '.join(sorted(_relations(spec)))}"
+                f"{', '.join(sorted(repr(sink['from']) for sink in spec['sinks'] if sink['from'] not in _views(spec)))} "
+                f"is none of {', '.join(sorted(_views(spec)))}"
             ),
         ),
         Rule(
@@ -332,31 +343,36 @@ class PipelineSpec(Model):
             lambda spec: not {step["name"] for step in spec.get("transforms", ())} & set(spec["sources"]),
             "transforms",
             lambda spec: (
-                f"{', '.join(repr(step['name']) for step in spec['transforms'] if step['name'] in spec['sources'])} is one"
+                f"{', '.join(repr(step['name']) for step in spec['transforms'] if step['name'] in spec['sources'])} "
+                "is a source"
             ),
         ),
     )
 
+    @property
+    def streams(self) -> dict[str, Source]:
+        return {name: source for name, source in self.sources.items() if source.mode == "stream"}
 
-class PipelineStatus(Status):
-    """How the pipeline does."""
-
-    state: str | None = Field(
-        default=None, description="Pending, Starting, Running, Finished, Failing, Suspended or Failed."
-    )
-    input_rows_per_second: float | None = Field(default=None, description="Rows read per second in the last batch.")
-    lag_records: int | None = Field(default=None, description="Records not yet read.")
-    lag_seconds: float | None = Field(default=None, description="Age of the oldest of them.")
-    last_progress: str | None = Field(
-        default=None, description="When a batch last ended.", json_schema_extra={"format": "date-time"}
-    )
-    last_error: str | None = Field(default=None, max_length=4096, description="What last went wrong, in words.")
-    restarts: int | None = Field(default=None, description="How often it was started again after a failure.")
-    application: str | None = Field(default=None, description="The SparkApplication or Deployment that runs it.")
+    @property
+    def tables(self) -> dict[str, Source]:
+        return {name: source for name, source in self.sources.items() if source.mode == "table"}
 
 
-class Pipeline(Resource):
-    """A Spark Structured Streaming application, from topics to topics, files and tables."""
+class PipelineStatus(Status, frozen=True):
+    """Observed state of the pipeline."""
+
+    state: Annotated[str | None, doc("Pending, Starting, Running, Finished, Failing, Suspended or Failed.")] = None
+    input_rows_per_second: Annotated[float | None, doc("Rows read per second in the last batch.")] = None
+    lag_records: Annotated[int | None, doc("Number of records that are not read yet.")] = None
+    lag_seconds: Annotated[float | None, doc("Age of the oldest record that is not read yet.")] = None
+    last_progress: Annotated[Timestamp | None, doc("Time at which the last batch completed.")] = None
+    last_error: Annotated[Annotated[str, Meta(max_length=4096)] | None, doc("Last error.")] = None
+    restarts: Annotated[int | None, doc("Number of restarts after failures.")] = None
+    application: Annotated[str | None, doc("Name of the SparkApplication or Deployment.")] = None
+
+
+class Pipeline(Resource, frozen=True):
+    """A Spark Structured Streaming application from topics to topics, files and tables."""
 
     kind: Literal["Pipeline"]
     spec: PipelineSpec

@@ -1,89 +1,103 @@
-"""From typed models to Kubernetes' structural schemas.
+"""Kubernetes structural schemas from the resources' types.
 
-Pydantic writes JSON Schema with references, nulls, titles and defaults. A structural schema has none of these: every
-node says its type
-once, references are written out, unknown fields are pruned (so `additionalProperties: false` is not allowed), and nothing is defaulted
-(kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions, "Specifying a structural schema").
+In a structural schema every node has one type, there are no references, and unknown fields are pruned, so
+`additionalProperties: false` is not allowed. Nothing is defaulted.
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 """
 
 import types
 from collections.abc import Iterator
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+from msgspec import Meta, structs
 
 from ottla_operator.resources.model import Json, Model, Rule, Transition
 
 Schema = dict[str, Json]
 
-_DROPPED = frozenset({"title", "default", "$defs"})
+_SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_LENGTHS: Final = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
 
 
-def structural(model: type[Model]) -> Schema:
-    """The structural schema of one model, with its rules as x-kubernetes-validations."""
-    whole = model.model_json_schema(by_alias=True)
-    rules = {found.__name__: found.rules for found in models_within(model) if found.rules}
-    return _node(whole, whole.get("$defs", {}), rules, model.__name__)
+def structural_schema(model: type[Model]) -> Schema:
+    """Schema of a model, with its rules as x-kubernetes-validations."""
+    fields = structs.fields(model)
+    schema: Schema = {
+        "type": "object",
+        "description": model.__doc__,
+        "properties": {field.encode_name: _schema(field.type) for field in fields},
+    }
+    if required := [field.encode_name for field in fields if field.required]:
+        schema["required"] = required
+    if validations := [_validation(rule) for rule in model.rules if rule.cel]:
+        schema["x-kubernetes-validations"] = validations
+    return schema
 
 
 def models_within(model: type[Model]) -> Iterator[type[Model]]:
-    """The model and every model that its fields hold, each once."""
+    """The model and every model in its fields, each once."""
     seen: set[type[Model]] = set()
     waiting = [model]
     while waiting:
-        if (current := waiting.pop()) in seen:
-            continue
-        seen.add(current)
-        yield current
-        for field in current.model_fields.values():
-            waiting += _models_in(field.annotation)
+        if (current := waiting.pop()) not in seen:
+            seen.add(current)
+            yield current
+            waiting += [nested for field in structs.fields(current) if (nested := nested_model(field.type)[0])]
 
 
-def _models_in(annotation: Any) -> list[type[Model]]:
+def nested_model(annotation: Any) -> tuple[type[Model] | None, bool]:
+    """The model in a field of type `M`, `M | None`, `list[M]` or `dict[str, M]`, and whether it is a dict's value."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
-        return [annotation]
-    if get_origin(annotation) in (Union, types.UnionType, list, dict, tuple) or hasattr(annotation, "__metadata__"):
-        return [found for argument in get_args(annotation) for found in _models_in(argument)]
-    return []
+        return annotation, False
+    for argument in get_args(annotation):
+        model, is_value = nested_model(argument)
+        if model:
+            return model, is_value or get_origin(annotation) is dict
+    return None, False
 
 
-def _node(
-    node: Schema, definitions: dict[str, Schema], rules: dict[str, tuple[Rule | Transition, ...]], name: str | None
-) -> Schema:
-    if reference := node.get("$ref"):
-        name = reference.rsplit("/", 1)[-1]
-        node = {**definitions[name], **{key: value for key, value in node.items() if key != "$ref"}}
-    if "anyOf" in node and not node.get("x-kubernetes-int-or-string"):
-        (only,) = (branch for branch in node["anyOf"] if branch != {"type": "null"})
-        return _node(
-            {**only, **{key: value for key, value in node.items() if key != "anyOf"}}, definitions, rules, name
-        )
-    if node.get("x-kubernetes-int-or-string"):
-        node = {key: value for key, value in node.items() if key != "type"}
-    made: Schema = {}
-    for key, value in node.items():
-        match key:
-            case "properties":
-                made[key] = {field: _node(inner, definitions, rules, None) for field, inner in value.items()}
-            case "items":
-                made[key] = _node(value, definitions, rules, None)
-            case "additionalProperties":
-                if isinstance(value, dict):
-                    made[key] = _node(value, definitions, rules, None)
-            case "const":
-                made["enum"] = [value]
-            case "exclusiveMinimum" | "exclusiveMaximum":  # OpenAPI v3.0: a flag beside the bound
-                made[key.removeprefix("exclusive").lower()] = value
-                made[key] = True
-            case "format" if value in ("date-time", "int32", "int64"):
-                made[key] = value
-            case _ if key not in _DROPPED and key != "format":
-                made[key] = value
-    if said := [_validation(rule) for rule in rules.get(name or "", ()) if rule.cel]:
-        made["x-kubernetes-validations"] = said
-    return made
+def _schema(annotation: Any) -> Schema:
+    arguments = get_args(annotation)
+    match get_origin(annotation):
+        case None if annotation in _SCALARS:
+            return {"type": _SCALARS[annotation]}
+        case None:
+            return structural_schema(annotation)
+        case origin if origin is Annotated:
+            schema = _schema(arguments[0])
+            for meta in arguments[1:]:
+                schema |= _keywords(meta, schema)
+            return schema
+        case origin if origin in (Union, types.UnionType):
+            members = [_schema(member) for member in arguments if member is not type(None)]
+            return members[0] if len(members) == 1 else {"anyOf": members}
+        case origin if origin is Literal:
+            return {"type": "string", "enum": list(arguments)}
+        case origin if origin is dict:
+            return {"type": "object"} | ({} if arguments[1] is Any else {"additionalProperties": _schema(arguments[1])})
+        case _:
+            return {"type": "array", "items": _schema(arguments[0])}
+
+
+def _keywords(meta: Meta, schema: Schema) -> Schema:
+    """OpenAPI v3.0: an exclusive bound is a flag beside the bound."""
+    shortest, longest = _LENGTHS.get(schema.get("type", ""), ("", ""))
+    keywords = {
+        "description": meta.description,
+        "pattern": meta.pattern,
+        shortest: meta.min_length,
+        longest: meta.max_length,
+        "minimum": meta.ge if meta.gt is None else meta.gt,
+        "exclusiveMinimum": None if meta.gt is None else True,
+        "maximum": meta.le,
+    }
+    return {name: value for name, value in keywords.items() if value is not None} | (meta.extra_json_schema or {})
 
 
 def _validation(rule: Rule | Transition) -> Schema:
-    made: Schema = {"rule": rule.cel, "message": rule.message}
-    if rule.field:
-        made["fieldPath"] = f".{rule.field}"
-    return made
+    field = {"fieldPath": f".{rule.field}"} if rule.field else {}
+    return {"rule": rule.cel, "message": rule.message} | field

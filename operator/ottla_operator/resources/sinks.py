@@ -1,89 +1,106 @@
-"""Where a Pipeline's rows go."""
+"""Sinks of a Pipeline: destinations of its rows."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from ottla_operator.resources.common import Column, Identifier, ObjectRef, TopicName
-from ottla_operator.resources.model import Model, Rule, Transition, exactly_one
+from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one
 
 
-class Parquet(Model):
-    """A folder of Parquet files."""
+class Parquet(Model, frozen=True):
+    """Folder of Parquet files."""
 
-    path: str = Field(
-        min_length=1,
-        max_length=1024,
-        description="Where: a path (relative to the YAML with `ottla up`) or a URL such as s3a://bucket/folder.",
-    )
-    partition_by: list[Column] | None = Field(default=None, max_length=16, description="Columns that become folders.")
-
-
-class Iceberg(Model):
-    """An Iceberg table."""
-
-    table: str = Field(
-        min_length=1, max_length=255, description="catalog.database.table; the catalog is set up in spark.conf."
-    )
+    path: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=1024,
+            description="Path, relative to the YAML file with `ottla up`, or URL such as s3a://bucket/folder.",
+        ),
+    ]
+    partition_by: Annotated[
+        Annotated[tuple[Column, ...], Meta(max_length=16)], doc("Columns whose values become folders.")
+    ] = ()
 
 
-class Delta(Model):
-    """A Delta table."""
+class Iceberg(Model, frozen=True):
+    """Iceberg table."""
 
-    path: str = Field(min_length=1, max_length=1024, description="Where: a path or a URL.")
-
-
-class Jdbc(Model):
-    """A table of a database."""
-
-    url: str = Field(min_length=1, max_length=1024, pattern=r"^jdbc:", description="JDBC URL.")
-    table: str = Field(min_length=1, max_length=255, description="The table that rows are appended to.")
-    secret_ref: ObjectRef | None = Field(default=None, description="A Secret with user and password.")
+    table: Annotated[
+        str,
+        Meta(min_length=1, max_length=255, description="catalog.database.table. spark.conf configures the catalog."),
+    ]
 
 
-class Console(Model):
-    """The pipeline's own output, for trying things out."""
+class Delta(Model, frozen=True):
+    """Delta table."""
 
-    rows: int | None = Field(
-        default=None, ge=1, le=10_000, description="Most rows shown of each batch; 20 when not set."
-    )
+    path: Annotated[str, Meta(min_length=1, max_length=1024, description="Path or URL of the table.")]
 
 
-SINKS = ("topic", "parquet", "iceberg", "delta", "jdbc", "console")
+class Jdbc(Model, frozen=True):
+    """Table of a database."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^jdbc:", description="JDBC URL.")]
+    table: Annotated[str, Meta(min_length=1, max_length=255, description="Table that rows are appended to.")]
+    secret_ref: Annotated[ObjectRef | None, doc("Secret with user and password.")] = None
 
 
-class Sink(Model):
-    """Where rows go."""
+class Console(Model, frozen=True):
+    """Standard output of the pipeline, for debugging."""
 
-    name: Identifier | None = Field(
-        default=None, description="Names the query, its checkpoint and its metrics; without it, the view's name."
-    )
-    from_: Identifier = Field(alias="from", description="The source or transform whose rows are written.")
-    topic: TopicName | None = Field(
-        default=None,
-        description="A topic; rows are written as JSON. At least once: each record carries batch and sequence "
-        "in headers, so that repeats can be told.",
-    )
-    parquet: Parquet | None = Field(default=None, description="A folder of Parquet files.")
-    iceberg: Iceberg | None = Field(default=None, description="An Iceberg table.")
-    delta: Delta | None = Field(default=None, description="A Delta table.")
-    jdbc: Jdbc | None = Field(default=None, description="A table of a database.")
-    console: Console | None = Field(default=None, description="The pipeline's own output.")
-    key: Annotated[list[Column], Field(min_length=1, max_length=16)] | None = Field(
-        default=None, description="topic: columns that make up the record's key, joined by |."
-    )
-    output_mode: Literal["append", "update", "complete"] | None = Field(
-        default=None,
-        description="append (when not set): rows that are final. update: rows that have changed. complete: the "
-        "whole result, each time.",
-    )
+    rows: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000)], doc("Maximum number of rows printed for each batch. Defaults to 20.")
+    ] = 20
+
+
+SINK_TARGETS: Final = ("topic", "parquet", "iceberg", "delta", "jdbc", "console")
+
+
+class Sink(Model, frozen=True):
+    """Destination of rows. Each sink is a streaming query."""
+
+    source: Annotated[Identifier, doc("Source or transform whose rows are written.")] = field(name="from")
+    name: Annotated[
+        Identifier | None,
+        doc("Name of the query, of its checkpoint and of its metrics. Defaults to the value of from."),
+    ] = None
+    topic: Annotated[
+        TopicName | None,
+        doc(
+            "Topic that rows are written to as JSON, at least once. Headers carry the batch and a sequence number, by "
+            "which duplicates can be detected."
+        ),
+    ] = None
+    parquet: Annotated[Parquet | None, doc("Folder of Parquet files that rows are written to.")] = None
+    iceberg: Annotated[Iceberg | None, doc("Iceberg table that rows are written to. Not implemented yet.")] = None
+    delta: Annotated[Delta | None, doc("Delta table that rows are written to. Not implemented yet.")] = None
+    jdbc: Annotated[Jdbc | None, doc("Database table that rows are written to. Not implemented yet.")] = None
+    console: Annotated[Console | None, doc("Prints rows to standard output.")] = None
+    key: Annotated[
+        Annotated[tuple[Column, ...], Meta(min_length=1, max_length=16)],
+        doc("Columns whose values, joined by |, are the record key. Only for topic."),
+    ] = ()
+    output_mode: Annotated[
+        Literal["append", "update", "complete"],
+        doc(
+            "append: rows that are final. update: rows that have changed. complete: the whole result in each batch. "
+            "Defaults to append."
+        ),
+    ] = "append"
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(*SINKS, message=f"a sink has exactly one target: {', '.join(SINKS)}"),
+        exactly_one(*SINK_TARGETS, message=f"a sink has exactly one target: {', '.join(SINK_TARGETS)}"),
         Rule(
             "!has(self.key) || has(self.topic)",
-            "key is for a topic: other sinks have columns",
-            lambda it: "key" not in it or "topic" in it,
+            "key is only for topic; other sinks have columns",
+            lambda value: "key" not in value or "topic" in value,
             "key",
         ),
     )
+
+    @property
+    def query_name(self) -> str:
+        """Name of the streaming query, of its folder in the checkpoint and in its progress events."""
+        return self.name or self.source

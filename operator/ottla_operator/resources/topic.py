@@ -1,48 +1,53 @@
-"""Topic: a wish about one topic of a cluster. The topic itself belongs to the brokers' metadata."""
+"""Topic: desired state of one topic. The topic itself is stored in the brokers' metadata."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from ottla_operator.resources.common import ObjectRef, Resource, Settings, Status, TopicName, format_setting
-from ottla_operator.resources.model import Model, Rule, Transition, immutable
+from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable
 
 
-class TopicSpec(Model):
-    """What the topic should be. What is left out is left to the brokers' defaults and is not managed."""
+class TopicSpec(Model, frozen=True):
+    """Desired state of the topic. Fields that are not set are left to the brokers and not managed."""
 
-    cluster_ref: ObjectRef = Field(description="The Cluster that the topic belongs to. Never changes.")
-    topic_name: TopicName | None = Field(
-        default=None,
-        description="The topic's name on the brokers; without it, the resource's own name. "
-        "Kafka allows letters, digits, '.', '_' and '-', at most 249 of them. Never changes.",
-    )
-    partitions: int | None = Field(
-        default=None,
-        ge=1,
-        le=100_000,
-        description="How many partitions it has. It may grow and never shrinks; when it grows, keys may move "
-        "to other partitions. "
-        "Without it, the brokers' num.partitions when the topic is made.",
-    )
-    replicas: int | None = Field(
-        default=None,
-        ge=1,
-        le=1000,
-        description="How many brokers keep a copy of each partition. Without it, the brokers' "
-        "default.replication.factor when the topic is made.",
-    )
-    config: Settings | None = Field(
-        default=None,
-        description="Topic settings under Kafka's names, such as retention.ms or cleanup.policy. "
-        "A setting that is taken out of here goes back to the cluster's default.",
-    )
-    deletion_policy: Literal["Retain", "Delete"] | None = Field(
-        default=None,
-        description="What becomes of the topic and its records when this resource is deleted. "
-        "Retain (when not set): it stays, and nothing holds the resource's deletion up. Delete: it is deleted "
-        "with all its records.",
-    )
+    cluster_ref: Annotated[ObjectRef, doc("Cluster that the topic belongs to. Immutable.")]
+    topic_name: Annotated[
+        TopicName | None,
+        doc(
+            "Name of the topic on the brokers: up to 249 letters, digits, '.', '_' and '-'. "
+            "Immutable. Defaults to metadata.name."
+        ),
+    ] = None
+    partitions: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
+        doc(
+            "Number of partitions. It can be increased, after which keys may map to other "
+            "partitions; it cannot be decreased. Defaults to the brokers' num.partitions at creation."
+        ),
+    ] = None
+    replicas: Annotated[
+        Annotated[int, Meta(ge=1, le=1000)] | None,
+        doc(
+            "Replication factor: number of brokers that store each partition. "
+            "Defaults to the brokers' default.replication.factor at creation."
+        ),
+    ] = None
+    config: Annotated[
+        Settings | None,
+        doc(
+            "Topic configuration by Kafka name, such as retention.ms or cleanup.policy. "
+            "A setting that is removed here reverts to the cluster's default."
+        ),
+    ] = None
+    deletion_policy: Annotated[
+        Literal["Retain", "Delete"] | None,
+        doc(
+            "What happens to the topic when this resource is deleted. Retain: the topic and its "
+            "records are kept, and the resource has no finalizer. Delete: the topic and its records are deleted. "
+            "Defaults to Retain."
+        ),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
@@ -53,41 +58,35 @@ class TopicSpec(Model):
         ),
         Transition(
             "!has(oldSelf.partitions) || (has(self.partitions) && self.partitions >= oldSelf.partitions)",
-            "partitions can grow but never shrink: records cannot be moved between partitions; make a new "
-            "topic instead",
+            "partitions cannot be decreased, because records cannot move between partitions; create a new topic instead",
             lambda new, old: "partitions" not in old or new.get("partitions", 0) >= old["partitions"],
             "partitions",
-            lambda new, old: f"{new.get('partitions', 'nothing')} is less than {old['partitions']}, as it was",
+            lambda new, old: f"{new.get('partitions', 'unset')} is less than the current {old['partitions']}",
         ),
-        immutable(
-            "topicName", "topicName cannot be changed: it would be another topic; make a new Topic resource instead"
-        ),
+        immutable("topicName", "topicName is immutable; create a new Topic instead"),
         Transition(
             "self.clusterRef.name == oldSelf.clusterRef.name",
-            "clusterRef cannot be changed: it would be another topic; make a new Topic resource, or a Mirror "
-            "to copy the records",
+            "clusterRef is immutable; create a new Topic instead, or a Mirror to copy the records",
             lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
             "clusterRef",
         ),
     )
 
 
-class TopicStatus(Status):
-    """What the topic is."""
+class TopicStatus(Status, frozen=True):
+    """Observed state of the topic."""
 
-    topic_name: str | None = Field(default=None, description="The topic's name on the brokers.")
-    topic_id: str | None = Field(
-        default=None,
-        description="The topic's id, in Kafka's text form. A topic that was deleted and made anew has another one.",
-    )
-    partitions: int | None = Field(default=None, description="Partitions that it has.")
-    replicas: int | None = Field(
-        default=None, description="Replicas that each partition has, the smallest number among them."
-    )
+    topic_name: Annotated[str | None, doc("Name of the topic on the brokers.")] = None
+    topic_id: Annotated[
+        str | None,
+        doc("Topic id, in Kafka's text form. A topic that is deleted and re-created gets a new id."),
+    ] = None
+    partitions: Annotated[int | None, doc("Number of partitions.")] = None
+    replicas: Annotated[int | None, doc("Replication factor; the smallest where partitions differ.")] = None
 
 
-class Topic(Resource):
-    """A topic of a cluster. Topics made by clients are left alone unless a Topic names them."""
+class Topic(Resource, frozen=True):
+    """A topic of a Cluster. Topics created by clients are not changed unless a Topic names them."""
 
     kind: Literal["Topic"]
     spec: TopicSpec
@@ -99,5 +98,5 @@ class Topic(Resource):
 
     @property
     def config(self) -> dict[str, str]:
-        """The wished settings as Kafka's protocol carries them."""
+        """`spec.config` with values as Kafka's protocol carries them."""
         return {name: format_setting(value) for name, value in (self.spec.config or {}).items()}

@@ -1,48 +1,60 @@
-"""User: a principal of a cluster, its credentials, what it may do and how much."""
+"""User: a principal of a cluster, with credentials, access rules and quotas."""
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
-from ottla_operator.resources.common import Duration, ObjectName, ObjectRef, Resource, SecretKeyRef, Status
-from ottla_operator.resources.model import Model, Rule, Transition, immutable
+from ottla_operator.resources.common import (
+    Duration,
+    ObjectName,
+    ObjectRef,
+    Resource,
+    SecretKeyRef,
+    Status,
+    Timestamp,
+)
+from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable, listed
 
 
-class Authentication(Model):
-    """How the user says who they are."""
+class Authentication(Model, frozen=True):
+    """How the user authenticates."""
 
-    type: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS"] = Field(
-        description="SCRAM: user and password. TLS: a client certificate."
-    )
-    password_from: SecretKeyRef | None = Field(
-        default=None,
-        description="Where the password is taken from; without it, one is made up and written to the Secret.",
-    )
+    type: Annotated[
+        Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "TLS"],
+        doc("SCRAM-SHA-256 or SCRAM-SHA-512: user name and password. TLS: client certificate."),
+    ]
+    password_from: Annotated[
+        SecretKeyRef | None, doc("Secret key that holds the password. Defaults to a generated password.")
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "!has(self.passwordFrom) || self.type != 'TLS'",
-            "passwordFrom is for SCRAM: a certificate has no password",
-            lambda it: "passwordFrom" not in it or it.get("type") != "TLS",
+            "passwordFrom is only for SCRAM; a certificate has no password",
+            lambda value: "passwordFrom" not in value or value.get("type") != "TLS",
             "passwordFrom",
         ),
     )
 
 
-class AclResource(Model):
-    """What an access rule is about."""
+class AclResource(Model, frozen=True):
+    """Resource that an access rule applies to."""
 
-    type: Literal["Topic", "Group", "Cluster", "TransactionalId"] = Field(description="Kind of thing.")
-    name: str | None = Field(default=None, max_length=249, description="Its name, or '*' for all. Not for Cluster.")
-    pattern: Literal["Literal", "Prefixed"] | None = Field(
-        default=None, description="Whether `name` is the whole name (when not set) or its beginning."
-    )
+    type: Annotated[Literal["Topic", "Group", "Cluster", "TransactionalId"], doc("Type of the Kafka resource.")]
+    name: Annotated[
+        Annotated[str, Meta(max_length=249)] | None,
+        doc("Name of the Kafka resource, or '*' for all. Not set for Cluster."),
+    ] = None
+    pattern: Annotated[
+        Literal["Literal", "Prefixed"] | None,
+        doc("Literal: name is the whole name. Prefixed: name is a prefix. Defaults to Literal."),
+    ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "(self.type == 'Cluster') != has(self.name)",
             "Topic, Group and TransactionalId need a name ('*' for all); Cluster has none",
-            lambda it: (it.get("type") == "Cluster") != ("name" in it),
+            lambda value: (value.get("type") == "Cluster") != ("name" in value),
             "name",
         ),
     )
@@ -63,96 +75,98 @@ Operation = Literal[
 ]
 
 
-class AclRule(Model):
-    """One access rule."""
+class AclRule(Model, frozen=True):
+    """Access rule."""
 
-    resource: AclResource = Field(description="What it is about.")
-    operations: Annotated[list[Operation], Field(min_length=1, max_length=16)] = Field(
-        description="What is allowed or denied, under Kafka's names.",
-        json_schema_extra={"x-kubernetes-list-type": "set"},
-    )
-    host: str | None = Field(
-        default=None, max_length=64, description="Only from this IP address; from anywhere when not set."
-    )
-    permission: Literal["Allow", "Deny"] | None = Field(
-        default=None, description="Allow (when not set), or Deny, which wins over every Allow."
-    )
-
-
-class Quotas(Model):
-    """How much the user may take; what is left out is not limited."""
-
-    producer_byte_rate: int | None = Field(
-        default=None, ge=1, description="Bytes per second and broker that it may produce."
-    )
-    consumer_byte_rate: int | None = Field(
-        default=None, ge=1, description="Bytes per second and broker that it may consume."
-    )
-    request_percentage: int | None = Field(
-        default=None,
-        ge=1,
-        le=100_000,
-        description="Share of a broker's time that its requests may take, in per cent of one thread.",
-    )
-    controller_mutation_rate: int | None = Field(
-        default=None, ge=1, description="Partitions per second that it may create or delete."
-    )
+    resource: Annotated[AclResource, doc("Resource that the rule applies to.")]
+    operations: Annotated[
+        list[Operation],
+        Meta(
+            min_length=1,
+            max_length=16,
+            description="Kafka operations that are allowed or denied.",
+            extra_json_schema=listed("set"),
+        ),
+    ]
+    host: Annotated[
+        Annotated[str, Meta(max_length=64)] | None,
+        doc("Client IP address that the rule applies to. Defaults to any."),
+    ] = None
+    permission: Annotated[
+        Literal["Allow", "Deny"] | None,
+        doc("Allow or Deny. A Deny takes precedence over every Allow. Defaults to Allow."),
+    ] = None
 
 
-class Rotation(Model):
-    """Renewal of credentials that the operator makes."""
+class Quotas(Model, frozen=True):
+    """Limits on the user's load. A limit that is not set does not apply."""
 
-    every: Duration = Field(description="How long credentials live.")
-    overlap: Duration | None = Field(
-        default=None, description="How long the old ones stay good beside the new ones; 1h when not set."
-    )
+    producer_byte_rate: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        doc("Bytes per second that the user may produce to each broker."),
+    ] = None
+    consumer_byte_rate: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        doc("Bytes per second that the user may consume from each broker."),
+    ] = None
+    request_percentage: Annotated[
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
+        doc("Share of a broker's time that the user's requests may take, in percent of one thread."),
+    ] = None
+    controller_mutation_rate: Annotated[
+        Annotated[int, Meta(ge=1)] | None, doc("Partitions per second that the user may create or delete.")
+    ] = None
 
 
-class UserSpec(Model):
-    """What the user should be."""
+class Rotation(Model, frozen=True):
+    """Rotation of credentials that the operator generates."""
 
-    cluster_ref: ObjectRef = Field(description="The Cluster that the user belongs to. Never changes.")
-    user_name: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=249,
-        description="The name that clients log in with; without it, the resource's own. Never changes.",
-    )
-    authentication: Authentication = Field(description="How the user says who they are.")
-    secret_name: ObjectName | None = Field(
-        default=None, description="The Secret that credentials are written to; without it, the resource's own name."
-    )
-    acls: Annotated[list[AclRule], Field(max_length=256)] | None = Field(
-        default=None,
-        description="What the user may do; takes effect on clusters with authorization ACL.",
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
-    )
-    quotas: Quotas | None = Field(default=None, description="How much the user may take.")
-    rotation: Rotation | None = Field(default=None, description="Renews credentials; without it, they stay.")
+    every: Annotated[Duration, doc("Lifetime of a credential.")]
+    overlap: Annotated[
+        Duration | None, doc("Time for which the previous credential remains valid. Defaults to 1h.")
+    ] = None
+
+
+class UserSpec(Model, frozen=True):
+    """Desired state of the user."""
+
+    cluster_ref: Annotated[ObjectRef, doc("Cluster that the user belongs to. Immutable.")]
+    authentication: Annotated[Authentication, doc("How the user authenticates.")]
+    user_name: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=249)] | None,
+        doc("Name that clients authenticate with. Immutable. Defaults to metadata.name."),
+    ] = None
+    secret_name: Annotated[
+        ObjectName | None, doc("Secret that the credentials are written to. Defaults to metadata.name.")
+    ] = None
+    acls: Annotated[
+        Annotated[list[AclRule], Meta(max_length=256)] | None,
+        doc("Access rules of the user. They apply on clusters with authorization type ACL.", listed("atomic")),
+    ] = None
+    quotas: Annotated[Quotas | None, doc("Limits on the user's load. Defaults to no limits.")] = None
+    rotation: Annotated[Rotation | None, doc("Rotation of generated credentials. Defaults to no rotation.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Transition(
             "self.clusterRef.name == oldSelf.clusterRef.name",
-            "clusterRef cannot be changed; make a new User instead",
+            "clusterRef is immutable; create a new User instead",
             lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
             "clusterRef",
         ),
-        immutable("userName", "userName cannot be changed; make a new User instead"),
+        immutable("userName", "userName is immutable; create a new User instead"),
     )
 
 
-class UserStatus(Status):
-    """What the user is."""
+class UserStatus(Status, frozen=True):
+    """Observed state of the user."""
 
-    user_name: str | None = Field(default=None, description="The name that clients log in with.")
-    secret: str | None = Field(default=None, description="The Secret that holds the credentials.")
-    rotated_at: str | None = Field(
-        default=None, description="When credentials were last renewed.", json_schema_extra={"format": "date-time"}
-    )
+    user_name: Annotated[str | None, doc("Name that clients authenticate with.")] = None
+    secret: Annotated[str | None, doc("Secret that holds the credentials.")] = None
+    rotated_at: Annotated[Timestamp | None, doc("Time at which the credentials were last rotated.")] = None
 
 
-class User(Resource):
-    """A principal of a cluster: credentials in a Secret, access rules and quotas."""
+class User(Resource, frozen=True):
+    """A principal of a Cluster: credentials in a Secret, access rules and quotas."""
 
     kind: Literal["User"]
     spec: UserSpec

@@ -1,49 +1,32 @@
-"""What is wrong with a resource, in words: unknown fields, the CRD's schema, then the rules.
+"""Validation of resources in plain JSON: unknown fields, the CRD's schema, then the rules.
 
-The API server would refuse the same things; here each finding names the path of the field, the value, what is allowed
-and, for a
-misspelling, the likely word. Pure: plain JSON in, problems out.
+The API server rejects the same resources. Here each problem has the path of the field, the value and what is allowed,
+and a suggestion for a misspelt name.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, cast, get_args, get_origin
+from typing import Any, Final
 
 from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
 from ottla_operator.resources.common import API_VERSION, DURATION, IDENTIFIER, OBJECT_NAME, QUANTITY, TOPIC_NAME
 from ottla_operator.resources.crds import KINDS, Kind, openapi_schema
-from ottla_operator.resources.model import Json, Model, Rule, Transition
-from ottla_operator.resources.pipeline import PYTHON_STEP
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import PYTHON_FUNCTION
+from ottla_operator.resources.rules import FieldPath, Problem, find_broken_rules
 from ottla_operator.resources.schema import Schema
 
-FieldPath = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """`path`: from the object's root to the field, such as ("spec", "sinks", 0, "from")."""
-
-    path: FieldPath
-    message: str
-
-    def __str__(self) -> str:
-        return f"{format_path(self.path)}: {self.message}" if self.path else self.message
-
-
-def format_path(path: FieldPath) -> str:
-    """spec.sinks[0].from"""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+__all__ = ["FieldPath", "Problem", "did_you_mean", "find_kind", "validate_resource", "validate_update"]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing when no known word is near."""
-    by_small = {it.lower(): it for it in known}
-    near = get_close_matches(word.lower(), by_small, n=1, cutoff=0.6)
-    return f"; did you mean {by_small[near[0]]!r}?" if near else ""
+    """`; did you mean …?`, or nothing if no known word is similar."""
+    by_lower_case = {it.lower(): it for it in known}
+    similar = get_close_matches(word.lower(), by_lower_case, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower_case[similar[0]]!r}?" if similar else ""
 
 
 def find_kind(name: str) -> Kind | None:
@@ -51,75 +34,25 @@ def find_kind(name: str) -> Kind | None:
 
 
 def validate_resource(data: Json) -> list[Problem]:
-    """Everything that is wrong with one resource, first things first; empty when it is good."""
+    """Problems of one resource; empty if it is valid. Rules are evaluated only if the schema matches."""
     if not isinstance(data, dict):
-        return [Problem((), f"a resource is an object with apiVersion, kind, metadata and spec, not {_said(data)}")]
+        return [Problem((), f"a resource is an object with apiVersion, kind, metadata and spec, not {_quote(data)}")]
     if data.get("apiVersion") != API_VERSION:
-        return [Problem(("apiVersion",), f"{_said(data.get('apiVersion'))} is not known here; write {API_VERSION}")]
+        return [Problem(("apiVersion",), f"{_quote(data.get('apiVersion'))} is not supported; expected {API_VERSION}")]
     kind = find_kind(str(data.get("kind")))
     if kind is None:
         names = [it.name for it in KINDS]
         hint = did_you_mean(str(data.get("kind")), names)
-        return [Problem(("kind",), f"{_said(data.get('kind'))} is none of {', '.join(names)}{hint}")]
-    found = [*_metadata(data), *_unknown(data, _schema(kind), ()), *_structure(data, kind)]
-    if not found:
-        found = list(find_broken_rules(kind.spec, data["spec"], ("spec",)))
-    return found
+        return [Problem(("kind",), f"{_quote(data.get('kind'))} is none of {', '.join(names)}{hint}")]
+    problems = [*_check_metadata(data), *_find_unknown_fields(data, _schema(kind), ()), *_check_schema(data, kind)]
+    return problems or list(find_broken_rules(kind.spec, data["spec"], ("spec",)))
 
 
 def validate_update(new: dict[str, Json], old: dict[str, Json]) -> list[Problem]:
-    """What cannot be changed from `old` to `new`; both are good resources of the same kind and name."""
+    """Changes that an update may not make. Both are valid resources of the same kind and name."""
     kind = find_kind(new["kind"])
     assert kind is not None
     return list(find_broken_rules(kind.spec, new["spec"], ("spec",), old["spec"]))
-
-
-def find_broken_rules(model: type[Model], data: Json, path: FieldPath, old: Json | None = None) -> Iterator[Problem]:
-    """Without `old`: the rules that `data` breaks. With it: those that the change from `old` breaks."""
-    if not isinstance(data, dict):
-        return
-    for rule in model.rules:
-        match rule:
-            case Rule() if old is None:
-                found = None if rule.holds(data) else rule.found(data)
-            case Transition() if old is not None:
-                found = None if rule.holds(data, old) else rule.found(data, old)
-            case _:
-                continue
-        if found is not None:
-            message = f"{rule.message}; {found}" if found else rule.message
-            yield Problem((*path, rule.field) if rule.field else path, message)
-    for name, field in model.model_fields.items():
-        key = field.alias or name
-        if key not in data or not (inner := _model_in(annotation := cast(Hashable, field.annotation))):
-            continue
-        value, before = data[key], old.get(key) if old else None
-        for step, item in _items(value, annotation):
-            was = before if step is None else before.get(step) if isinstance(before, dict) else None
-            if old is None or was is not None:
-                yield from find_broken_rules(inner, item, (*path, key) if step is None else (*path, key, step), was)
-
-
-def _items(value: Json, annotation: Hashable) -> Iterator[tuple[str | int | None, Json]]:
-    if isinstance(value, list):
-        yield from enumerate(value)
-    elif isinstance(value, dict) and _holds_map(annotation):
-        yield from value.items()
-    else:
-        yield None, value
-
-
-@cache
-def _model_in(annotation: Hashable) -> type[Model] | None:
-    """The model that a field's type holds: `M`, `M | None`, `list[M]`, `dict[str, M]`, annotated or not."""
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        return annotation
-    return next((found for argument in get_args(annotation) if (found := _model_in(argument))), None)
-
-
-@cache
-def _holds_map(annotation: Hashable) -> bool:
-    return get_origin(annotation) is dict or any(_holds_map(argument) for argument in get_args(annotation))
 
 
 @cache
@@ -129,117 +62,108 @@ def _schema(kind: Kind) -> Schema:
 
 @cache
 def _validator(kind: Kind) -> Draft4Validator:
-    """OpenAPI v3.0 is JSON Schema's draft 4 where it matters: exclusiveMinimum is a flag."""
+    """OpenAPI v3.0 matches draft 4 of JSON Schema in what is used here: exclusiveMinimum is a flag."""
     return Draft4Validator(_schema(kind))
 
 
-def _metadata(data: dict[str, Json]) -> Iterator[Problem]:
+_OBJECT_NAME: Final = Draft4Validator({"type": "string", "maxLength": 253, "pattern": OBJECT_NAME})
+
+
+def _check_metadata(data: dict[str, Json]) -> Iterator[Problem]:
     metadata = data.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        yield Problem(("metadata",), "a resource needs metadata.name")
+        yield Problem(("metadata",), "metadata.name is required")
     elif not _OBJECT_NAME.is_valid(metadata["name"]):
         yield Problem(
             ("metadata", "name"),
-            f"{metadata['name']!r} is no name for Kubernetes: small letters, digits, '-' and '.', at most 253 of them",
+            f"{metadata['name']!r} is not a Kubernetes object name: up to 253 lower-case letters, digits, '-' and '.'",
         )
 
 
-_OBJECT_NAME = Draft4Validator({"type": "string", "maxLength": 253, "pattern": OBJECT_NAME})
-
-
-def _unknown(data: Json, schema: Schema, path: FieldPath) -> Iterator[Problem]:
-    """Fields that the schema does not know. The API server drops them in silence, unless kubectl asks it not to."""
+def _find_unknown_fields(data: Json, schema: Schema, path: FieldPath) -> Iterator[Problem]:
+    """Fields that the schema does not declare. The API server prunes them silently by default."""
     if isinstance(data, list):
         for index, item in enumerate(data):
-            yield from _unknown(item, schema.get("items", {}), (*path, index))
+            yield from _find_unknown_fields(item, schema.get("items", {}), (*path, index))
     if not isinstance(data, dict) or schema.get("x-kubernetes-preserve-unknown-fields") or path == ("metadata",):
         return
-    properties, rest = schema.get("properties"), schema.get("additionalProperties")
+    properties, others = schema.get("properties"), schema.get("additionalProperties")
     for key, value in data.items():
         if not isinstance(key, str):
-            yield Problem(path, f"the key {key!r} is not text; put quotes around it")
+            yield Problem(path, f"the key {key!r} is not a string; put it in quotes")
         elif properties and key in properties:
-            yield from _unknown(value, properties[key], (*path, key))
-        elif isinstance(rest, dict):
-            yield from _unknown(value, rest, (*path, key))
+            yield from _find_unknown_fields(value, properties[key], (*path, key))
+        elif isinstance(others, dict):
+            yield from _find_unknown_fields(value, others, (*path, key))
         elif properties is not None:
-            hint = did_you_mean(key, properties) or f"; known here: {', '.join(properties)}"
-            yield Problem((*path, key), f"there is no such field{hint}")
+            hint = did_you_mean(key, properties) or f"; known fields: {', '.join(properties)}"
+            yield Problem((*path, key), f"unknown field{hint}")
 
 
-def _structure(data: Json, kind: Kind) -> Iterator[Problem]:
+def _check_schema(data: dict[str, Json], kind: Kind) -> Iterator[Problem]:
     for error in _validator(kind).iter_errors(data):
-        yield Problem(tuple(error.absolute_path), _sentence(error))
-    for path, values in _settings(data):
-        for name, value in values.items():
-            if not isinstance(value, str | int | float):
-                yield Problem((*path, name), f"a setting is a string, a number or a boolean, not {_said(value)}")
-
-
-def _settings(data: Json) -> Iterator[tuple[FieldPath, dict[str, Json]]]:
+        yield Problem(tuple(error.absolute_path), _describe(error))
     spec = data.get("spec")
-    if isinstance(spec, dict) and isinstance(config := spec.get("config"), dict):
-        yield ("spec", "config"), config
+    config = spec.get("config") if isinstance(spec, dict) else None
+    for name, value in config.items() if isinstance(config, dict) else ():
+        if not isinstance(value, str | int | float):
+            message = f"a setting is a string, a number or a boolean, not {_quote(value)}"
+            yield Problem(("spec", "config", name), message)
 
 
-_FORMS = {
-    DURATION: "a length of time, such as 500ms, 30s or 10 minutes",
-    QUANTITY: "an amount, such as 500m or 10Gi",
-    IDENTIFIER: "a name in SQL: letters, digits and _, not beginning with a digit",
-    TOPIC_NAME: "a name of a topic: letters, digits, '.', '_' and '-'",
-    OBJECT_NAME: "a name for Kubernetes: small letters, digits, '-' and '.'",
-    PYTHON_STEP: "a file and a function of it, such as steps.py:score",
+_FORMS: Final = {
+    DURATION: "a duration, such as 500ms, 30s or 10 minutes",
+    QUANTITY: "a quantity, such as 500m or 10Gi",
+    IDENTIFIER: "an SQL identifier: letters, digits and _, not starting with a digit",
+    TOPIC_NAME: "a topic name: letters, digits, '.', '_' and '-'",
+    OBJECT_NAME: "a Kubernetes object name: lower-case letters, digits, '-' and '.'",
+    PYTHON_FUNCTION: "a Python file and a function in it, such as steps.py:score",
+}
+_TYPES: Final = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a string",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
 }
 
 
-def _sentence(error: ValidationError) -> str:
-    said = _said(error.instance)
+def _describe(error: ValidationError) -> str:
+    value = _quote(error.instance)
     allowed: Any = error.validator_value
     match error.validator:
         case "type":
-            return f"{said} is not {_article(allowed)}"
+            return f"{value} is not {_TYPES[allowed]}"
         case "enum":
             words = [str(word) for word in allowed]
-            return f"{said} is none of {', '.join(words)}{did_you_mean(str(error.instance), words)}"
+            return f"{value} is none of {', '.join(words)}{did_you_mean(str(error.instance), words)}"
         case "required":
-            there: Any = error.instance
-            missing = [name for name in allowed if name not in there]
-            return f"{' and '.join(repr(name) for name in missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            present: Any = error.instance
+            missing = [name for name in allowed if name not in present]
+            return f"{' and '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} required"
         case "pattern":
-            return (
-                f"{said} is not {_FORMS[allowed]}" if allowed in _FORMS else f"{said} does not have the form {allowed}"
-            )
+            return f"{value} is not {_FORMS[allowed]}" if allowed in _FORMS else f"{value} does not match {allowed}"
         case "minimum" if isinstance(error.schema, dict) and error.schema.get("exclusiveMinimum"):
-            return f"{said} is too small; more than {allowed}"
+            return f"{value} is too small; must be greater than {allowed}"
         case "minimum":
-            return f"{said} is too small; at least {allowed}"
+            return f"{value} is too small; must be at least {allowed}"
         case "maximum":
-            return f"{said} is too large; at most {allowed}"
+            return f"{value} is too large; must be at most {allowed}"
         case "minLength" | "minItems" | "minProperties":
-            return f"{said} is too short; at least {allowed}"
+            return f"{value} is too short; must have at least {allowed}"
         case "maxLength" | "maxItems" | "maxProperties":
-            return f"{said} is too long; at most {allowed}"
+            return f"{value} is too long; must have at most {allowed}"
         case "anyOf":
-            return f"{said} is neither a whole number nor text"
+            return f"{value} is neither an integer nor a string"
         case _:
             return error.message
 
 
-def _article(kind: str) -> str:
-    return {
-        "integer": "a whole number",
-        "number": "a number",
-        "string": "text",
-        "boolean": "true or false",
-        "array": "a list",
-        "object": "an object",
-    }[kind]
-
-
-def _said(value: Json) -> str:
+def _quote(value: Json) -> str:
     match value:
         case None:
-            return "nothing"
+            return "null"
         case bool():
             return "true" if value else "false"
         case dict():

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, cast
 
-from ottla_broker.api.table import DECLARED
 from ottla_broker.wire.codec import request_class
-from tests.clients.asking import KEYS, hints_of
+from tests.clients.asking import KEYS, VERSIONS, hints_of
 from tests.clients.test_same_answers import exists
 from tests.clients.walks.steps import Kind, Ref, Step
 
@@ -28,7 +27,8 @@ TIMES: Final = (
     START_MS + 8 * DAY_MS,
 )  # a week makes a new segment
 _VERSIONS: Final = {
-    api.name: [version for version in range(api.low, api.high + 1) if exists(api.name, version)] for api in DECLARED
+    api: [version for version in range(first, last + 1) if exists(api, version)]
+    for api, (first, last) in VERSIONS.items()
 }
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ottla_broker.api.table import DECLARED
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
-from tests.clients.asking import Talk
+from tests.clients.asking import KEYS, Talk
 from tests.clients.group_questions import settled
 from tests.clients.record_questions import ids_given_out
 from tests.clients.walks.side import OTHER, Side
@@ -48,4 +47,4 @@ async def sides_of(kafka: str, ottla: str) -> list[Side]:
 async def highest_versions(sides: Sequence[Side]) -> dict[str, int]:
     """By name, what both speak."""
     spoken = [await side.versions() for side in sides]
-    return {api.name: min(each.get(api.key, (0, -1))[1] for each in spoken) for api in DECLARED}
+    return {api: min(each.get(key, (0, -1))[1] for each in spoken) for api, key in KEYS.items()}

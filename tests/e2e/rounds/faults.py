@@ -12,7 +12,7 @@ from random import Random
 
 from tests.brokers import BrokerProcess
 from tests.clusters import ProcessCluster
-from tests.disks import fill
+from tests.disks import fill_disk
 from tests.e2e.rounds.diary import Diary
 from tests.networks import OUTSIDE
 
@@ -64,7 +64,7 @@ def pause(scene: Scene, number: int) -> None:
 def full_disk(scene: Scene, number: int) -> None:
     broker = _broker(scene, number)
     filler = broker.log_dir / "filler"
-    fill(filler)
+    fill_disk(filler)
     scene.diary.say(f"the disk of broker {number} is full")
     _wait(scene, 0.5, 5.0)
     if scene.random.randrange(4) == 0:
@@ -116,11 +116,11 @@ def _cut(scene: Scene, ways: list[tuple[str, str]]) -> None:
     network = scene.cluster.network
     assert network is not None
     for way in ways:
-        network.cut(*way)
+        network.cut_link(*way)
     scene.diary.say("cut: " + ", ".join(f"{a} → {b}" for a, b in ways))
     _wait(scene, 0.5, 2.5 * SESSION_S)
     for way in ways:
-        network.mend(*way)
+        network.restore_link(*way)
     scene.diary.say("mended: " + ", ".join(f"{a} → {b}" for a, b in ways))
 
 

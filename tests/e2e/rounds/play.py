@@ -20,7 +20,7 @@ from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.rounds import checks, faults
 from tests.e2e.rounds.diary import Diary
 from tests.e2e.rounds.load import Load, Member, Producer, committed_offsets, kept
-from tests.networks import Network
+from tests.networks import NamespaceNetwork
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -48,7 +48,7 @@ class Outcome:
 def stage(kind: str, folder: Path | None = None) -> Iterator[ProcessCluster]:
     """Three brokers on hosts and disks of their own."""
     with (
-        Network.of(3) as network,
+        NamespaceNetwork.create(3) as network,
         run_cluster(kind, 3, folder=folder, network=network, disk_mebibytes=DISK_MIB, **SETTINGS) as cluster,
     ):
         yield cluster
@@ -83,7 +83,7 @@ def play(cluster: ProcessCluster, seed: str, folder: Path) -> Outcome:
     except (AssertionError, OSError, KafkaError, LookupError, ck.KafkaException) as reason:
         problems.append(f"{type(reason).__name__}: {reason}")
         for number in cluster.brokers:
-            for trouble in cluster.health_problems(asked=[number]):
+            for trouble in cluster.health_problems(observers=[number]):
                 diary.say(f"not whole: {trouble}")
     finally:
         load.stop_producers()

@@ -2,11 +2,11 @@
 
 import asyncio
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla_broker.config import Config
+from ottla_broker.connection import ConnectionLimits
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import create_log
@@ -19,7 +19,7 @@ from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.server import ConnectionLimits, Server
+from ottla_broker.server import Server
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
@@ -32,8 +32,6 @@ ME = 1
 
 class NobodyThere:
     """The way to a controller where there is none: said at once, not after a while."""
-
-    handle_locally: object = None
 
     async def forward_frame(self, frame: bytes | bytearray) -> bytes | None:
         raise KafkaError(ErrorCode.not_controller, "a small broker has no controller")
@@ -52,7 +50,7 @@ class SmallBroker:
         self.controller_channel = NobodyThere()
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
         self.ready = True
-        self.when_ready: list[Callable[[], None]] = []
+        self.started = asyncio.Event()
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 
@@ -86,7 +84,7 @@ class SmallBroker:
 
 
 def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None) -> Server:
-    return Server(cast("Broker", broker), limits, authorizer)
+    return Server(cast("Broker", broker), limits, authorizer or AllowAll())
 
 
 async def listening(server: Server) -> int:

@@ -26,8 +26,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.static.primitive import i8, i16, i32, i64, u16
 
-from ottla_broker.api.in_process import InProcess
 from ottla_broker.config import Config
+from ottla_broker.dispatcher import answer_locally
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -51,7 +51,11 @@ class Asking:
             node_id=1,
             config=Config.of({"log.dirs": "/nowhere"}),
         )
-        self.ask = InProcess(cast(Any, broker), authorizer or AllowAll())
+        self._broker = cast(Any, broker)
+        self._authorizer = authorizer or AllowAll()
+
+    async def ask(self, request: Any) -> Any:
+        return await answer_locally(self._broker, request, self._authorizer)
 
 
 def registration(broker: int, cluster: str = "c", protocol: int = 0) -> BrokerRegistrationRequest:

@@ -290,7 +290,7 @@ async def test_a_fetch_that_is_hurried_tells_no_error_that_it_was_waiting_out(br
     (partition,) = replicated(broker)
     waiting = call(fetching_of(broker), broker, want(partition, 0, epoch=6), wait_ms=10_000)
     assert isinstance(waiting, DelayedFetchResponse)
-    waiting.hurry()
+    waiting.force_complete()
     assert heard(await waiting).partitions == []
 
 

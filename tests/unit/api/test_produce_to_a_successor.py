@@ -84,7 +84,7 @@ class Scene:
 
     def client_pauses(self) -> None:
         (connection,) = self.here.connections
-        connection.peer.refused_s -= CLIENT_RETRY_PAUSE_S
+        connection.state.stepped_down_s -= CLIENT_RETRY_PAUSE_S
 
     async def close(self) -> None:
         cast(Any, self.broker).produce_forwarder.close()

@@ -16,9 +16,10 @@ from kio.static.primitive import i8, i32
 
 from ottla_broker.api.describe_cluster import describe_cluster
 from ottla_broker.api.describe_log_dirs import describe_log_dirs
-from ottla_broker.api.table import form_of, served
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.records import BrokerRegistrationChangeRecord, Endpoint, RegisterBrokerRecord
+from ottla_broker.requests.api import find_handler
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.codec import read_request, read_request_header, read_response, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
@@ -150,16 +151,17 @@ REQUESTS: dict[int, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(key, v) for key in REQUESTS for v in range(served()[key].low, served()[key].high + 1)]
+    ("key", "version"),
+    [(key, v) for key in REQUESTS for v in range(SERVED_VERSIONS[key][0], SERVED_VERSIONS[key][1] + 1)],
 )
 def test_every_version_comes_and_goes_on_the_wire(tmp_path: Path, key: int, version: int) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            form = form_of(key, version)
-            assert form is not None
+            handler = find_handler(key, version)
+            assert handler is not None
             frame = bytes(write_request(key, version, 5, "a test", REQUESTS[key]))[4:]
-            request = read_request(frame, read_request_header(frame), form.request)
-            response = await form.handle(context(on, version), request)
+            request = read_request(frame, read_request_header(frame), handler.request)
+            response = await handler.handle(context(on, version), request)
             written = bytes(write_response(key, version, 5, response))[4:]
             answer = read_response(written, key, version)
             codes = [

@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from uuid import UUID
 
-from ottla_broker.api.form import refusal
-from ottla_broker.api.table import form_of
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.requests.api import error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import AllowAll, Authorizer, Operation, Resource
 from ottla_broker.security.principal import Principal
@@ -79,15 +78,15 @@ class Small:
         """The answer to one request, both through the wire's bytes."""
         frame = bytes(write_request(key, version, 1, "me", request)[4:])
         header = read_request_header(frame)
-        form = form_of(key, version)
-        assert form is not None
+        handler = find_handler(key, version)
+        assert handler is not None
         context = RequestContext(
             cast(Any, self), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, self.client_id, self.authorizer
         )
         try:
-            response = await form.handle(context, read_request(frame, header, form.request))
+            response = await handler.handle(context, read_request(frame, header, handler.request))
         except KafkaError as reason:
-            response = refusal(form.response, reason)
+            response = error_response(handler.response, reason)
         return read_response(bytes(write_response(key, version, 1, response)[4:]), key, version)
 
     async def named(self, api: int, version: int, /, **fields: Any) -> Any:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.api.table import DECLARED
 from ottla_broker.coordination.shard import Phase
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.codec import request_class
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.journals import MemoryJournal
@@ -231,7 +231,12 @@ def test_a_client_id_as_long_as_can_be_makes_no_member_id_that_cannot_be_written
     scenario(test)
 
 
-VERSIONS = [(api.key, version) for api in DECLARED if api.key in OURS for version in range(api.low, api.high + 1)]
+VERSIONS = [
+    (key, version)
+    for key, (first, last) in SERVED_VERSIONS.items()
+    if key in OURS
+    for version in range(first, last + 1)
+]
 
 
 @given(

@@ -4,46 +4,42 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import HttpAddress
+from ottla_broker.dispatcher import answer_locally
 from ottla_broker.http.server import HttpServer
 from ottla_broker.metrics import METRICS
 from ottla_broker.requests.context import ConnectionState
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.config.running import broker
 
-PRODUCE, METADATA = 0, 3
 Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
 
 
-class Connected:
-    def __init__(self, listener: str) -> None:
-        self.peer = ConnectionState("here", 1, listener)
-
-
-class Pool:
-    taken = 12
-
-
-class Sockets:
-    """Two connections and a few requests."""
-
-    def __init__(self) -> None:
-        self.served = [0] * 128
-        self.refused = 3
-        self.connections = [Connected("PLAINTEXT"), Connected("PLAINTEXT"), Connected("INSIDE")]
-        self.requests = Pool()
-        self.responses = Pool()
+def small_server() -> Any:
+    """Three connections and a few requests."""
+    pool = SimpleNamespace(taken=12)
+    listeners = ("PLAINTEXT", "PLAINTEXT", "INSIDE")
+    return SimpleNamespace(
+        dispatcher=SimpleNamespace(request_counts=[0] * 128),
+        refused_connections=3,
+        connections=[SimpleNamespace(state=ConnectionState("here", 1, listener)) for listener in listeners],
+        requests=pool,
+        responses=pool,
+    )
 
 
 @asynccontextmanager
-async def getting(of: Broker, sockets: Sockets) -> AsyncIterator[Get]:
-    server = HttpServer(of, sockets)
-    port = await server.start(HttpAddress("127.0.0.1", 0))
+async def getting(of: Broker, server: Any) -> AsyncIterator[Get]:
+    http = HttpServer(of, server)
+    port = await http.start(HttpAddress("127.0.0.1", 0))
 
     async def get(path: str) -> tuple[int, str]:
         async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
@@ -52,7 +48,7 @@ async def getting(of: Broker, sockets: Sockets) -> AsyncIterator[Get]:
     try:
         yield get
     finally:
-        await server.close()
+        await http.close()
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -66,7 +62,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 def test_ready_while_it_serves_and_a_reason_when_it_does_not(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on, getting(on, Sockets()) as get:
+        async with broker(tmp_path) as on, getting(on, small_server()) as get:
             assert await get("/livez") == (200, "ok\n")
             assert await get("/readyz") == (200, "ok\n")
             on.log_dirs[0].failure = "no space left"
@@ -85,13 +81,14 @@ def test_ready_while_it_serves_and_a_reason_when_it_does_not(tmp_path: Path) -> 
 def test_metrics_tell_what_happened(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            sockets = Sockets()
-            sockets.served[PRODUCE], sockets.served[METADATA] = 4, 2
+            server = small_server()
+            server.dispatcher.request_counts[ApiKey.PRODUCE] = 4
+            server.dispatcher.request_counts[ApiKey.METADATA] = 2
             batch = encode_batch([Record(1, None, b"x"), Record(2, None, b"y")])
             on.partitions.leader("t", 0).append_records(batch, acks=1)
             on.partitions.leader("t", 1).append_records(batch, acks=1)
             on.partitions.leader("t", 1).traffic.bytes_out += 7
-            async with getting(on, sockets) as get:
+            async with getting(on, server) as get:
                 status, text = await get("/metrics")
             assert status == 200
             found = samples(text)
@@ -123,7 +120,7 @@ def test_metrics_tell_what_happened(tmp_path: Path) -> None:
 
 def test_every_declared_metric_is_told(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with broker(tmp_path) as on, getting(on, Sockets()) as get:
+        async with broker(tmp_path) as on, getting(on, small_server()) as get:
             _, text = await get("/metrics")
             told = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
             assert sorted(told) == sorted(metric.name for metric in METRICS)
@@ -134,8 +131,8 @@ def test_every_declared_metric_is_told(tmp_path: Path) -> None:
 def test_a_broker_that_has_not_started_is_told_as_starting(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as on:
-            fresh = Broker(on.config, on._register)  # never started: nothing of it is closed either
-            async with getting(fresh, Sockets()) as get:
+            fresh = Broker(on.config, on._register, answer_locally)  # never started: nothing of it is closed either
+            async with getting(fresh, small_server()) as get:
                 assert (await get("/readyz"))[0] == 503
                 status, text = await get("/metrics")
                 assert (status, samples(text)[("kafka_server_kafkaserver_brokerstate",)]) == (200, 1)

@@ -11,8 +11,8 @@ from kio.schema.api_versions.v3.response import ApiVersion, ApiVersionsResponse
 from kio.schema.types import BrokerId, ProducerId
 from kio.static.primitive import i16, i32, i64
 
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME, ControllerChannel
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.codec import (
     API_VERSIONS,
     read_request,
@@ -156,14 +156,13 @@ async def test_a_slow_question_holds_up_no_other_and_connections_are_used_again(
 @on_a_loop
 async def test_in_the_controller_itself_nothing_goes_over_a_wire() -> None:
     leader = Leader()
-    link = ControllerChannel(leader, "me")
     codes = [ErrorCode.not_controller, ErrorCode.none]
 
     async def here(request: Any) -> Any:
         assert request is QUESTION
         return block(3, codes.pop(0))
 
-    link.handle_locally = here
+    link = ControllerChannel(leader, "me", here)
     leader.is_active_controller = True
     assert (await link.send_request(QUESTION)).producer_id_start == 3
     assert codes == []

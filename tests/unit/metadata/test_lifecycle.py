@@ -87,7 +87,6 @@ class Broker:
             }
         )
         ask = Asking(small).ask
-        link = ControllerChannel(Here(), "broker-7")
 
         async def answer(request: Any) -> Any:
             if self.cut:
@@ -102,7 +101,7 @@ class Broker:
             self.asked_majority_within_s.add(within_s)
             return self.majority
 
-        link.handle_locally = answer
+        link = ControllerChannel(Here(), "broker-7", answer)
         self.last_life = PreviousIncarnation("/data", disk or MemoryDisk(), Runtime(boot_id=lambda: boot))
         self.life = BrokerLifecycle(
             config,

@@ -15,8 +15,8 @@ from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import AppendedPartitionRecord, AppendedSourceRecord, PartitionRecord
 from ottla_broker.mirroring.appended_retention import AppendedRetention
-from ottla_broker.mirroring.mirror_partition import FetchOutcome, MirrorPartition, process_partition_data
-from ottla_broker.mirroring.wanted import wanted_copies
+from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, process_partition_data
+from ottla_broker.mirroring.wanted import desired_partitions
 from ottla_broker.replication import following
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import BatchHeader, iter_batches
@@ -137,9 +137,9 @@ class World:
         self.disk = MemoryDisk()
         self.replicas = {number: self._made(number) for number in (1, 2, 3)}
         self.keeping = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
-        self.copies: dict[str, MirrorPartition] = {}
+        self.copies: dict[str, MirroredPartition] = {}
         self.stale: list[
-            tuple[str, MirrorPartition]
+            tuple[str, MirroredPartition]
         ] = []  # of fetchers that were told to end, and have not heard it yet
         self.gone: dict[int, bytes] = {}  # by their offsets
         self.wiped = 0
@@ -167,7 +167,7 @@ class World:
         self.ours += 1
         self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
 
-    def copy(self, name: str | None = None, copy: MirrorPartition | None = None, most: int = 0) -> bool:
+    def copy(self, name: str | None = None, copy: MirroredPartition | None = None, most: int = 0) -> bool:
         """Whether anything was new."""
         name = name or self.random.choice(list(MIRRORS))
         copy = copy or self.copies[name]
@@ -189,7 +189,7 @@ class World:
     def new_settings(self) -> None:
         """The mirrors' connections are made anew, while the old ones have not ended."""
         self.stale += self.copies.items()
-        self.copies = wanted_copies(self.image, self.leader)
+        self.copies = desired_partitions(self.image, self.leader)
 
     def replicate(self, number: int = 0) -> None:
         number = number or self.random.choice([one for one in self.replicas if one != self.state.leader])
@@ -251,7 +251,7 @@ class World:
         if not starts:
             return
         start = self.random.choice(starts)
-        needed = max(self.keeping.said_at(self.leader, mark, start) for mark in MIRRORS.values())
+        needed = max(self.keeping.ensure_position_above(self.leader, mark, start) for mark in MIRRORS.values())
         for number in self.replicas:
             if number != self.state.leader and self.random.random() < 0.9:
                 self.replicate(number)
@@ -267,7 +267,7 @@ class World:
             replica.partition.update_registration(self.state)
 
     def _elected(self) -> None:
-        self.copies = wanted_copies(self.image, self.leader)
+        self.copies = desired_partitions(self.image, self.leader)
 
     # --- what must hold
 

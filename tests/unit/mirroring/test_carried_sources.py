@@ -11,21 +11,21 @@ from ottla_broker.metadata.appended_sources import CarriedSource, active_sources
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.records import AppendedSourceRecord
-from ottla_broker.mirroring.joining import Join, joins
+from ottla_broker.mirroring.joining import AddSource, plan_appended
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.source_copies import SourceCopy
-from ottla_broker.mirroring.sync_plan import Create, Refused, Trace, steps
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.source_copies import MirroredAtSource
+from ottla_broker.mirroring.sync_plan import CreateMirroredTopic, RejectedTopic, UpdateOrigins, plan_identical
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import HERE, World, view
 
 NEWARK = CarriedSource(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
 NEWYORK = CarriedSource(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
-OF_NEWARK = SourceView("n", {1: ("h", 1)}, {"t": SourceTopic("t", NEWARK.source_id, {0: 1, 1: 1})}, frozenset())
+OF_NEWARK = SourceMetadata("n", {1: ("h", 1)}, {"t": SourceTopic("t", NEWARK.source_id, {0: 1, 1: 1})}, frozenset())
 
 
-def region(*sources: CarriedSource) -> SourceView:
+def region(*sources: CarriedSource) -> SourceMetadata:
     found = view(t=2)
     return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
 
@@ -35,7 +35,7 @@ class Standby(World):
 
     async def begin(self, **settings: str) -> "Standby":
         await super().begin(**settings)
-        assert [type(step) for step in await self.take(region(NEWARK))] == [Create]
+        assert [type(step) for step in await self.take(region(NEWARK))] == [CreateMirroredTopic]
         await self.controller.alter_configs(
             MIRROR_RESOURCE, "newark", {"bootstrap.servers": "n:1", "topics": "t", "offsets": "Appended"}
         )
@@ -56,9 +56,9 @@ class Standby(World):
             )
 
     async def join(self) -> list[object]:
-        found = list(joins(self.image, mirror_configs(self.image)["newark"], OF_NEWARK, None, 1, HERE))
+        found = list(plan_appended(self.image, mirror_configs(self.image)["newark"], OF_NEWARK, None, 1, HERE))
         for step in found:
-            if isinstance(step, Join):
+            if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
         return list(found)
 
@@ -70,7 +70,7 @@ async def test_they_are_known_with_the_copy_and_when_others_come() -> None:
         (FIRST_RESERVED_PRODUCER_ID + 11, True)
     ]
     assert active_sources(world.image, world.id) == {} and retained_sources(world.image, world.id) == []
-    assert [type(step) for step in await world.take(region(NEWARK, NEWYORK))] == [Trace]
+    assert [type(step) for step in await world.take(region(NEWARK, NEWYORK))] == [UpdateOrigins]
     assert world.steps(region(NEWARK, NEWYORK)) == [], "and then nothing is left to do"
     assert describe_sources(world.image, world.id) == [NEWARK, NEWYORK], "for copies of the copy"
     assert world.steps(region(NEWARK)) == [], "what is not told any more is in the log still"
@@ -80,12 +80,12 @@ async def test_they_are_known_with_the_copy_and_when_others_come() -> None:
 async def test_a_mirror_here_goes_on_by_the_same_producer_id_once_the_copy_has_failed_over() -> None:
     world = await Standby().begin()
     (refused,) = await world.join()
-    assert isinstance(refused, Refused) and "identical copy" in refused.why
+    assert isinstance(refused, RejectedTopic) and "identical copy" in refused.reason
     await world.fail_over()
     assert [one.producer_id for one in retained_sources(world.image, world.id)] == [FIRST_RESERVED_PRODUCER_ID + 11], (
         "how far it came is not forgotten"
     )
-    assert [type(step) for step in await world.join()] == [Join]
+    assert [type(step) for step in await world.join()] == [AddSource]
     (now,) = active_sources(world.image, world.id).values()
     assert (now.producer_id, now.mirror, now.ended, now.carried) == (
         FIRST_RESERVED_PRODUCER_ID + 11,
@@ -104,11 +104,11 @@ async def test_a_topic_with_sources_of_its_own_does_not_become_a_copy_before_the
     await world.set(role=REPLICATE)
     why = "records are appended to it by mirror 'newark': that has to end first, by its role FailedOver"
     (step,) = world.steps(region(NEWARK))
-    assert isinstance(step, Refused) and step.why == why
-    other_way = SourceView("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
-    reverse = {"t": SourceCopy("back", world.id, failed_over=True)}
-    (step,) = steps(world.image, mirror_configs(world.image)["west"], other_way, None, 1, HERE, reverse)
-    assert isinstance(step, Refused) and step.why == why
+    assert isinstance(step, RejectedTopic) and step.reason == why
+    other_way = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
+    reverse = {"t": MirroredAtSource("back", world.id, failed_over=True)}
+    (step,) = plan_identical(world.image, mirror_configs(world.image)["west"], other_way, None, 1, HERE, reverse)
+    assert isinstance(step, RejectedTopic) and step.reason == why
     wish = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="that has to end first"):
@@ -121,7 +121,7 @@ async def test_a_topic_with_sources_of_its_own_does_not_become_a_copy_before_the
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
-    assert [type(found) for found in await world.join()] == [Join]
+    assert [type(found) for found in await world.join()] == [AddSource]
     assert [one.producer_id for one in active_sources(world.image, world.id).values()] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ottla_broker.log.cleaning_job import can_clean
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
-from ottla_broker.mirroring.source_positions import statement
+from ottla_broker.mirroring.source_positions import encode_position_marker
 from ottla_broker.wire.batch import parse_batch_header
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.records.cleaning import NOW_MS, House
@@ -61,7 +61,7 @@ def test_while_that_is_not_known_nothing_is_cleaned(tmp_path: Path) -> None:
 def test_a_statement_stays(tmp_path: Path) -> None:
     house = House(tmp_path)
     at = house.log.end
-    said = statement(MARK, 70, base_offset=at, leader_epoch=0, timestamp_ms=NOW_MS)
+    said = encode_position_marker(MARK, 70, base_offset=at, leader_epoch=0, timestamp_ms=NOW_MS)
     house.log.append_as_follower(said, leader_epoch=0)
     house.fill()
     assert house.clean()

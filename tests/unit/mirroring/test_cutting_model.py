@@ -20,7 +20,7 @@ from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.mirroring import diverged_records
-from ottla_broker.mirroring.diverged_records import is_cut, save
+from ottla_broker.mirroring.diverged_records import is_truncated, save_diverged_records
 from ottla_broker.replication.following import last_record_epoch, move_into_leader_range, truncate_diverging
 from ottla_broker.replication.partition import Partition
 from ottla_broker.runtime import Runtime
@@ -39,7 +39,7 @@ class Model:
 
     folder: Path
     random: Random
-    begin: Begin = diverged_records.begin
+    begin: Begin = diverged_records.truncate_if_saved
     cuts_in_the_middle: bool = False
     joined_epoch: int = -1
     committed: int = JOINED  # the most that a leader that has cut told to be committed
@@ -132,7 +132,7 @@ class Model:
     async def lead(self) -> None:
         """Joins, or copies one batch of the source's."""
         log, epoch = self.leader.log, self.state.leader_epoch
-        if self.joined_epoch >= 0 and is_cut(log, JOINED, self.joined_epoch):
+        if self.joined_epoch >= 0 and is_truncated(log, JOINED, self.joined_epoch):
             if JOINED <= log.end < SOURCE_ENDS:
                 self.leader.append_mirrored_records(bytearray(of_source(log.end, epoch)))
             return
@@ -141,7 +141,7 @@ class Model:
             self.leader.truncate_as_leader(JOINED)
             return
         if log.end > JOINED:
-            await save(log, JOINED, epoch)
+            await save_diverged_records(log, JOINED, epoch)
         if self.random.random() < 0.7:  # else it dies before it has said so, or another leads by then
             self.joined_epoch = epoch
             self.commit(leader_epoch=epoch + 1)
@@ -150,7 +150,7 @@ class Model:
 
     def check(self) -> None:
         log = self.leader.log
-        if self.joined_epoch < 0 or not is_cut(log, JOINED, self.joined_epoch):
+        if self.joined_epoch < 0 or not is_truncated(log, JOINED, self.joined_epoch):
             return
         assert log.end >= self.committed, "what was committed is there, whoever leads"
         self.committed = max(self.committed, log.high_watermark)

@@ -13,18 +13,18 @@ from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.origins import origin_clusters
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import (
-    Configs,
-    Configure,
-    Create,
-    Grow,
-    Recreate,
-    Refused,
-    Step,
-    Trace,
-    is_copy,
-    steps,
+    AddPartitions,
+    AlterTopicConfig,
+    CreateMirroredTopic,
+    RecreateMirroredTopic,
+    RejectedTopic,
+    SyncStep,
+    TopicConfigs,
+    UpdateOrigins,
+    is_mirrored,
+    plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.making_topics import make_topic
@@ -33,9 +33,9 @@ from tests.unit.metadata.small_controller import SmallController, on_a_loop
 HERE = "here"  # this cluster's id
 
 
-def view(**topics: int) -> SourceView:
+def view(**topics: int) -> SourceMetadata:
     """Topics with so many partitions."""
-    return SourceView("there", {1: ("h", 1)}, {
+    return SourceMetadata("there", {1: ("h", 1)}, {
         name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
         for name, count in topics.items()
     }, frozenset())  # fmt: skip
@@ -59,25 +59,25 @@ class World:
         Config.of({"log.dirs": "/nowhere"}).check_mirror(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
         await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
 
-    def steps(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
-        return list(steps(self.image, mirror_configs(self.image)["west"], source, configs, 1, HERE))
+    def steps(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
+        return list(plan_identical(self.image, mirror_configs(self.image)["west"], source, configs, 1, HERE))
 
-    async def take(self, source: SourceView, configs: Configs | None = None) -> list[Step]:
+    async def take(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
         found = self.steps(source, configs)
         for step in found:
             match step:
-                case Create(topic):
+                case CreateMirroredTopic(topic):
                     (answer,) = await self.controller.mirror_control.create_mirrored_topics([topic])
                     assert isinstance(answer, UUID), answer
-                case Recreate(topic, old_id):
+                case RecreateMirroredTopic(topic, old_id):
                     await self.controller.mirror_control.recreate_mirrored_topic(topic, old_id)
-                case Grow(name, count):
+                case AddPartitions(name, count):
                     await self.controller.create_partitions(name, count)
-                case Configure(name, changes):
+                case AlterTopicConfig(name, changes):
                     await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
-                case Trace(_, topic_id, origins, sources):
+                case UpdateOrigins(_, topic_id, origins, sources):
                     await self.controller.mirror_control.update_origins(topic_id, origins, sources)
-                case Refused():
+                case RejectedTopic():
                     pass
         return found
 
@@ -95,13 +95,16 @@ async def test_copies_are_made_grown_and_configured_and_then_nothing_is_left_to_
     configs: dict[str, Mapping[str, str]] = {
         "a": {"retention.ms": "5", "min.insync.replicas": "3", "unknown.setting": "x"}
     }
-    assert [type(step) for step in await world.take(view(a=2, b=1, __own=1), configs)] == [Create, Create]
+    assert [type(step) for step in await world.take(view(a=2, b=1, __own=1), configs)] == [
+        CreateMirroredTopic,
+        CreateMirroredTopic,
+    ]
     assert world.image.topic_config("a") == {"retention.ms": "5"}
     assert world.steps(view(a=2, b=1), configs) == []
     configs["a"] = {"retention.bytes": "7"}
     assert await world.take(view(a=4, b=1), configs) == [
-        Grow("a", 4),
-        Configure("a", {"retention.ms": None, "retention.bytes": "7"}),
+        AddPartitions("a", 4),
+        AlterTopicConfig("a", {"retention.ms": None, "retention.bytes": "7"}),
     ]
     assert world.steps(view(a=4, b=1), configs) == []
     assert world.steps(view(b=1), configs) == [], "what is gone at the source stays here"
@@ -113,11 +116,11 @@ async def test_topics_that_are_no_copies_are_left_alone() -> None:
     world = await World().begin()
     await world.small.topic("a")
     (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
-    assert isinstance(step, Refused) and "is no copy" in step.why
+    assert isinstance(step, RejectedTopic) and "is no copy" in step.reason
     await world.take(view(b=1))
     await world.set(role=FAILED_OVER)
     (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
-    assert isinstance(step, Refused) and "failing over still" in step.why
+    assert isinstance(step, RejectedTopic) and "failing over still" in step.reason
 
 
 @on_a_loop
@@ -128,12 +131,12 @@ async def test_a_copy_from_which_the_source_has_parted_is_made_anew_only_if_wish
     await world.stop("a", "it was truncated")
     assert world.steps(view(a=2)) == []
     await world.set(on_source_truncation="Resync")
-    assert [type(step) for step in await world.take(view(a=2))] == [Recreate]
+    assert [type(step) for step in await world.take(view(a=2))] == [RecreateMirroredTopic]
     assert world.image.topics["a"].id != before
     assert world.steps(view(a=2)) == []
     other = SourceTopic("a", UUID(int=77777), {0: 1})
-    (step,) = await world.take(SourceView("there", {}, {"a": other}, frozenset()))
-    assert isinstance(step, Recreate)
+    (step,) = await world.take(SourceMetadata("there", {}, {"a": other}, frozenset()))
+    assert isinstance(step, RecreateMirroredTopic)
     assert world.image.mirrored_topics[world.image.topics["a"].id].source_id == other.id
 
 
@@ -179,7 +182,7 @@ async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> N
     assert mirror_configs(world.image) == {}
 
 
-def come_by(source: SourceView, topic: str, *origins: str) -> SourceView:
+def come_by(source: SourceMetadata, topic: str, *origins: str) -> SourceMetadata:
     return replace(source, topics={**source.topics, topic: replace(source.topics[topic], origins=frozenset(origins))})
 
 
@@ -189,14 +192,19 @@ async def test_copies_may_have_other_names() -> None:
     await world.small.topic("a")
     source, configs = view(a=2, b=1), {"a": {"retention.ms": "5"}}
     assert await world.take(source, configs) == [
-        Create(NewMirroredTopic("west", "west.a", "a", source.topics["a"].id, 2, 1, {"retention.ms": "5"}, ("there",))),
-        Create(NewMirroredTopic("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
+        CreateMirroredTopic(
+            NewMirroredTopic("west", "west.a", "a", source.topics["a"].id, 2, 1, {"retention.ms": "5"}, ("there",))
+        ),
+        CreateMirroredTopic(NewMirroredTopic("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
     ]
     assert world.steps(source, configs) == []
     assert world.image.active_mirror(world.image.topics["a"].id) is None, "a topic of the source's name is another"
-    assert is_copy(world.image, mirror_configs(world.image)["west"], source.topics["a"])
+    assert is_mirrored(world.image, mirror_configs(world.image)["west"], source.topics["a"])
     grown = replace(source, topics={**source.topics, "a": replace(source.topics["a"], leaders={0: 1, 1: 1, 2: 1})})
-    assert await world.take(grown, {"a": {}}) == [Grow("west.a", 3), Configure("west.a", {"retention.ms": None})]
+    assert await world.take(grown, {"a": {}}) == [
+        AddPartitions("west.a", 3),
+        AlterTopicConfig("west.a", {"retention.ms": None}),
+    ]
     with pytest.raises(KafkaError, match=r"prefix of mirror 'west' cannot be changed: 'west.a' and 1 other"):
         await world.set(prefix="east.")
     with pytest.raises(KafkaError, match=r"prefix cannot be 'a/b'.*allowed: at most 100 letters"):
@@ -218,9 +226,9 @@ async def test_what_comes_from_here_is_not_copied_back() -> None:
     """Whatever it is called there, and however many clusters lie between."""
     world = await World().begin(prefix="west.")
     source = come_by(view(a=1, b=1), "a", "far", HERE)
-    assert [type(step) for step in await world.take(source)] == [Refused, Create]
+    assert [type(step) for step in await world.take(source)] == [RejectedTopic, CreateMirroredTopic]
     (refused,) = world.steps(source)
-    assert isinstance(refused, Refused) and "come to the source from this cluster" in refused.why
+    assert isinstance(refused, RejectedTopic) and "come to the source from this cluster" in refused.reason
     assert "west.a" not in world.image.topics
 
 
@@ -230,7 +238,7 @@ async def test_a_copy_says_by_way_of_which_clusters_its_records_come() -> None:
     await world.take(come_by(view(a=1), "a", "far"))
     assert origin_clusters(world.image, "a") == {"there", "far"}
     assert await world.take(come_by(view(a=1), "a", "far", "farther")) == [
-        Trace("a", world.image.topics["a"].id, ("far", "farther", "there"))
+        UpdateOrigins("a", world.image.topics["a"].id, ("far", "farther", "there"))
     ]
     assert origin_clusters(world.image, "a") == {"there", "far", "farther"}
     await world.set(role=FAILED_OVER)

@@ -8,7 +8,14 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import LogCheckpoint, open_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.mirroring.diverged_records import FOLDER, begin, folder_of, is_cut, is_saved, save
+from ottla_broker.mirroring.diverged_records import (
+    FOLDER,
+    diverged_folder,
+    is_saved,
+    is_truncated,
+    save_diverged_records,
+    truncate_if_saved,
+)
 from ottla_broker.replication.following import last_record_epoch, truncate_diverging
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
@@ -23,7 +30,7 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=10)
     fetch(partition, 2, 10)
     log = partition.log
-    assert log.high_watermark == 10 and not is_cut(log, 6, 1)
+    assert log.high_watermark == 10 and not is_truncated(log, 6, 1)
     waiting = partition.commit_future(partition.append_records(BATCH, acks=-1), -1)
     assert waiting is not None
     committed(partition, leader_epoch=2)
@@ -34,7 +41,7 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
         6,
         True,
     )
-    assert is_cut(log, 6, 1)
+    assert is_truncated(log, 6, 1)
     with pytest.raises(KafkaError):
         await waiting  # or the source's record at that offset would acknowledge it
     partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
@@ -48,21 +55,21 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
     assert log.high_watermark == 6
     fetch(partition, 2, 9)
     assert log.high_watermark == 9
-    assert is_cut(log, 6, 1), "what came from the source since stays"
+    assert is_truncated(log, 6, 1), "what came from the source since stays"
 
 
 def test_nothing_is_left_to_cut_where_the_log_begins_behind_or_holds_newer_records_only(tmp_path: Path) -> None:
     log = led(tmp_path, Peers(), isr=(1,), records=10).log
-    assert is_cut(log, 10, 1) and not is_cut(log, 9, 1)
-    assert is_cut(log, 5, -1), "records of newer epochs are the source's"
+    assert is_truncated(log, 10, 1) and not is_truncated(log, 9, 1)
+    assert is_truncated(log, 5, -1), "records of newer epochs are the source's"
     log.append_as_leader(BATCH, leader_epoch=5, now_ms=1)
-    assert is_cut(log, 10, 4) and not is_cut(log, 10, 5) and not is_cut(log, 7, 4)
+    assert is_truncated(log, 10, 4) and not is_truncated(log, 10, 5) and not is_truncated(log, 7, 4)
     log.advance_high_watermark(11)
     log.delete_records_before(10)
     log.epochs.truncate_from_start(10)
-    assert is_cut(log, 7, 4), "what was older is gone with the log's head"
+    assert is_truncated(log, 7, 4), "what was older is gone with the log's head"
     log.truncate_fully_and_start_at(50)
-    assert is_cut(log, 7, 4)
+    assert is_truncated(log, 7, 4)
 
 
 @on_a_loop
@@ -72,11 +79,11 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     for number in range(30):
         log.append_as_leader(batch(2, size=20 + number), leader_epoch=1, now_ms=NOW)
     before = bytes(log.read(20, 1 << 20, up_to=log.end))
-    unfinished = Path(f"{folder_of(log, 20, 1)}.unfinished")
+    unfinished = Path(f"{diverged_folder(log, 20, 1)}.unfinished")
     log.storage.disk.make_directory(str(unfinished))
     log.storage.disk.replace_file(f"{unfinished}/{0:020d}.log", b"of an attempt that a crash has ended")
     assert not is_saved(log, 20, 1)
-    folder = Path(await save(log, 20, 1))
+    folder = Path(await save_diverged_records(log, 20, 1))
     assert is_saved(log, 20, 1) and not is_saved(log, 20, 2) and not is_saved(log, 18, 1)
     assert folder.parent.name == FOLDER and log.storage.disk.list(str(folder)) == [f"{20:020d}.log"]
     content = log.storage.disk.read_file(f"{folder}/{20:020d}.log")
@@ -84,7 +91,7 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     headers = [header for header, _ in iter_records(content)]
     assert headers[0].base_offset == 20 and headers[-1].last_offset == 59 and len(headers) == 40
     assert log.storage.disk.list(str(folder.parent)) == [folder.name]
-    assert await save(log, 20, 1) == str(folder), "once"
+    assert await save_diverged_records(log, 20, 1) == str(folder), "once"
     log.close()
     again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), LogCheckpoint())
     assert (again.failed, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
@@ -96,13 +103,13 @@ async def test_a_log_whose_beginning_is_gone_is_saved_from_where_it_begins(tmp_p
     partition = led(tmp_path, Peers(), isr=(1,), records=10)
     log = partition.log
     log.delete_records_before(7)
-    folder = Path(await save(log, 4, 1))
+    folder = Path(await save_diverged_records(log, 4, 1))
     assert folder.name == "offsets-7-9-epoch-1" and is_saved(log, 4, 1)
     committed(partition, leader_epoch=2)
-    begin(partition, 4, 1)
-    assert (log.start, log.end) == (4, 4) and is_cut(log, 4, 1)
+    truncate_if_saved(partition, 4, 1)
+    assert (log.start, log.end) == (4, 4) and is_truncated(log, 4, 1)
     partition.append_mirrored_records(bytearray(batch(3, base_offset=4, epoch=2)))
-    assert is_cut(log, 4, 1) and (log.start, log.end) == (4, 7)
+    assert is_truncated(log, 4, 1) and (log.start, log.end) == (4, 7)
 
 
 @on_a_loop
@@ -111,10 +118,10 @@ async def test_a_log_of_which_everything_was_deleted_goes_on_where_it_joins_its_
     partition = led(tmp_path, Peers(), isr=(1,), records=10)
     partition.log.delete_records_before(10)
     committed(partition, leader_epoch=2)
-    begin(partition, 6, 1)
+    truncate_if_saved(partition, 6, 1)
     log = partition.log
-    assert (log.start, log.end, log.high_watermark) == (6, 6, 6) and is_cut(log, 6, 1)
+    assert (log.start, log.end, log.high_watermark) == (6, 6, 6) and is_truncated(log, 6, 1)
     partition.append_mirrored_records(bytearray(batch(3, base_offset=6, epoch=2)))
     committed(partition, leader_epoch=3)
-    begin(partition, 6, 1)
+    truncate_if_saved(partition, 6, 1)
     assert (log.start, log.end) == (6, 9), "what came from the source stays"

@@ -29,14 +29,16 @@ def test_exactly_once(seed: int, steps: list[str]) -> None:
 
 def test_the_model_notices_a_position_that_is_not_looked_up_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it would prove nothing."""
-    monkeypatch.setattr(appended_offsets.Appending, "_recorded", lambda self, _: self.recorded)
+    monkeypatch.setattr(appended_offsets.AppendedOffsets, "_position_in_log", lambda self, _: self.recorded_position)
     with pytest.raises(AssertionError):
         for seed in range(40):
             played(seed, ["write", "write", "copy", "new_settings", "write", "copy", "copy_late", "copy"] * 4).check()
 
 
 def test_the_model_notices_records_that_go_before_their_position_is_said_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla_broker.mirroring.appended_retention.AppendedRetention.said_at", lambda *_: -1)
+    monkeypatch.setattr(
+        "ottla_broker.mirroring.appended_retention.AppendedRetention.ensure_position_above", lambda *_: -1
+    )
     with pytest.raises(AssertionError):
         for seed in range(60):
             steps = ["write", "copy", "replicate", "replicate", "write_here", "replicate", "replicate"] * 6

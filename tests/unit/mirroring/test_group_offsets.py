@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 
-from ottla_broker.mirroring.group_offsets import Committed, GroupOffsets, due, named_here
+from ottla_broker.mirroring.group_offsets import CommittedOffset, GroupOffsetSync, offsets_to_commit, rename_topics
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-PLACES = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), st.builds(Committed, st.integers(0, 20)))
+PLACES = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), st.builds(CommittedOffset, st.integers(0, 20)))
 
 
 @given(PLACES, PLACES, st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), st.integers(0, 20)))
 def test_offsets_go_forward_and_never_beyond_the_copy(
-    there: dict[tuple[str, int], Committed],
-    here: dict[tuple[str, int], Committed],
+    there: dict[tuple[str, int], CommittedOffset],
+    here: dict[tuple[str, int], CommittedOffset],
     ends: dict[tuple[str, int], int],
 ) -> None:
-    after = {**here, **due(there, here, ends)}
+    after = {**here, **offsets_to_commit(there, here, ends)}
     for place, one in after.items():
         if place in here and one.offset <= here[place].offset:
             assert one == here[place]
@@ -29,12 +29,15 @@ def test_offsets_go_forward_and_never_beyond_the_copy(
             assert one.offset <= min(there[place].offset, ends[place])
     for place in there.keys() & ends.keys():
         assert after[place].offset >= min(there[place].offset, ends[place])
-    assert due(there, after, ends) == {}
+    assert offsets_to_commit(there, after, ends) == {}
 
 
 def test_what_is_copied_under_another_name_is_committed_under_it() -> None:
-    there = {("a", 0): Committed(5), ("a", 1): Committed(6), ("b", 0): Committed(7)}
-    assert named_here(there, {"a": "west.a"}) == {("west.a", 0): Committed(5), ("west.a", 1): Committed(6)}
+    there = {("a", 0): CommittedOffset(5), ("a", 1): CommittedOffset(6), ("b", 0): CommittedOffset(7)}
+    assert rename_topics(there, {"a": "west.a"}) == {
+        ("west.a", 0): CommittedOffset(5),
+        ("west.a", 1): CommittedOffset(6),
+    }
 
 
 @dataclass
@@ -71,9 +74,9 @@ class Cluster:
         return 100
 
 
-async def copied(office: GroupOffsets) -> Exception | None:
+async def copied(office: GroupOffsetSync) -> Exception | None:
     try:
-        await office.copy({"t": "t"})
+        await office.sync_groups({"t": "t"})
     except (KafkaError, TimeoutError) as reason:
         return reason
     return None
@@ -82,7 +85,7 @@ async def copied(office: GroupOffsets) -> Exception | None:
 def test_what_cannot_be_copied_for_one_group_stops_nothing_for_the_others() -> None:
     source, here = Cluster({"a": 7, "b": 8}), Cluster()
     here.troubles["a"] = KafkaError(ErrorCode.offset_metadata_too_large)
-    office = GroupOffsets(("*",), cast(Client, source), cast(Client, here))
+    office = GroupOffsetSync(("*",), cast(Client, source), cast(Client, here))
     assert asyncio.run(copied(office)) is here.troubles["a"], "it is told all the same"
     assert here.groups == {"b": 8}
     del here.troubles["a"]
@@ -93,7 +96,7 @@ def test_what_cannot_be_copied_for_one_group_stops_nothing_for_the_others() -> N
 def test_nobody_waits_for_ever_behind_a_coordinator_that_does_not_answer() -> None:
     source, here = Cluster({"a": 6, "b": 7, "c": 8}), Cluster()
     source.troubles |= {"a": TimeoutError(), "b": TimeoutError()}
-    office = GroupOffsets(("*",), cast(Client, source), cast(Client, here))
+    office = GroupOffsetSync(("*",), cast(Client, source), cast(Client, here))
     for _ in range(3):
         assert isinstance(asyncio.run(copied(office)), TimeoutError)
     assert here.groups == {"c": 8}

@@ -10,19 +10,19 @@ from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.records import AppendedSourceRecord
-from ottla_broker.mirroring.joining import Join, JoinStep, Resume, joins
+from ottla_broker.mirroring.joining import AddSource, AppendStep, ResumeSource, plan_appended
 from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.origins import origin_clusters
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.sync_plan import Refused
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.sync_plan import RejectedTopic
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
 HERE = "here"
 
 
-def view(cluster: str, topic: SourceTopic) -> SourceView:
-    return SourceView(cluster, {1: ("h", 1)}, {topic.name: topic}, frozenset())
+def view(cluster: str, topic: SourceTopic) -> SourceMetadata:
+    return SourceMetadata(cluster, {1: ("h", 1)}, {topic.name: topic}, frozenset())
 
 
 def topic(number: int, partitions: int = 2, *origins: str) -> SourceTopic:
@@ -43,15 +43,15 @@ class World:
         changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
-    async def take(self, mirror: str, source: SourceView) -> list[JoinStep]:
+    async def take(self, mirror: str, source: SourceMetadata) -> list[AppendStep]:
         found = list(
-            joins(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
+            plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
         for step in found:
-            if isinstance(step, Join):
+            if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
-            elif isinstance(step, Resume):
-                await self.controller.mirror_control.resume_source(step.id, step.source_id)
+            elif isinstance(step, ResumeSource):
+                await self.controller.mirror_control.resume_source(step.topic_id, step.source_id)
         return found
 
     def sources(self, name: str = "t") -> dict[UUID, AppendedSourceRecord]:
@@ -61,8 +61,8 @@ class World:
 @on_a_loop
 async def test_sources_share_a_topic_each_with_a_mark_of_its_own() -> None:
     world = await World().begin("east", "west")
-    assert [type(step) for step in await world.take("east", view("e", topic(1)))] == [Join]
-    assert [type(step) for step in await world.take("west", view("w", topic(2)))] == [Join]
+    assert [type(step) for step in await world.take("east", view("e", topic(1)))] == [AddSource]
+    assert [type(step) for step in await world.take("west", view("w", topic(2)))] == [AddSource]
     assert world.image.topic_config("t") == {"retention.ms": "5"}, "as the first one's; they are the topic's own then"
     first, second = world.sources().values()
     assert (
@@ -85,7 +85,9 @@ async def test_missing_partitions_are_told_of_and_taken_when_they_are_there() ->
     await world.small.topic("t", 2)
     (join, refused) = await world.take("east", view("e", topic(1, 3)))
     assert (
-        isinstance(join, Join) and isinstance(refused, Refused) and "has 3 partitions, the topic here 2" in refused.why
+        isinstance(join, AddSource)
+        and isinstance(refused, RejectedTopic)
+        and "has 3 partitions, the topic here 2" in refused.reason
     )
     await world.controller.create_partitions("t", 3)
     assert await world.take("east", view("e", topic(1, 3))) == []
@@ -95,7 +97,7 @@ async def test_missing_partitions_are_told_of_and_taken_when_they_are_there() ->
 async def test_a_loop_is_refused_and_one_that_was_closed_later_is_stopped() -> None:
     world = await World().begin("east", "west")
     (refused,) = await world.take("east", view("e", topic(1, 2, HERE)))
-    assert isinstance(refused, Refused) and "come to the source from this cluster" in refused.why
+    assert isinstance(refused, RejectedTopic) and "come to the source from this cluster" in refused.reason
     assert "t" not in world.image.topics
     await world.take("west", view("w", topic(2)))
     await world.take("west", view("w", topic(2, 2, HERE)))
@@ -109,12 +111,12 @@ async def test_what_has_ended_does_not_begin_again_and_nobody_copies_it_twice() 
     world = await World().begin("east", "too")
     await world.take("east", view("e", topic(1)))
     (refused,) = await world.take("too", view("e", topic(1)))
-    assert isinstance(refused, Refused) and "mirror 'east' copies, or copied, it" in refused.why
+    assert isinstance(refused, RejectedTopic) and "mirror 'east' copies, or copied, it" in refused.reason
     await world.set("east", role=FAILED_OVER)
     assert world.sources() == {}
     await world.set("east", role="Replicate")
     (refused,) = await world.take("east", view("e", topic(1)))
-    assert isinstance(refused, Refused) and "has ended for good" in refused.why
+    assert isinstance(refused, RejectedTopic) and "has ended for good" in refused.reason
     assert world.sources() == {}
 
 
@@ -130,9 +132,9 @@ async def test_a_source_that_was_made_anew_and_one_that_stands_still_go_on_if_wi
     await world.controller.mirror_control.report_partition(report)
     assert await world.take("east", view("e", topic(1))) == []
     (refused,) = await world.take("east", view("e", topic(3)))
-    assert isinstance(refused, Refused) and "deleted and made anew" in refused.why
+    assert isinstance(refused, RejectedTopic) and "deleted and made anew" in refused.reason
     await world.set("east", **{"on.source.truncation": "Resync"})
-    assert await world.take("east", view("e", topic(1))) == [Resume("t", here.id, UUID(int=1))]
+    assert await world.take("east", view("e", topic(1))) == [ResumeSource("t", here.id, UUID(int=1))]
     assert await world.take("east", view("e", topic(1))) == []
     await world.take("east", view("e", topic(3)))
     assert list(world.sources()) == [UUID(int=3)]
@@ -153,8 +155,8 @@ async def test_an_identical_copy_takes_nothing_else_and_what_it_brought_does_not
     )
     assert isinstance(made, UUID)
     (refused,) = await world.take("east", view("e", topic(2)))
-    assert isinstance(refused, Refused) and "is an identical copy" in refused.why
+    assert isinstance(refused, RejectedTopic) and "is an identical copy" in refused.reason
     await world.set("copier", role=FAILED_OVER)
     (refused,) = await world.take("east", view("e", topic(1)))
-    assert isinstance(refused, Refused) and "would come twice" in refused.why
-    assert [type(step) for step in await world.take("east", view("e", topic(2)))] == [Join]
+    assert isinstance(refused, RejectedTopic) and "would come twice" in refused.reason
+    assert [type(step) for step in await world.take("east", view("e", topic(2)))] == [AddSource]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.mirroring.lineage import common_point, epochs_below, last_identical_offset
-from ottla_broker.mirroring.source_epochs import Epochs
+from ottla_broker.mirroring.lineage import epochs_below, find_divergence_offset, mirrored_end_offset
+from ottla_broker.mirroring.source_epochs import EpochEntries
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Log:
     def end(self) -> int:
         return self.start + len(self.records)
 
-    def epochs(self) -> Epochs:
+    def epochs(self) -> EpochEntries:
         found: list[tuple[int, int]] = []
         for at, (epoch, _) in enumerate(self.records, self.start):
             if not found or found[-1][0] != epoch:
@@ -64,7 +64,7 @@ def test_below_the_common_point_nothing_differs_and_at_it_something_does(seed: i
             copy.records = original.records[: random.randrange(len(copy.records), len(original.records) + 1)]
     if copy.records:
         copy.delete_below(random.randrange(copy.start, copy.end))
-    at = common_point(original.epochs(), original.end, copy.epochs(), copy.end)
+    at = find_divergence_offset(original.epochs(), original.end, copy.epochs(), copy.end)
     both = range(max(original.start, copy.start), at)
     assert all(original.at(offset) == copy.at(offset) for offset in both)
     assert at <= min(original.end, copy.end)
@@ -88,8 +88,8 @@ def test_below_the_common_point_nothing_differs_and_at_it_something_does(seed: i
         (((4, 7),), 12, (), 7, 7),
     ],
 )
-def test_by_hand(original: Epochs, end: int, copied: Epochs, copy_end: int, at: int) -> None:
-    assert common_point(original, end, copied, copy_end) == at
+def test_by_hand(original: EpochEntries, end: int, copied: EpochEntries, copy_end: int, at: int) -> None:
+    assert find_divergence_offset(original, end, copied, copy_end) == at
 
 
 def test_epochs_of_what_stays() -> None:
@@ -97,10 +97,10 @@ def test_epochs_of_what_stays() -> None:
 
 
 def test_a_failover_point_counts_as_far_as_nobody_has_written_over_it() -> None:
-    assert last_identical_offset(((0, 0), (3, 40)), 120, 100, 3) == 100
-    assert last_identical_offset(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, (
+    assert mirrored_end_offset(((0, 0), (3, 40)), 120, 100, 3) == 100
+    assert mirrored_end_offset(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, (
         "later leaders, with all of it"
     )
-    assert last_identical_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader, with less"
-    assert last_identical_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has written nothing yet"
-    assert last_identical_offset(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100
+    assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader, with less"
+    assert mirrored_end_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has written nothing yet"
+    assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100

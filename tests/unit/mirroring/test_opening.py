@@ -7,7 +7,7 @@ from uuid import UUID
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.mirror_plans import MirrorReport, produce_rejection
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.failover import abort_open, report_end
+from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import batch, marker
 from tests.unit.metadata.small_controller import on_a_loop, until
@@ -33,7 +33,7 @@ class Controller:
 async def test_the_end_is_told_when_every_in_sync_replica_has_it(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
     controller = Controller(refuses=1)
-    telling = asyncio.create_task(report_end(partition, ME, 9, controller.tell))
+    telling = asyncio.create_task(report_end_offset(partition, ME, 9, controller.tell))
     await asyncio.sleep(0.01)
     assert not controller.heard
     fetch(partition, 2, 5)
@@ -48,7 +48,7 @@ async def test_where_an_empty_copy_begins_is_told_when_every_in_sync_replica_beg
     partition.log.truncate_fully_and_start_at(121)
     assert partition.log.high_watermark == 121
     controller = Controller()
-    telling = asyncio.create_task(report_end(partition, ME, 130, controller.tell))
+    telling = asyncio.create_task(report_end_offset(partition, ME, 130, controller.tell))
     await asyncio.sleep(0.01)
     fetch(partition, 2, 0)
     await asyncio.sleep(0.01)
@@ -62,7 +62,7 @@ async def test_where_an_empty_copy_begins_is_told_when_every_in_sync_replica_beg
 async def test_who_leads_no_longer_tells_nothing(tmp_path: Path) -> None:
     partition = led(tmp_path, Peers(), isr=(1, 2), records=5)
     controller = Controller()
-    telling = asyncio.create_task(report_end(partition, ME, 9, controller.tell))
+    telling = asyncio.create_task(report_end_offset(partition, ME, 9, controller.tell))
     await asyncio.sleep(0)
     committed(partition, leader=2, leader_epoch=2)
     await until(telling.done)
@@ -80,10 +80,10 @@ async def test_only_transactions_of_the_source_are_aborted(tmp_path: Path) -> No
     log.append_as_leader(marker(True, 6, producer_epoch=1), leader_epoch=1, now_ms=1, from_client=False)
     end = log.end
     log.append_as_leader(batch(1, producer=(7, 0, 0), transactional=True), leader_epoch=1, now_ms=1, from_client=False)
-    assert abort_open(partition, end, 1) == 1
+    assert abort_open_transactions(partition, end, 1) == 1
     assert [one.producer_id for one in log.aborted_transactions(0, log.end)] == [5]
     assert log.last_stable_offset == end, "the one that began here is open still"
-    assert abort_open(partition, end, 1) == 0
+    assert abort_open_transactions(partition, end, 1) == 0
 
 
 def test_producers_wait_until_the_end_is_known() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from ottla_broker.mirroring.patterns import chosen_topic
+from ottla_broker.mirroring.patterns import matches_topic
 
 
 @pytest.mark.parametrize(
@@ -16,5 +16,5 @@ from ottla_broker.mirroring.patterns import chosen_topic
     ],
 )
 def test_patterns(patterns: tuple[str, ...], chosen: tuple[str, ...], left: tuple[str, ...]) -> None:
-    assert all(chosen_topic(name, patterns) for name in chosen)
-    assert not any(chosen_topic(name, patterns) for name in left)
+    assert all(matches_topic(name, patterns) for name in chosen)
+    assert not any(matches_topic(name, patterns) for name in left)

@@ -12,7 +12,13 @@ from ottla_broker.log.producer_snapshot import decode_producer_snapshot, encode_
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID, ProducerStates
 from ottla_broker.log.validation import HeaderFields, validate_client_batch
 from ottla_broker.mirroring.committed import committed_batches
-from ottla_broker.mirroring.source_positions import END, SEQUENCES, mark, source_position, statement
+from ottla_broker.mirroring.source_positions import (
+    SEQUENCE_COUNT,
+    SOURCE_OFFSET_LIMIT,
+    encode_position_marker,
+    source_position,
+    stamp_source_position,
+)
 from ottla_broker.wire.batch import (
     DELETE_HORIZON_FLAG,
     HEADER,
@@ -30,7 +36,7 @@ MARK = FIRST_RESERVED_PRODUCER_ID + 5
 
 def marked(data: bytes, base_offset: int = 7, append_time_ms: int | None = None) -> bytearray:
     found = bytearray(data)
-    mark(
+    stamp_source_position(
         memoryview(found),
         0,
         HEADER.unpack_from(found),
@@ -49,9 +55,9 @@ def noted(states: ProducerStates, data: bytes | bytearray) -> int:
 
 OFFSETS = st.one_of(
     st.integers(0, 100),
-    st.integers(SEQUENCES - 50, SEQUENCES + 50),
-    st.integers(5 * SEQUENCES - 50, 5 * SEQUENCES),
-    st.integers(0, END - 200),
+    st.integers(SEQUENCE_COUNT - 50, SEQUENCE_COUNT + 50),
+    st.integers(5 * SEQUENCE_COUNT - 50, 5 * SEQUENCE_COUNT),
+    st.integers(0, SOURCE_OFFSET_LIMIT - 200),
 )
 
 
@@ -65,7 +71,7 @@ def test_whatever_came_last_says_how_far_it_was_copied(came: list[tuple[int, int
             wanted = base + count
         else:
             wanted = base + 1
-            data = statement(MARK, wanted, base_offset=9, leader_epoch=3, timestamp_ms=NOW)
+            data = encode_position_marker(MARK, wanted, base_offset=9, leader_epoch=3, timestamp_ms=NOW)
         assert noted(states, data) == wanted
         (again,) = decode_producer_snapshot(encode_producer_snapshot(states), NOW)
         assert source_position(again) == wanted
@@ -91,9 +97,9 @@ def test_a_batch_keeps_its_records_and_is_plain_data() -> None:
 
 
 def test_offsets_that_cannot_be_carried_are_refused() -> None:
-    marked(batch(1, base_offset=END - 1))
-    with pytest.raises(ValueError, match=f"offset {END}: those that can be carried are below"):
-        marked(batch(2, base_offset=END - 1))
+    marked(batch(1, base_offset=SOURCE_OFFSET_LIMIT - 1))
+    with pytest.raises(ValueError, match=f"offset {SOURCE_OFFSET_LIMIT}: those that can be carried are below"):
+        marked(batch(2, base_offset=SOURCE_OFFSET_LIMIT - 1))
 
 
 def test_nobody_else_may_use_such_an_id() -> None:

@@ -6,12 +6,20 @@ import pytest
 
 from ottla_broker.config import FAILED_OVER
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic, mirrored_partition
-from ottla_broker.mirroring.group_offsets import Committed
+from ottla_broker.mirroring.group_offsets import CommittedOffset
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.rewinding import beyond
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.source_copies import SourceCopy
-from ottla_broker.mirroring.sync_plan import Adopt, Recreate, Refused, Step, candidates, is_copy, steps
+from ottla_broker.mirroring.rewinding import offsets_to_reset
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.source_copies import MirroredAtSource
+from ottla_broker.mirroring.sync_plan import (
+    AdoptTopic,
+    RecreateMirroredTopic,
+    RejectedTopic,
+    SyncStep,
+    find_failback_candidates,
+    is_mirrored,
+    plan_identical,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import World, view
@@ -30,14 +38,16 @@ class Returning(World):
         return self.image.topics["t"].id
 
     def wishes(
-        self, source: SourceView | None = None, *, failed_over: bool = True, of: UUID | None = None
-    ) -> list[Step]:
-        told = {"t": SourceCopy("west", of or self.id, failed_over)}
-        return list(steps(self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", told))
+        self, source: SourceMetadata | None = None, *, failed_over: bool = True, of: UUID | None = None
+    ) -> list[SyncStep]:
+        told = {"t": MirroredAtSource("west", of or self.id, failed_over)}
+        return list(
+            plan_identical(self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", told)
+        )
 
     async def adopt(self) -> None:
         (step,) = self.wishes()
-        assert isinstance(step, Adopt)
+        assert isinstance(step, AdoptTopic)
         await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
     def report(self, partition: int = 0, **told: object) -> MirrorReport:
@@ -57,20 +67,22 @@ class Returning(World):
 async def test_only_what_the_source_proves_to_be_a_copy_of_this_very_topic_is_adopted() -> None:
     world = await Returning().begin()
     (unproven,) = world.steps(view(t=2))
-    assert isinstance(unproven, Refused) and "is no copy" in unproven.why
+    assert isinstance(unproven, RejectedTopic) and "is no copy" in unproven.reason
     (another,) = world.wishes(of=UUID(int=5))
-    assert isinstance(another, Refused) and "is no copy" in another.why
+    assert isinstance(another, RejectedTopic) and "is no copy" in another.reason
     (still,) = world.wishes(failed_over=False)
-    assert isinstance(still, Refused) and "has not failed over" in still.why
+    assert isinstance(still, RejectedTopic) and "has not failed over" in still.reason
     (fewer,) = world.wishes(view(t=1))
-    assert isinstance(fewer, Refused) and "2 partitions here, and 1 at the source" in fewer.why
-    assert candidates(world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()) == ["t"]
+    assert isinstance(fewer, RejectedTopic) and "2 partitions here, and 1 at the source" in fewer.reason
+    assert find_failback_candidates(
+        world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()
+    ) == ["t"]
     assert world.image.active_mirror(world.id) is None
     await world.adopt()
     assert world.image.active_mirror(world.id) is not None
     assert (
         world.wishes() == []
-        and candidates(world.image, mirror_configs(world.image)["west"], view(t=2).topics.values()) == []
+        and find_failback_candidates(world.image, mirror_configs(world.image)["west"], view(t=2).topics.values()) == []
     )
 
 
@@ -88,10 +100,10 @@ async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut
     assert (after.leader, after.isr) == (before.leader, before.isr)
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
     assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
-    assert not is_copy(world.image, link, topic), "one partition of two"
+    assert not is_mirrored(world.image, link, topic), "one partition of two"
     await world.set(on_divergence="Truncate")
     await world.join(1, joined=7, cut=3)
-    assert is_copy(world.image, link, topic)
+    assert is_mirrored(world.image, link, topic)
     # A leader that had not cut says it again, in its own epoch; another offset it cannot be.
     await world.set(on_divergence="Stop")
     await world.join(1, joined=7, cut=3)
@@ -105,12 +117,12 @@ async def test_where_it_joins_is_said_with_a_new_leader_epoch_and_nothing_is_cut
 async def test_what_is_not_joined_yet_is_never_thrown_away() -> None:
     world = await Returning().begin(on_source_truncation="Resync")
     await world.adopt()
-    other = SourceView("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
+    other = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
     (step,) = world.wishes(other)
-    assert isinstance(step, Refused) and "what is here stays" in step.why
+    assert isinstance(step, RejectedTopic) and "what is here stays" in step.reason
     for partition in (0, 1):
         await world.join(partition, joined=0)
-    assert isinstance(world.wishes(other)[0], Recreate)
+    assert isinstance(world.wishes(other)[0], RecreateMirroredTopic)
 
 
 @on_a_loop
@@ -129,7 +141,7 @@ async def test_it_can_be_opened_again_and_adopted_again() -> None:
     assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
         "where it failed over, and nothing else of the last time"
     )
-    assert not is_copy(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
+    assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="is a copy already"):
         await world.controller.mirror_control.adopt_topic(
             NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.id
@@ -137,6 +149,6 @@ async def test_it_can_be_opened_again_and_adopted_again() -> None:
 
 
 def test_groups_go_back_to_what_stays_and_no_further() -> None:
-    here = {("t", 0): Committed(10, "m"), ("t", 1): Committed(3), ("u", 0): Committed(10)}
-    assert beyond(here, {("t", 0): 5, ("t", 1): 5}) == {("t", 0): Committed(5, "m")}
-    assert beyond(here, {("t", 0): 10}) == {}
+    here = {("t", 0): CommittedOffset(10, "m"), ("t", 1): CommittedOffset(3), ("u", 0): CommittedOffset(10)}
+    assert offsets_to_reset(here, {("t", 0): 5, ("t", 1): 5}) == {("t", 0): CommittedOffset(5, "m")}
+    assert offsets_to_reset(here, {("t", 0): 10}) == {}

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.mirroring.origins import ORIGINS, SOURCES, Tracing
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.source_copies import SourceCopy, copies_at, mirror_topic_entries
+from ottla_broker.mirroring.origins import ORIGINS, SOURCES, OriginReader
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.source_copies import MirroredAtSource, describe_mirrored_topic, fetch_mirrored_at_source
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ID = UUID(int=7)
-VIEW = SourceView("there", {}, {"t": SourceTopic("t", ID, {0: 1})}, frozenset())
+VIEW = SourceMetadata("there", {}, {"t": SourceTopic("t", ID, {0: 1})}, frozenset())
 
 
 @dataclass
@@ -41,18 +41,18 @@ def source(says: dict[str, dict[str, str]]) -> Client:
 @pytest.mark.parametrize("sources", ["{", '[{"of": "another version"}]'])
 def test_sources_that_are_not_understood_are_a_refusal_with_the_topics_name(sources: str) -> None:
     with pytest.raises(KafkaError, match="sources of 't' are not understood"):
-        asyncio.run(Tracing(source({"t": {ORIGINS: "a", SOURCES: sources}})).traced(VIEW, ["t"]))
+        asyncio.run(OriginReader(source({"t": {ORIGINS: "a", SOURCES: sources}})).add_origins(VIEW, ["t"]))
 
 
 def test_what_is_said_of_topics_that_nobody_asked_for_is_passed_over() -> None:
-    seen = asyncio.run(Tracing(source({"t": {ORIGINS: "a"}, "u": {ORIGINS: "b"}})).traced(VIEW, ["t"]))
+    seen = asyncio.run(OriginReader(source({"t": {ORIGINS: "a"}, "u": {ORIGINS: "b"}})).add_origins(VIEW, ["t"]))
     assert {name: topic.origins for name, topic in seen.topics.items()} == {"t": {"a"}}
 
 
 def test_an_id_that_is_none_says_nothing() -> None:
     good, bad = (
-        mirror_topic_entries("m", "t", ID, failed_over=True),
-        mirror_topic_entries("m", "u", ID, failed_over=True),
+        describe_mirrored_topic("m", "t", ID, failed_over=True),
+        describe_mirrored_topic("m", "u", ID, failed_over=True),
     )
     says = {"t": good, "u": {**bad, "source.topic.id": "?"}}
-    assert asyncio.run(copies_at(source(says), ["t", "u"])) == {"t": SourceCopy("m", ID, True)}
+    assert asyncio.run(fetch_mirrored_at_source(source(says), ["t", "u"])) == {"t": MirroredAtSource("m", ID, True)}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.log.validation import HeaderFields
-from ottla_broker.mirroring.source_epochs import Epochs, WentBack, learned, of_last
+from ottla_broker.mirroring.source_epochs import EpochEntries, EpochRegression, epochs_after_append, last_record_epoch
 
 
 def batch(base: int, count: int, epoch: int) -> tuple[int, HeaderFields]:
@@ -26,7 +26,7 @@ def test_a_copy_knows_the_epoch_of_its_last_record_wherever_it_was_cut_off(seed:
         count = random.randint(1, 4)
         source.append((end, count, epoch))
         end += count
-    epochs: Epochs = ()
+    epochs: EpochEntries = ()
     start = at = source[0][0]
     for _ in range(60):
         coming = [batch(*one) for one in source if one[0] >= at][: random.randint(1, 5)]
@@ -37,35 +37,35 @@ def test_a_copy_knows_the_epoch_of_its_last_record_wherever_it_was_cut_off(seed:
             case 1:
                 start = random.choice([base for base, _, _ in source if start <= base <= at] or [start])
             case _ if coming:
-                if (told := learned(epochs, start, at, coming)) is not None:
+                if (told := epochs_after_append(epochs, start, at, coming)) is not None:
                     epochs = told  # committed; a leader may die before it appends
                     continue
                 last = coming[-1][1]
                 at = last[0] + last[6] + 1
         held = [entry for entry in source if start < entry[0] + entry[1] <= at]
         if held:
-            assert of_last(epochs, start, at) == held[-1][2], (epochs, start, at)
+            assert last_record_epoch(epochs, start, at) == held[-1][2], (epochs, start, at)
         assert list(epochs) == sorted(set(epochs), key=lambda entry: entry[1])
 
 
 def test_an_epoch_that_goes_back_is_noticed() -> None:
-    epochs = learned((), 0, 0, [batch(0, 5, 3)])
+    epochs = epochs_after_append((), 0, 0, [batch(0, 5, 3)])
     assert epochs == ((3, 0),)
-    assert learned(epochs, 0, 5, [batch(5, 5, 3)]) is None
-    with pytest.raises(WentBack, match="epoch 2 at offset 5"):
-        learned(epochs, 0, 5, [batch(5, 5, 2)])
+    assert epochs_after_append(epochs, 0, 5, [batch(5, 5, 3)]) is None
+    with pytest.raises(EpochRegression, match="epoch 2 at offset 5"):
+        epochs_after_append(epochs, 0, 5, [batch(5, 5, 2)])
 
 
 def test_what_a_predecessor_wrote_down_is_not_written_again() -> None:
     """It died before it appended: its successor finds the epochs there."""
-    assert learned(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 4)]) is None
-    assert learned(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 6)]) == ((3, 0), (6, 5))
+    assert epochs_after_append(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 4)]) is None
+    assert epochs_after_append(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 6)]) == ((3, 0), (6, 5))
 
 
 def test_what_a_predecessor_wrote_down_and_the_source_has_lost_is_taken_back() -> None:
-    assert learned(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 3)]) == ((3, 0),)
-    assert learned(((3, 0), (4, 50)), 0, 5, [batch(5, 5, 3)]) is None
+    assert epochs_after_append(((3, 0), (4, 5)), 0, 5, [batch(5, 5, 3)]) == ((3, 0),)
+    assert epochs_after_append(((3, 0), (4, 50)), 0, 5, [batch(5, 5, 3)]) is None
 
 
 def test_epochs_below_the_log_start_are_let_go() -> None:
-    assert learned(((1, 0), (2, 10), (3, 20)), 15, 30, [batch(30, 1, 4)]) == ((2, 10), (3, 20), (4, 30))
+    assert epochs_after_append(((1, 0), (2, 10), (3, 20)), 15, 30, [batch(30, 1, 4)]) == ((2, 10), (3, 20), (4, 30))

@@ -5,8 +5,8 @@ import pytest
 from ottla_broker.config import FAILED_OVER, REPLICATE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic, mirrored_partition
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.source_cluster import SourceTopic, SourceView
-from ottla_broker.mirroring.sync_plan import Refused, TakeBack, is_copy
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.sync_plan import FailBack, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import World, view
@@ -41,10 +41,10 @@ class Drill(World):
     def open(self) -> bool:
         return self.image.is_writable(self.image.topics["t"].id, 0)
 
-    def refused(self, source: SourceView | None = None) -> str:
+    def refused(self, source: SourceMetadata | None = None) -> str:
         (step,) = self.steps(source or view(t=2))
-        assert isinstance(step, Refused), step
-        return step.why
+        assert isinstance(step, RejectedTopic), step
+        return step.reason
 
 
 @on_a_loop
@@ -65,7 +65,7 @@ async def test_it_is_taken_back_by_consent_once_it_is_known_where_it_ended() -> 
     await drill.set(on_divergence="Truncate")
     assert "2 partitions here, and 1 at the source" in drill.refused(view(t=1))
     (step,) = drill.steps(view(t=2))
-    assert isinstance(step, TakeBack)
+    assert isinstance(step, FailBack)
     await drill.take_back()
     assert not drill.open() and drill.steps(view(t=2)) == []
 
@@ -76,11 +76,13 @@ async def test_another_topic_of_that_name_or_one_that_comes_from_here_is_not() -
     await drill.over()
     other = SourceTopic("t", drill.image.topics["t"].id, {0: 1, 1: 1})
     assert "its copy has failed over, and has records of its own" in drill.refused(
-        SourceView("there", {}, {"t": other}, frozenset())
+        SourceMetadata("there", {}, {"t": other}, frozenset())
     )
     same = view(t=2).topics["t"]
     back = SourceTopic("t", same.id, same.leaders, frozenset({"here"}))
-    assert "come to the source from this cluster" in drill.refused(SourceView("there", {}, {"t": back}, frozenset()))
+    assert "come to the source from this cluster" in drill.refused(
+        SourceMetadata("there", {}, {"t": back}, frozenset())
+    )
 
 
 @on_a_loop
@@ -90,7 +92,7 @@ async def test_it_joins_where_it_ended_and_a_later_failover_begins_anew() -> Non
     topic, link = drill.image.topics["t"].id, mirror_configs(drill.image)["west"]
     await drill.set(role=REPLICATE)
     await drill.take_back()
-    assert not is_copy(drill.image, link, view(t=2).topics["t"])
+    assert not is_mirrored(drill.image, link, view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="does not fail over"):
         await drill.report(end=108)  # of a leader that has not heard of it
     await drill.set(on_divergence="Stop")
@@ -101,7 +103,7 @@ async def test_it_joins_where_it_ended_and_a_later_failover_begins_anew() -> Non
     await drill.report(joined=100, cut=3)
     known = mirrored_partition(drill.image, topic, 0)
     assert (known.end, known.source_end, known.end_epoch, known.joined) == (-1, -1, -1, 100)
-    assert known.epochs == ((4, 0), (7, 60)) and is_copy(
+    assert known.epochs == ((4, 0), (7, 60)) and is_mirrored(
         drill.image, mirror_configs(drill.image)["west"], view(t=2).topics["t"]
     )
     await drill.report(joined=100, cut=3)  # of a leader that had not cut
@@ -122,4 +124,4 @@ async def test_one_that_fails_over_again_before_it_has_joined_is_open_as_it_was(
     await drill.take_back()
     await drill.set(role=FAILED_OVER)
     assert drill.open() and mirrored_partition(drill.image, topic, 0).end == 100
-    assert [type(step) for step in drill.steps(view(t=2))] == [TakeBack]
+    assert [type(step) for step in drill.steps(view(t=2))] == [FailBack]

@@ -9,7 +9,7 @@ from itertools import count
 from ottla_operator.kube.api import ApiError
 from ottla_operator.kube.kinds import CLUSTER, NODE, POD, STATEFUL_SET, Kind, kind_of
 from ottla_operator.kube.telling import now_text
-from ottla_operator.plan.objects.merging import merged
+from ottla_operator.plan.objects.merging import strategic_merge
 from ottla_operator.resources.model import Json
 
 STARTED = "2026-01-01T00:00:00Z"
@@ -60,7 +60,7 @@ class FakeApi:
         self._write(f"apply {wanted['kind']} {wanted['metadata']['name']}")
         key = (wanted["kind"], wanted["metadata"].get("namespace") or "", wanted["metadata"]["name"])
         live = self.objects.get(key, {"metadata": {}})
-        after = merged(_without(live, self._applied.get(key, {}), wanted), copy.deepcopy(wanted))
+        after = strategic_merge(_without(live, self._applied.get(key, {}), wanted), copy.deepcopy(wanted))
         self._applied[key] = copy.deepcopy(wanted)
         if after != live:
             self.put(kind_of(wanted), after)
@@ -89,7 +89,7 @@ class FakeApi:
             != live["metadata"]["resourceVersion"]
         ):
             raise ApiError(409, "another version")
-        return copy.deepcopy(self.put(kind, merged(live, copy.deepcopy(change))))
+        return copy.deepcopy(self.put(kind, strategic_merge(live, copy.deepcopy(change))))
 
     async def create(self, wanted: Json) -> Json:
         metadata = wanted["metadata"]

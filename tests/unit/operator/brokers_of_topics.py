@@ -137,7 +137,7 @@ class Looking:
 
     async def noted(self) -> dict[str, bool]:
         """Resources whose topics go with them, and whether an operator saw them go."""
-        return {it.resource: it.gone for it in (await self.ledger()).by_uid.values()}
+        return {it.resource: it.is_deleted for it in (await self.ledger()).by_uid.values()}
 
     async def _cluster(self, key: Key) -> Json | None:
         return self.api.of("Cluster").get(key.name)

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lupa import lua51
 
-from ottla_operator.plan.conditions import Current, Judged, Stuck, Verdict, Working, conditions, kstatus
+from ottla_operator.plan.conditions import (
+    Conditions,
+    Readiness,
+    Ready,
+    Reconciling,
+    Stalled,
+    kstatus,
+    render_conditions,
+)
 from ottla_operator.resources import crds
 
 DATA = yaml.safe_load((Path(crds.__file__).parents[3] / "charts/ottla/files/argocd/argocd-cm.yaml").read_text())["data"]
@@ -32,14 +40,17 @@ def as_lua(table: Callable[[Any], Any], it: Any) -> Any:
     return table([as_lua(table, value) for value in it]) if isinstance(it, list) else it
 
 
-def resource(verdict: Verdict | None, observed: int | None = 2, *, leaving: bool = False) -> dict[str, Any]:
+def resource(verdict: Readiness | None, observed: int | None = 2, *, leaving: bool = False) -> dict[str, Any]:
     """Of generation 2."""
     it: dict[str, Any] = {
         "metadata": {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z" if leaving else None}
     }
     if verdict is not None:
-        judged = Judged(verdict, observed or 2)
-        it["status"] = {"observedGeneration": observed, "conditions": conditions(judged, (), "2026-01-01T00:00:00Z")}
+        judged = Conditions(verdict, observed or 2)
+        it["status"] = {
+            "observedGeneration": observed,
+            "conditions": render_conditions(judged, (), "2026-01-01T00:00:00Z"),
+        }
     return it
 
 
@@ -49,12 +60,12 @@ def test_every_kind_has_it() -> None:
 
 
 @given(
-    verdict=st.sampled_from([None, Current("fine"), Working("Rolling", "broker 2"), Stuck("Refused", "no")]),
+    verdict=st.sampled_from([None, Ready("fine"), Reconciling("Rolling", "broker 2"), Stalled("Refused", "no")]),
     observed=st.sampled_from([None, 1, 2]),
     leaving=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_it_says_what_kstatus_says(verdict: Verdict | None, observed: int | None, leaving: bool) -> None:
+def test_it_says_what_kstatus_says(verdict: Readiness | None, observed: int | None, leaving: bool) -> None:
     it = resource(verdict, observed, leaving=leaving)
     if verdict is not None:  # a resource that nobody has looked at has the condition Ready Unknown by default
         assert health("Cluster", it)["status"] == MEANS[kstatus(it)]
@@ -64,17 +75,20 @@ def test_it_says_what_kstatus_says(verdict: Verdict | None, observed: int | None
 
 def test_one_that_nobody_has_looked_at_is_not_healthy() -> None:
     it = {"metadata": {"generation": 1}, "status": crds.INITIAL_STATUS}
-    assert health("Topic", it) == {"status": "Progressing", "message": "No operator has looked at it yet."}
+    assert health("Topic", it) == {
+        "status": "Progressing",
+        "message": "The operator has not reconciled this resource yet.",
+    }
 
 
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        (Current("it is suspended.", "Suspended"), ("Suspended", "it is suspended.")),
-        (Stuck("CrashLoop", "it falls"), ("Degraded", "it falls")),
-        (Current("it has ended.", "Completed"), ("Healthy", "it has ended.")),
+        (Ready("it is suspended.", "Suspended"), ("Suspended", "it is suspended.")),
+        (Stalled("CrashLoop", "it falls"), ("Degraded", "it falls")),
+        (Ready("it has ended.", "Completed"), ("Healthy", "it has ended.")),
     ],
 )
-def test_messages_are_those_of_ready(verdict: Verdict, said: tuple[str, str]) -> None:
+def test_messages_are_those_of_ready(verdict: Readiness, said: tuple[str, str]) -> None:
     found = health("Pipeline", resource(verdict))
     assert (found["status"], found["message"]) == said

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_operator.plan.brokers import plan, suited, suiting, unserved
+from ottla_operator.plan.broker_processes import (
+    broker_count_for_defaults,
+    plan_broker_processes,
+    unsupported_fields,
+    with_replication_defaults,
+)
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
@@ -14,11 +19,11 @@ HOME = PurePath("/state")
 
 
 def cluster(name: str = "demo", **spec: object) -> Cluster:
-    return Cluster.model_validate(samples.cluster(name, **spec))
+    return Cluster.parse(samples.cluster(name, **spec))
 
 
 def test_one_broker() -> None:
-    (broker,) = plan([cluster(config={"num.partitions": 3, "auto.create.topics.enable": False})], HOME)
+    (broker,) = plan_broker_processes([cluster(config={"num.partitions": 3, "auto.create.topics.enable": False})], HOME)
     assert broker.address == "127.0.0.1:9092"
     assert broker.settings["node.id"] == "1"
     assert broker.settings["listeners"] == "PLAIN://127.0.0.1:9092"
@@ -29,17 +34,19 @@ def test_one_broker() -> None:
 
 
 def test_what_is_set_wins_over_what_suits_a_small_cluster() -> None:
-    (broker,) = plan([cluster(config={"offsets.topic.replication.factor": 2})], HOME)
+    (broker,) = plan_broker_processes([cluster(config={"offsets.topic.replication.factor": 2})], HOME)
     assert broker.settings["offsets.topic.replication.factor"] == "2"
 
 
 def test_settings_suit_those_that_leave_until_they_are_gone() -> None:
-    assert [suited(wished, over) for wished, over in [(3, ()), (3, {1}), (1, {1, 2, 3}), (1, {1})]] == [3, 3, 3, 1]
+    assert [
+        broker_count_for_defaults(wished, over) for wished, over in [(3, ()), (3, {1}), (1, {1, 2, 3}), (1, {1})]
+    ] == [3, 3, 3, 1]
     wished = cluster(replicas=1, config={"min.insync.replicas": 1})
-    (broker,) = plan([wished], HOME)
-    leaving = suiting(broker, wished, 3).settings
+    (broker,) = plan_broker_processes([wished], HOME)
+    leaving = with_replication_defaults(broker, wished, 3).settings
     assert (leaving["default.replication.factor"], leaving["min.insync.replicas"]) == ("3", "1"), "what is set wins"
-    assert suiting(suiting(broker, wished, 3), wished, 1) == broker
+    assert with_replication_defaults(with_replication_defaults(broker, wished, 3), wished, 1) == broker
 
 
 @given(
@@ -56,18 +63,18 @@ def test_no_two_have_a_port_a_folder_or_an_id_in_common(shapes: list[tuple[int, 
         )
         for index, (replicas, ports) in enumerate(shapes)
     ]
-    brokers = plan(clusters, HOME)
+    brokers = plan_broker_processes(clusters, HOME)
     ports = [port for broker in brokers for port in broker.ports.values()]
     assert len(ports) == len(set(ports))
     assert len({broker.folder for broker in brokers}) == len(brokers) == sum(it.spec.replicas for it in clusters)
-    assert plan(clusters, HOME) == brokers
+    assert plan_broker_processes(clusters, HOME) == brokers
     if clusters:
         assert list(brokers[0].ports.values()) == shapes[0][1]
 
 
 @pytest.mark.parametrize(("replicas", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (7, 3, 2)])
 def test_what_suits_a_number_of_brokers(replicas: int, copies: int, in_sync: int) -> None:
-    for broker in plan([cluster(replicas=replicas, config={"offsets.topic.num.partitions": 5})], HOME):
+    for broker in plan_broker_processes([cluster(replicas=replicas, config={"offsets.topic.num.partitions": 5})], HOME):
         assert broker.settings["default.replication.factor"] == str(copies)
         assert broker.settings["offsets.topic.replication.factor"] == str(copies)
         assert broker.settings["min.insync.replicas"] == str(in_sync)
@@ -75,21 +82,21 @@ def test_what_suits_a_number_of_brokers(replicas: int, copies: int, in_sync: int
 
 
 def test_brokers_of_one_machine_have_ports_in_a_row() -> None:
-    assert [it.address for it in plan([cluster(replicas=3)], HOME)] == [
+    assert [it.address for it in plan_broker_processes([cluster(replicas=3)], HOME)] == [
         f"127.0.0.1:{port}" for port in (9092, 9093, 9094)
     ]
 
 
 def test_a_cluster_that_grows_moves_nobody_else_s_first_brokers() -> None:
     other = cluster("other", replicas=1, listeners=[{"name": "plain", "port": 9093}])
-    small, large = (plan([cluster(replicas=it), other], HOME) for it in (1, 3))
+    small, large = (plan_broker_processes([cluster(replicas=it), other], HOME) for it in (1, 3))
     assert small[-1] == large[-1]
     assert large[-1].address == "127.0.0.1:9093"
 
 
 def test_brokers_that_are_still_there_are_planned_as_before() -> None:
-    three = plan([cluster(replicas=3)], HOME)
-    two = plan([cluster(replicas=2)], HOME, {"demo": 3})
+    three = plan_broker_processes([cluster(replicas=3)], HOME)
+    two = plan_broker_processes([cluster(replicas=2)], HOME, {"demo": 3})
     assert [it.ports for it in two] == [it.ports for it in three]
     assert two[2].settings["default.replication.factor"] == "2"
 
@@ -98,6 +105,6 @@ def test_listeners_that_cannot_be_served_are_told_and_left_out() -> None:
     wanted = cluster(
         listeners=[{"name": "plain", "port": 9092}, {"name": "safe", "port": 9093, "authentication": "SCRAM"}],
     )
-    (broker,) = plan([wanted], HOME)
+    (broker,) = plan_broker_processes([wanted], HOME)
     assert dict(broker.ports) == {"plain": 9092}
-    assert [it.field for it in unserved(wanted)] == [("spec", "listeners", 1)]
+    assert [it.field for it in unsupported_fields(wanted)] == [("spec", "listeners", 1)]

@@ -5,23 +5,32 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_operator.plan.conditions import Aspect, Current, Judged, Stuck, Verdict, Working, conditions, kstatus
+from ottla_operator.plan.conditions import (
+    Conditions,
+    ExtraCondition,
+    Readiness,
+    Ready,
+    Reconciling,
+    Stalled,
+    kstatus,
+    render_conditions,
+)
 from ottla_operator.resources.common import Condition
 from ottla_operator.resources.crds import KINDS, openapi_schema
 
 WORDS = st.sampled_from(["Rolling", "Waiting", "Refused"])
 VERDICTS = st.one_of(
-    st.builds(Current, st.text(max_size=9)),
-    st.builds(Working, WORDS, st.text(max_size=9)),
-    st.builds(Stuck, WORDS, st.text(max_size=9)),
+    st.builds(Ready, st.text(max_size=9)),
+    st.builds(Reconciling, WORDS, st.text(max_size=9)),
+    st.builds(Stalled, WORDS, st.text(max_size=9)),
 )
-ASPECTS = st.lists(st.builds(Aspect, st.just("Serving"), st.booleans(), WORDS, st.text(max_size=9)), max_size=1)
-MEANT = {Current: "Current", Working: "InProgress", Stuck: "Failed"}
+ASPECTS = st.lists(st.builds(ExtraCondition, st.just("Serving"), st.booleans(), WORDS, st.text(max_size=9)), max_size=1)
+MEANT = {Ready: "Current", Reconciling: "InProgress", Stalled: "Failed"}
 
 
 @given(st.lists(st.tuples(VERDICTS, ASPECTS, st.integers(0, 2)), min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
-def test_at_each_moment_of_a_history(history: list[tuple[Verdict, list[Aspect], int]]) -> None:
+def test_at_each_moment_of_a_history(history: list[tuple[Readiness, list[ExtraCondition], int]]) -> None:
     before: list[dict[str, Any]] = []
     generation = 1
     for moment, (verdict, aspects, edits) in enumerate(history):
@@ -37,7 +46,7 @@ def test_at_each_moment_of_a_history(history: list[tuple[Verdict, list[Aspect], 
                 == "InProgress"
             )
         now = f"2026-01-01T00:00:{moment:02}Z"
-        found = conditions(Judged(verdict, generation, aspects), before, now)
+        found = render_conditions(Conditions(verdict, generation, aspects), before, now)
         told = {it["type"]: it for it in found}
         resource = {
             "metadata": {"generation": generation},
@@ -48,11 +57,11 @@ def test_at_each_moment_of_a_history(history: list[tuple[Verdict, list[Aspect], 
         assert sum(told[it]["status"] == "True" for it in ("Ready", "Reconciling", "Stalled")) == 1
         assert {it["observedGeneration"] for it in found} == {generation}
         for it in found:
-            Condition.model_validate(it)
+            Condition.parse(it)
             was = next((old for old in before if old["type"] == it["type"]), None)
             same = was is not None and was["status"] == it["status"]
             assert it["lastTransitionTime"] == (was["lastTransitionTime"] if was and same else now)
-        assert conditions(Judged(verdict, generation, aspects), found, "later") == found
+        assert render_conditions(Conditions(verdict, generation, aspects), found, "later") == found
         before = found
 
 
@@ -62,10 +71,10 @@ def test_a_resource_that_nobody_has_looked_at_is_in_progress() -> None:
         default = openapi_schema(kind)["properties"]["status"]["default"]
         assert kstatus({"metadata": {"generation": 1}, "status": default}) == "InProgress"
         (ready,) = default["conditions"]
-        Condition.model_validate(ready)
+        Condition.parse(ready)
         assert (ready["type"], ready["status"]) == ("Ready", "Unknown")
 
 
 def test_a_message_is_not_longer_than_an_object_can_bear() -> None:
-    (ready, *_) = conditions(Judged(Stuck("Long", "x" * 100_000), 1), (), "now")
+    (ready, *_) = render_conditions(Conditions(Stalled("Long", "x" * 100_000), 1), (), "now")
     assert len(ready["message"]) == 4096

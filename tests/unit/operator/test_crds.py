@@ -1,4 +1,4 @@
-"""The CRDs: committed as generated, structural, and without defaults but for the status of what nobody has looked at yet."""
+"""The CRDs are committed as generated, are structural, and default nothing but the status of a new resource."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from ottla_operator.resources import crds
+from ottla_operator.resources.generate import CRD_FOLDERS, generated_files
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = (ROOT / "crds", ROOT / "charts" / "ottla" / "files" / "crds")
 # What a structural schema may not have (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 FORBIDDEN = {
     "$ref",
@@ -26,10 +26,15 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda it: it.parent.name)
-def test_the_committed_files_are_what_the_models_say(folder: Path) -> None:
-    written = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
-    assert written == crds.render_crds(), "run `python -m ottla_operator.resources.crds crds charts/ottla/files/crds`"
+@pytest.mark.parametrize("path", generated_files(), ids=str)
+def test_committed_file_is_what_the_types_generate(path: Path) -> None:
+    committed = (ROOT / path).read_text(encoding="utf-8")
+    assert committed == generated_files()[path], "run `python -m ottla_operator.resources.generate`"
+
+
+@pytest.mark.parametrize("folder", CRD_FOLDERS, ids=str)
+def test_crd_folder_has_no_other_files(folder: Path) -> None:
+    assert {path.name for path in (ROOT / folder).iterdir()} == set(crds.render_crds())
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,17 +61,17 @@ def test_schemas_are_structural(kind: crds.Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
-def test_every_field_of_the_spec_is_explained(kind: crds.Kind) -> None:
+def test_every_field_of_the_spec_has_a_description(kind: crds.Kind) -> None:
     spec = crds.openapi_schema(kind)["properties"]["spec"]
-    silent = [
+    undescribed = [
         path for path, node in nodes(spec, "spec") if "[" not in path.rsplit(".", 1)[-1] and not node.get("description")
     ]
-    assert silent == []
+    assert undescribed == []
     assert all(node["description"].endswith((".", "?", "!")) for _, node in nodes(spec) if "description" in node)
 
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
-def test_every_kind_tells_its_state(kind: crds.Kind) -> None:
+def test_every_kind_reports_its_state(kind: crds.Kind) -> None:
     (version,) = crds.build_crd(kind)["spec"]["versions"]
     assert version["subresources"]["status"] == {}
     assert crds.build_crd(kind)["spec"]["names"]["categories"] == ["ottla"]
@@ -87,6 +92,6 @@ def test_short_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_files_are_yaml_that_says_the_same() -> None:
+def test_file_is_yaml_of_the_crd() -> None:
     for name, text in crds.render_crds().items():
         assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")

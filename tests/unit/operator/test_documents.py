@@ -45,7 +45,7 @@ def test_documents_and_lines(tmp_path: Path) -> None:
 
 def test_a_problem_names_file_line_and_field(tmp_path: Path) -> None:
     assert wrong(tmp_path, GOOD.replace("partitions", "partition")) == [
-        "all.yaml:13: spec.partition: there is no such field; did you mean 'partitions'?"
+        "all.yaml:13: spec.partition: unknown field; did you mean 'partitions'?"
     ]
 
 

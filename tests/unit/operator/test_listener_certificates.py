@@ -16,9 +16,9 @@ from ottla_operator.local import certificates as local
 from ottla_operator.local.documents import read_files
 from ottla_operator.local.fitting import misfits
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.brokers import plan, unserved
-from ottla_operator.plan.pipeline.whole import bootstrap
-from ottla_operator.plan.source_credentials import SecretSeen, Unusable
+from ottla_operator.plan.broker_processes import plan_broker_processes, unsupported_fields
+from ottla_operator.plan.pipeline.desired import plaintext_bootstrap
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.cluster import Cluster
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.unit.operator import samples
@@ -41,11 +41,11 @@ def values(made: CertificateAuthority, name: str = "tls") -> dict[str, str]:
 
 
 def cluster(*listeners: dict[str, Any], name: str = "demo", **spec: Any) -> Cluster:
-    return Cluster.model_validate(samples.cluster(name, listeners=list(listeners), tls=REF, **spec))
+    return Cluster.parse(samples.cluster(name, listeners=list(listeners), tls=REF, **spec))
 
 
-def found(it: Cluster, secret: dict[str, str]) -> tls.Certificates:
-    made = tls.certificates(it, {"demo-tls": SecretSeen(secret, "1")})
+def found(it: Cluster, secret: dict[str, str]) -> tls.ListenerCertificates:
+    made = tls.read_certificates(it, {"demo-tls": ObservedSecret(secret, "1")})
     assert made is not None
     return made
 
@@ -59,32 +59,32 @@ def test_the_digest_changes_with_what_brokers_show_and_trust(made: CertificateAu
     assert found(cluster(MUTUAL), {**values(made), "ca.crt": "another"}).digest != asking.digest
     assert before.authorities == "", "where no clients are asked, nobody is trusted"
     assert "PRIVATE" not in repr(before)
-    assert tls.certificates(cluster(PLAIN), {}) is None
+    assert tls.read_certificates(cluster(PLAIN), {}) is None
 
 
 def test_what_is_missing_is_named(made: CertificateAuthority) -> None:
-    with pytest.raises(Unusable, match=r"^spec.tls: there is no Secret demo-tls$"):
-        tls.certificates(cluster(SAFE), {})
-    with pytest.raises(Unusable, match=r"^spec.tls: Secret demo-tls has no tls.key; it has: tls.crt$"):
+    with pytest.raises(SecretUnusable, match=r"^spec.tls: there is no Secret demo-tls$"):
+        tls.read_certificates(cluster(SAFE), {})
+    with pytest.raises(SecretUnusable, match=r"^spec.tls: Secret demo-tls has no tls.key; it has: tls.crt$"):
         found(cluster(SAFE), {"tls.crt": "x"})
-    with pytest.raises(Unusable, match=r"Secret demo-tls has no ca.crt; it has: tls.crt, tls.key$"):
+    with pytest.raises(SecretUnusable, match=r"Secret demo-tls has no ca.crt; it has: tls.crt, tls.key$"):
         found(cluster(MUTUAL), {"tls.crt": "x", "tls.key": "x"})
 
 
 def test_what_clients_would_refuse_is_told_before_any_broker_has_it(made: CertificateAuthority) -> None:
     create_server_certificate(made, "other", ["DNS:localhost"])
     good = found(cluster(SAFE), values(made))
-    tls.check(good, time.time())
-    with pytest.raises(Unusable, match=r"Secret demo-tls: clients would refuse tls.crt: it expired on "):
-        tls.check(good, time.time() + 90 * 86_400)
-    tls.check(good, None)
-    with pytest.raises(Unusable, match="it is not valid before "):
-        tls.check(good, time.time() - 90 * 86_400)
+    tls.check_certificates(good, time.time())
+    with pytest.raises(SecretUnusable, match=r"Secret demo-tls: clients would refuse tls.crt: it expired on "):
+        tls.check_certificates(good, time.time() + 90 * 86_400)
+    tls.check_certificates(good, None)
+    with pytest.raises(SecretUnusable, match="it is not valid before "):
+        tls.check_certificates(good, time.time() - 90 * 86_400)
     wrong = {**values(made), "tls.key": values(made, "other")["tls.key"]}
-    with pytest.raises(Unusable, match=r"tls.crt with tls.key has a key that does not belong to its certificate"):
-        tls.check(found(cluster(SAFE), wrong), time.time())
-    with pytest.raises(Unusable, match=r"tls.crt with tls.key has no certificate in PEM"):
-        tls.check(found(cluster(SAFE), {"tls.crt": "x", "tls.key": "x"}), time.time())
+    with pytest.raises(SecretUnusable, match=r"tls.crt with tls.key has a key that does not belong to its certificate"):
+        tls.check_certificates(found(cluster(SAFE), wrong), time.time())
+    with pytest.raises(SecretUnusable, match=r"tls.crt with tls.key has no certificate in PEM"):
+        tls.check_certificates(found(cluster(SAFE), {"tls.crt": "x", "tls.key": "x"}), time.time())
 
 
 def test_brokers_of_one_machine_read_files_that_the_digest_names(made: CertificateAuthority, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_brokers_of_one_machine_read_files_that_the_digest_names(made: Certifica
     assert folder.name == certificates.digest
     assert stat.S_IMODE((folder / "keystore.pem").stat().st_mode) == 0o600
     assert local.written(tmp_path, certificates) == folder
-    first, second = plan([wanted], tmp_path, certificates={"demo": folder})
+    first, second = plan_broker_processes([wanted], tmp_path, certificates={"demo": folder})
     config = Config.of(dict(first.settings))
     assert config.security_protocol("SAFE") == "SSL"
     assert config.inter_broker_listener == "PLAIN"
@@ -102,11 +102,11 @@ def test_brokers_of_one_machine_read_files_that_the_digest_names(made: Certifica
     assert config.tls("SAFE").load()
     assert (first.address, first.tls_address) == ("127.0.0.1:9092", "127.0.0.1:9094")
     assert (second.address, second.tls_address) == ("127.0.0.1:9093", "127.0.0.1:9095")
-    assert not unserved(wanted)
+    assert not unsupported_fields(wanted)
 
 
 def test_brokers_need_a_listener_in_the_open_among_themselves(made: CertificateAuthority) -> None:
-    (broker,) = plan([cluster(SAFE)], PurePath("/state"), certificates={"demo": PurePath("/c")})
+    (broker,) = plan_broker_processes([cluster(SAFE)], PurePath("/state"), certificates={"demo": PurePath("/c")})
     assert broker.settings["listeners"] == "SAFE://127.0.0.1:9094,INTER_BROKER://127.0.0.1:9095"
     assert broker.settings["inter.broker.listener.name"] == "INTER_BROKER"
     assert broker.address == "127.0.0.1:9095"
@@ -115,11 +115,11 @@ def test_brokers_need_a_listener_in_the_open_among_themselves(made: CertificateA
 def test_whoever_speaks_no_tls_is_sent_to_a_listener_without() -> None:
     def of(*listeners: dict[str, Any]) -> Cluster:
         wanted = samples.cluster(listeners=list(listeners), tls=REF)
-        return Cluster.model_validate({**wanted, "metadata": {"name": "demo", "namespace": "events"}})
+        return Cluster.parse({**wanted, "metadata": {"name": "demo", "namespace": "events"}})
 
-    assert bootstrap(of(SAFE, {**PLAIN, "type": "NodePort"})) == "demo-plain-bootstrap.events.svc:9092"
-    assert bootstrap(of(SAFE)) == ""
-    assert bootstrap(of(PLAIN, SAFE), tls=True) == "demo-safe-bootstrap.events.svc:9094"
+    assert plaintext_bootstrap(of(SAFE, {**PLAIN, "type": "NodePort"})) == "demo-plain-bootstrap.events.svc:9092"
+    assert plaintext_bootstrap(of(SAFE)) == ""
+    assert plaintext_bootstrap(of(PLAIN, SAFE), tls=True) == "demo-safe-bootstrap.events.svc:9094"
 
 
 def test_files_without_the_secret_are_refused_with_the_line(made: CertificateAuthority, tmp_path: Path) -> None:

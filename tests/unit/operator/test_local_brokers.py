@@ -17,7 +17,7 @@ from ottla_operator.local.fitting import misfits
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.memory import Memory
-from ottla_operator.plan.brokers import BrokerPlan, plan
+from ottla_operator.plan.broker_processes import BrokerProcessPlan, plan_broker_processes
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 from tests.unit.operator.loop import on_loop
@@ -26,13 +26,13 @@ SCRIPT = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(
 REFUSES = "import sys; print('no'); sys.exit(2)"
 
 
-def script(broker: BrokerPlan) -> Sequence[str]:
+def script(broker: BrokerProcessPlan) -> Sequence[str]:
     """`num.partitions=0` stands for a setting that a broker refuses."""
     return [sys.executable, "-S", "-c", REFUSES if broker.settings.get("num.partitions") == "0" else SCRIPT]
 
 
-def plans(folder: Path, replicas: int = 3, config: Mapping[str, str] | None = None) -> tuple[BrokerPlan, ...]:
-    return plan([Cluster.model_validate(samples.cluster(replicas=replicas, config=config or {}))], folder)
+def plans(folder: Path, replicas: int = 3, config: Mapping[str, str] | None = None) -> tuple[BrokerProcessPlan, ...]:
+    return plan_broker_processes([Cluster.parse(samples.cluster(replicas=replicas, config=config or {}))], folder)
 
 
 def brokers(folder: Path, said: list[str]) -> Brokers:

@@ -45,7 +45,7 @@ def brokers() -> Iterator[Brokers]:
 
 
 def topic(name: str, **spec: Any) -> Topic:
-    return Topic.model_validate(samples.topic(name, deletionPolicy="Delete", **spec))
+    return Topic.parse(samples.topic(name, deletionPolicy="Delete", **spec))
 
 
 async def kept(

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.wire import properties
-from ottla_operator.plan.objects.addresses import Addresses, Reached, bootstrap
-from ottla_operator.plan.objects.differences import APPLIED, differs, marked
-from ottla_operator.plan.objects.merging import merged
+from ottla_operator.plan.objects.addresses import Addresses, ServiceAddress, bootstrap_addresses
+from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, desired_objects, find_unsupported
+from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
+from ottla_operator.plan.objects.merging import strategic_merge
 from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
-from ottla_operator.plan.objects.settings import read, started_with, written
-from ottla_operator.plan.objects.whole import Given, Objects, desired, unfit
+from ottla_operator.plan.objects.settings import format_properties, parse_properties, started_with
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.validation import validate_resource
 from tests.unit.operator.samples import cluster
@@ -40,37 +40,37 @@ def parsed(data: dict[str, Any], **spec: Any) -> Cluster:
         "spec": {**data["spec"], **spec},
     }
     assert not validate_resource(whole)
-    return Cluster.model_validate(whole)
+    return Cluster.parse(whole)
 
 
 def addresses(data: dict[str, Any]) -> Addresses:
-    return Addresses({name: Reached(it.get("nodePort"), it.get("host")) for name, it in data.items()})
+    return Addresses({name: ServiceAddress(it.get("nodePort"), it.get("host")) for name, it in data.items()})
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_cluster_becomes_these_objects(case: str) -> None:
     wish, *seen = yaml.safe_load_all((GOLDEN / f"{case}.in.yaml").read_text())
     it = parsed(wish)
-    given = Given(it.spec.replicas, addresses(seen[0] if seen else {}))
-    found = desired(it, IMAGES, given)
-    text = yaml.dump_all(found.every, Dumper=Plain, sort_keys=False, width=140)
+    given = ObjectInputs(it.spec.replicas, addresses(seen[0] if seen else {}))
+    found = desired_objects(it, IMAGES, given)
+    text = yaml.dump_all(found.all, Dumper=Plain, sort_keys=False, width=140)
     out = GOLDEN / f"{case}.out.yaml"
     if os.environ.get("GOLDEN") == "write":
         out.write_text(text)
     assert text == out.read_text()
-    assert desired(it, IMAGES, given) == found
+    assert desired_objects(it, IMAGES, given) == found
 
 
 def plain(**spec: Any) -> Cluster:
     return parsed(cluster(), **{"storage": STORAGE, **spec})
 
 
-def objects(it: Cluster, brokers: int | None = None, told: Addresses | None = None) -> Objects:
-    return desired(it, IMAGES, Given(brokers or it.spec.replicas, told or Addresses()))
+def objects(it: Cluster, brokers: int | None = None, told: Addresses | None = None) -> DesiredObjects:
+    return desired_objects(it, IMAGES, ObjectInputs(brokers or it.spec.replicas, told or Addresses()))
 
 
 def hash_of(it: Cluster) -> str:
-    found = objects(it).brokers
+    found = objects(it).stateful_set
     assert found
     return pod_hash(found["spec"]["template"])
 
@@ -91,7 +91,7 @@ def test_settings_are_in_a_config_map_that_is_named_by_them() -> None:
 def test_a_broker_more_does_not_change_what_the_others_are_started_with() -> None:
     """Nothing that a broker is started with depends on addresses of others."""
     it = plain(replicas=3, listeners=[{"name": "out", "port": 9094, "type": "NodePort"}])
-    told = Addresses({f"demo-out-{broker}": Reached(30000 + broker) for broker in range(1, 5)})
+    told = Addresses({f"demo-out-{broker}": ServiceAddress(30000 + broker) for broker in range(1, 5)})
     three, four = (objects(it, count, told).settings for count in (3, 4))
     assert three and four and three["metadata"]["name"] != four["metadata"]["name"]
     assert [started_with(three, broker) for broker in (1, 2, 3)] == [started_with(four, broker) for broker in (1, 2, 3)]
@@ -99,9 +99,9 @@ def test_a_broker_more_does_not_change_what_the_others_are_started_with() -> Non
 
 def test_brokers_wait_until_their_addresses_are_known() -> None:
     it = plain(replicas=2, listeners=[{"name": "out", "port": 9094, "type": "LoadBalancer"}])
-    found = objects(it, told=Addresses({"demo-out-1": Reached(host="10.1.1.1")}))
-    assert found.brokers is None and found.settings is None
-    assert found.waits_for == ("demo-out-2",)
+    found = objects(it, told=Addresses({"demo-out-1": ServiceAddress(host="10.1.1.1")}))
+    assert found.stateful_set is None and found.settings is None
+    assert found.waiting_for_services == ("demo-out-2",)
 
 
 def test_bootstrap_addresses() -> None:
@@ -111,28 +111,30 @@ def test_bootstrap_addresses() -> None:
         {"name": "node", "port": 9095, "type": "NodePort"},
     ]
     it = plain(listeners=listeners)
-    told = {"demo-out-bootstrap": Reached(host="2001:db8::1"), "demo-node-bootstrap": Reached(30001)}
-    assert bootstrap(it, Addresses(told)) == {
+    told = {"demo-out-bootstrap": ServiceAddress(host="2001:db8::1"), "demo-node-bootstrap": ServiceAddress(30001)}
+    assert bootstrap_addresses(it, Addresses(told)) == {
         "plain": "demo-plain-bootstrap.events.svc:9092",
         "out": "[2001:db8::1]:9094",
         "node": "<node>:30001",
     }
-    assert set(bootstrap(it, Addresses())) == {"plain"}
+    assert set(bootstrap_addresses(it, Addresses())) == {"plain"}
 
 
 def test_brokers_reach_each_other_while_the_port_between_them_becomes_another() -> None:
     taken = plain(listeners=[{"name": "plain", "port": 9091}])
     (policy,) = (
-        it for it in desired(taken, IMAGES, Given(1, in_use=frozenset({9091}))).first if it["kind"] == "NetworkPolicy"
+        it
+        for it in desired_objects(taken, IMAGES, ObjectInputs(1, in_use=frozenset({9091}))).prerequisites
+        if it["kind"] == "NetworkPolicy"
     )
     assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]
 
 
 def test_every_object_goes_with_the_cluster_but_what_belongs_to_data_that_stay() -> None:
-    kept = [it for it in objects(plain()).every if "ownerReferences" not in it["metadata"]]
+    kept = [it for it in objects(plain()).all if "ownerReferences" not in it["metadata"]]
     assert [it["kind"] for it in kept] == ["Lease"]
     gone = objects(plain(storage={**STORAGE, "deleteClaim": True}))
-    assert all("ownerReferences" in it["metadata"] for it in gone.every)
+    assert all("ownerReferences" in it["metadata"] for it in gone.all)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +152,13 @@ def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> 
     whole = {**cluster()["spec"], "storage": STORAGE, **spec}
     it = parsed({**cluster(), "spec": {key: value for key, value in whole.items() if value is not None}})
     with pytest.raises(AssertionError, match=why):
-        raise AssertionError(unfit(it))
+        raise AssertionError(find_unsupported(it))
 
 
 def test_names_that_cannot_begin_the_names_of_services() -> None:
     for name in ("a.b", "1st", "a" * 41):
-        assert "metadata.name" in unfit(parsed({**cluster(), "metadata": {"name": name}}, storage=STORAGE))
-    assert not unfit(plain())
+        assert "metadata.name" in find_unsupported(parsed({**cluster(), "metadata": {"name": name}}, storage=STORAGE))
+    assert not find_unsupported(plain())
 
 
 def test_the_pods_template_goes_over_ours_by_names() -> None:
@@ -166,7 +168,7 @@ def test_the_pods_template_goes_over_ours_by_names() -> None:
         "tolerations": [2],
         "nodeSelector": {"disk": "fast"},
     }
-    assert merged(ours, theirs) == {
+    assert strategic_merge(ours, theirs) == {
         "containers": [
             {"name": "broker", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
             {"name": "sidecar"},
@@ -179,8 +181,8 @@ def test_the_pods_template_goes_over_ours_by_names() -> None:
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.text(max_size=12), max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_settings_come_back_as_they_were_written_for_us_and_for_a_broker(wanted: dict[str, str]) -> None:
-    text = written(wanted)
-    assert read(text) == wanted
+    text = format_properties(wanted)
+    assert parse_properties(text) == wanted
     assert {it.key: it.value for it in properties.parse_properties(text)} == wanted
 
 
@@ -194,32 +196,32 @@ JSON = st.recursive(
 @given(spec=st.dictionaries(st.text(max_size=3), JSON, max_size=4), added=JSON)
 @settings(max_examples=150, deadline=None)
 def test_what_was_applied_does_not_differ_whatever_is_added(spec: dict[str, Any], added: Any) -> None:
-    wanted = marked({"kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
+    wanted = with_applied_hash({"kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
     live = {
         **wanted,
         "metadata": {**wanted["metadata"], "uid": "u"},
         "spec": {"another-field": added, **spec},
         "status": added,
     }
-    assert differs(wanted, live) is None
+    assert find_difference(wanted, live) is None
 
 
 def test_what_differs_is_named() -> None:
-    it = objects(plain(resources={"requests": {"cpu": "1000m"}})).brokers
+    it = objects(plain(resources={"requests": {"cpu": "1000m"}})).stateful_set
     assert it
-    wanted = marked(it)
-    assert differs(wanted, None) == ""
+    wanted = with_applied_hash(it)
+    assert find_difference(wanted, None) == ""
     live = yaml.safe_load(yaml.safe_dump(wanted))
     (container,) = live["spec"]["template"]["spec"]["containers"]
     container["resources"]["requests"]["cpu"] = "1"
-    assert differs(wanted, live) is None
+    assert find_difference(wanted, live) is None
     container["image"] = "evil"
-    assert differs(wanted, live) == "spec.template.spec.containers.0.image"
+    assert find_difference(wanted, live) == "spec.template.spec.containers.0.image"
     live["spec"]["template"]["spec"]["containers"].append({"name": "injected"})
-    assert differs(wanted, live) == "spec.template.spec.containers"
+    assert find_difference(wanted, live) == "spec.template.spec.containers"
 
 
 def test_a_field_that_we_give_up_is_a_difference() -> None:
     more = {"kind": "Thing", "metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}}
     less = {**more, "spec": {"a": 1}}
-    assert differs(marked(less), marked(more)) == f"metadata.annotations.{APPLIED}"
+    assert find_difference(with_applied_hash(less), with_applied_hash(more)) == f"metadata.annotations.{APPLIED_HASH}"

@@ -10,10 +10,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_operator.plan.objects.differences import differs, marked
-from ottla_operator.plan.objects.whole import unfit as unfit_cluster
+from ottla_operator.plan.objects.desired import find_unsupported as unfit_cluster
+from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
+from ottla_operator.plan.pipeline.desired import (
+    DesiredLaunch,
+    LaunchInputs,
+    choose_launcher,
+    desired_objects,
+    find_unsupported,
+    plaintext_bootstrap,
+)
 from ottla_operator.plan.pipeline.pods import PipelineImage
-from ottla_operator.plan.pipeline.whole import Given, Objects, bootstrap, desired, launcher, unfit
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.validation import validate_resource
@@ -25,8 +32,8 @@ from tests.unit.operator.test_objects import Plain
 GOLDEN = Path(__file__).parent / "golden" / "pipelines"
 CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
 IMAGE = PipelineImage("registry.example/ottla-spark:0.1.0")
-GIVEN = Given("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
-ON_DRIVER = Given("Driver", GIVEN.bootstrap)
+GIVEN = LaunchInputs("SparkOperator", "demo-plain-bootstrap.events.svc:9092", ("ReadWriteMany",))
+ON_DRIVER = LaunchInputs("Driver", GIVEN.bootstrap)
 CHECKPOINT = {"pvc": {"size": "1Gi"}}
 
 
@@ -44,7 +51,7 @@ def parsed(data: dict[str, Any], **spec: Any) -> Pipeline:
     metadata = {"namespace": "events", "uid": "p1", **data["metadata"]}
     whole = {**data, "metadata": metadata, "spec": {**data["spec"], **spec}}
     assert not validate_resource(whole)
-    return Pipeline.model_validate(whole)
+    return Pipeline.parse(whole)
 
 
 def plain(**spec: Any) -> Pipeline:
@@ -52,17 +59,19 @@ def plain(**spec: Any) -> Pipeline:
 
 
 def driver(it: Pipeline, **given: Any) -> dict[str, Any]:
-    application: dict[str, Any] = desired(it, IMAGE, Given("Driver", GIVEN.bootstrap, **given)).application
+    application: dict[str, Any] = desired_objects(
+        it, IMAGE, LaunchInputs("Driver", GIVEN.bootstrap, **given)
+    ).application
     return application
 
 
 def application(it: Pipeline) -> dict[str, Any]:
-    found: dict[str, Any] = desired(it, IMAGE, GIVEN).application
+    found: dict[str, Any] = desired_objects(it, IMAGE, GIVEN).application
     return found
 
 
-def told_to_the_driver(found: Objects) -> Any:
-    (config_map,) = (it for it in found.first if it["kind"] == "ConfigMap")
+def told_to_the_driver(found: DesiredLaunch) -> Any:
+    (config_map,) = (it for it in found.prerequisites if it["kind"] == "ConfigMap")
     return json.loads(config_map["data"]["pipeline.json"])
 
 
@@ -70,14 +79,14 @@ def told_to_the_driver(found: Objects) -> Any:
 def test_a_pipeline_becomes_these_objects(case: str) -> None:
     it = parsed(yaml.safe_load((GOLDEN / f"{case}.in.yaml").read_text()))
     assert it.spec.launcher
-    there = Given(it.spec.launcher, GIVEN.bootstrap, GIVEN.claim_modes if case == "spark-operator" else ())
-    found = desired(it, IMAGE, there)
-    text = yaml.dump_all(found.every, Dumper=Lines, sort_keys=False, width=140)
+    there = LaunchInputs(it.spec.launcher, GIVEN.bootstrap, GIVEN.claim_modes if case == "spark-operator" else ())
+    found = desired_objects(it, IMAGE, there)
+    text = yaml.dump_all(found.all, Dumper=Lines, sort_keys=False, width=140)
     out = GOLDEN / f"{case}.out.yaml"
     if os.environ.get("GOLDEN") == "write":
         out.write_text(text)
     assert text == out.read_text()
-    assert desired(it, IMAGE, there) == found
+    assert desired_objects(it, IMAGE, there) == found
 
 
 @pytest.mark.parametrize(
@@ -106,7 +115,7 @@ def test_what_reads_what_is_there_and_ends_is_not_started_again_and_a_stream_alw
     assert application(plain())["spec"]["restartPolicy"]["type"] == "Always"
     ends = plain(trigger={"availableNow": True})
     assert application(ends)["spec"]["restartPolicy"]["type"] == "OnFailure"
-    name = desired(ends, IMAGE, ON_DRIVER).settings
+    name = desired_objects(ends, IMAGE, ON_DRIVER).settings
     assert driver(ends)["spec"]["replicas"] == 1
     assert driver(ends, finished=name)["spec"]["replicas"] == 0
     assert driver(ends, finished="another")["spec"]["replicas"] == 1, "it was another pipeline that ended"
@@ -123,17 +132,19 @@ def test_suspending_changes_nothing_but_whether_it_runs() -> None:
 
 
 def test_the_runner_takes_what_it_is_given_and_a_change_of_it_starts_another_driver() -> None:
-    it = desired(plain(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
+    it = desired_objects(plain(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
     taken = runner.of(told_to_the_driver(it), Path("/etc/ottla"))
     assert (taken.name, taken.spec.state, taken.spec.stop.graceful) == ("hourly", "running", "1m")
-    other = desired(plain(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
+    other = desired_objects(plain(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
     assert it.settings != other.settings and other.settings in str(other.application)
 
 
 def test_executors_are_beside_the_driver_where_one_node_alone_can_write_the_checkpoint() -> None:
     def beside(**checkpoint: Any) -> bool:
         modes = checkpoint.pop("modes", ())
-        return "podAffinity" in str(desired(plain(checkpoint=checkpoint), IMAGE, Given("Driver", "b:1", modes)).first)
+        return "podAffinity" in str(
+            desired_objects(plain(checkpoint=checkpoint), IMAGE, LaunchInputs("Driver", "b:1", modes)).prerequisites
+        )
 
     assert beside(pvc={"size": "1Gi"})
     assert beside(pvc={"claimName": "mine"}, modes=("ReadWriteOnce",))
@@ -142,7 +153,7 @@ def test_executors_are_beside_the_driver_where_one_node_alone_can_write_the_chec
 
 
 def test_the_checkpoint_stays_when_the_pipeline_goes() -> None:
-    kept = [it for it in desired(plain(), IMAGE, ON_DRIVER).every if "ownerReferences" not in it["metadata"]]
+    kept = [it for it in desired_objects(plain(), IMAGE, ON_DRIVER).all if "ownerReferences" not in it["metadata"]]
     assert [it["kind"] for it in kept] == ["PersistentVolumeClaim"]
 
 
@@ -159,7 +170,10 @@ def test_sizes_are_the_same_whoever_launches_it() -> None:
         "memory": "2048m",
     }
     assert spec["executor"]["memory"] == "1024m"
-    assert told_to_the_driver(desired(it, IMAGE, ON_DRIVER))["spec"]["spark"]["conf"]["spark.driver.memory"] == "2048m"
+    assert (
+        told_to_the_driver(desired_objects(it, IMAGE, ON_DRIVER))["spec"]["spark"]["conf"]["spark.driver.memory"]
+        == "2048m"
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,8 +195,8 @@ def test_what_kubernetes_cannot_have_is_said(spec: dict[str, Any], why: str) -> 
     whole = {**samples.pipeline()["spec"], "checkpoint": CHECKPOINT, **spec}
     it = parsed({**samples.pipeline(), "spec": {key: value for key, value in whole.items() if value is not None}})
     with pytest.raises(AssertionError, match=why):
-        raise AssertionError(unfit(it))
-    assert not unfit(plain())
+        raise AssertionError(find_unsupported(it))
+    assert not find_unsupported(plain())
 
 
 def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
@@ -191,26 +205,28 @@ def test_the_example_can_be_had_on_kubernetes_as_it_is() -> None:
         for data in yaml.safe_load_all(path.read_text()):
             assert not validate_resource(data)
             if data["kind"] == "Pipeline":
-                assert not unfit(parsed(data))
+                assert not find_unsupported(parsed(data))
             if data["kind"] == "Cluster":
-                it = Cluster.model_validate({**data, "metadata": {**data["metadata"], "namespace": "events"}})
+                it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
                 assert not unfit_cluster(it)
 
 
 def test_who_launches_it() -> None:
     for served in (True, False):
-        assert launcher(plain(launcher="Driver"), ["SparkOperator"], served=served) == "Driver"
-        assert launcher(plain(launcher="SparkOperator"), (), served=served) == "SparkOperator"
-        assert launcher(plain(), ["Driver"], served=served) == "Driver", "it does not change under a running pipeline"
-    assert launcher(plain(), (), served=True) == "SparkOperator"
-    assert launcher(plain(), (), served=False) == "Driver"
+        assert choose_launcher(plain(launcher="Driver"), ["SparkOperator"], served=served) == "Driver"
+        assert choose_launcher(plain(launcher="SparkOperator"), (), served=served) == "SparkOperator"
+        assert choose_launcher(plain(), ["Driver"], served=served) == "Driver", (
+            "it does not change under a running pipeline"
+        )
+    assert choose_launcher(plain(), (), served=True) == "SparkOperator"
+    assert choose_launcher(plain(), (), served=False) == "Driver"
 
 
 def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
     listeners = [{"name": "out", "port": 9094, "type": "NodePort"}, {"name": "plain", "port": 9092}]
     data = samples.cluster(listeners=listeners)
-    it = Cluster.model_validate({**data, "metadata": {**data["metadata"], "namespace": "events"}})
-    assert bootstrap(it) == "demo-plain-bootstrap.events.svc:9092"
+    it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
+    assert plaintext_bootstrap(it) == "demo-plain-bootstrap.events.svc:9092"
 
 
 @given(
@@ -223,9 +239,11 @@ def test_a_pipeline_begins_at_a_listener_inside_where_there_is_one() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_the_same_pipeline_is_the_same_objects_whatever_the_order_of_its_settings(
-    conf: dict[str, str], state: str, launched: Given
+    conf: dict[str, str], state: str, launched: LaunchInputs
 ) -> None:
-    one = desired(plain(state=state, spark={"conf": conf}), IMAGE, launched)
-    other = desired(plain(state=state, spark={"conf": dict(reversed(conf.items()))}), IMAGE, launched)
-    assert json.dumps(one.every) == json.dumps(other.every)
-    assert all(differs(marked(it), json.loads(json.dumps(marked(it)))) is None for it in one.every)
+    one = desired_objects(plain(state=state, spark={"conf": conf}), IMAGE, launched)
+    other = desired_objects(plain(state=state, spark={"conf": dict(reversed(conf.items()))}), IMAGE, launched)
+    assert json.dumps(one.all) == json.dumps(other.all)
+    assert all(
+        find_difference(with_applied_hash(it), json.loads(json.dumps(with_applied_hash(it)))) is None for it in one.all
+    )

@@ -7,7 +7,7 @@ from typing import Any
 from ottla_operator.local.documents import Document
 from ottla_operator.local.live_view import LiveView, State
 from ottla_operator.local.pipelines import PipelineRun
-from ottla_operator.plan.restart import PIPELINES
+from ottla_operator.plan.backoff import PIPELINE_RESTARTS
 from ottla_operator.resources.pipeline import Pipeline
 from tests.unit.operator import samples
 
@@ -16,7 +16,7 @@ def made(folder: Path, said: list[str], **spec: Any) -> PipelineRun:
     data = samples.pipeline(**spec)
     board = LiveView(say=lambda text, kind: said.append(text))
     document = Document(folder / "hourly.yaml", data, {(): 1, ("spec",): 5, ("spec", "transforms", 1): 12})
-    return PipelineRun(Pipeline.model_validate(data), document, folder / "run", "127.0.0.1:9092", board)
+    return PipelineRun(Pipeline.parse(data), document, folder / "run", "127.0.0.1:9092", board)
 
 
 def tell(run: PipelineRun, *lines: object) -> None:
@@ -99,7 +99,7 @@ def test_the_line_of_the_field_that_is_wrong_is_told(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_falls_waits_as_a_kubelet_would(tmp_path: Path) -> None:
-    assert made(tmp_path, []).keeper.pace == PIPELINES
+    assert made(tmp_path, []).keeper.pace == PIPELINE_RESTARTS
 
 
 def test_what_makes_a_restart_necessary(tmp_path: Path) -> None:

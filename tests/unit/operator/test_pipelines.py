@@ -13,7 +13,7 @@ from ottla_operator.kube.pipelines import Pipelines
 from ottla_operator.kube.telling import Telling
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.pipeline.pods import PipelineImage
-from ottla_operator.plan.pipeline.seen import Told
+from ottla_operator.plan.pipeline.seen import RunnerStatus
 from ottla_operator.resources.model import Json
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
@@ -27,7 +27,7 @@ class World:
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
-        self.told: Told | None = None
+        self.told: RunnerStatus | None = None
         self.events: list[str] = []
         self.start_another()
 
@@ -43,7 +43,7 @@ class World:
             self._ask,
         )
 
-    async def _ask(self, address: str) -> Told | None:
+    async def _ask(self, address: str) -> RunnerStatus | None:
         assert address == "10.0.0.9:8080"
         return self.told
 
@@ -123,8 +123,8 @@ def world(api: FakeApi) -> World:
     return made
 
 
-def running(lag: int = 7) -> Told:
-    return Told("running", None, "2026-01-01T00:00:00Z", 5.0, lag, 1.5)
+def running(lag: int = 7) -> RunnerStatus:
+    return RunnerStatus("running", None, "2026-01-01T00:00:00Z", 5.0, lag, 1.5)
 
 
 def test_what_was_made_is_not_written_again(api: FakeApi, world: World) -> None:
@@ -199,7 +199,7 @@ def test_one_that_has_read_what_was_there_is_completed_and_not_started_again(api
     world.edit(trigger={"availableNow": True})
     world.look()
     world.pod(ready=True)
-    world.told = Told("finished", None, "2026-01-01T00:00:00Z", 5.0, 0, 0.0)
+    world.told = RunnerStatus("finished", None, "2026-01-01T00:00:00Z", 5.0, 0, 0.0)
     world.look()
     assert world.deployment["spec"]["replicas"] == 0
     world.no_pod()
@@ -218,7 +218,7 @@ def test_finished_suspended_and_resumed_reads_what_came_since(world: World) -> N
     world.edit(trigger={"availableNow": True})
     world.look()
     world.pod(ready=True)
-    world.told = Told("finished")
+    world.told = RunnerStatus("finished")
     world.look()
     world.no_pod()
     for state, replicas in (("suspended", 0), ("running", 1)):

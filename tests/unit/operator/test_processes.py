@@ -15,7 +15,7 @@ from ottla_operator.local.home import Home, HomeLocked
 from ottla_operator.local.keeper import Keeper
 from ottla_operator.local.live_view import State
 from ottla_operator.local.ports import in_use
-from ottla_operator.plan.restart import Pace
+from ottla_operator.plan.backoff import RestartDelays
 from tests.unit.operator.loop import on_loop
 
 SERVE = (
@@ -93,7 +93,7 @@ async def test_one_that_falls_is_started_again_with_its_last_words_told(tmp_path
 @on_loop
 async def test_one_that_waits_for_its_next_start_need_not_be_waited_for(tmp_path: Path) -> None:
     told = Told()
-    kept = keeper(tmp_path, "import sys; sys.exit('no disk')", told, pace=Pace(300.0, 300.0, 300.0, 600.0))
+    kept = keeper(tmp_path, "import sys; sys.exit('no disk')", told, pace=RestartDelays(300.0, 300.0, 300.0, 600.0))
     running = asyncio.create_task(kept.run())
     await told.until(lambda: (State.retrying, "no disk; again in 300 s") in told.states)
     async with asyncio.timeout(20):

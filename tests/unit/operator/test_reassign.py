@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas
-from ottla_operator.plan.leaders import even_leaders
 from ottla_operator.plan.moves import Move, PartitionReplicas, estimate_cost
+from ottla_operator.plan.preferred_leaders import balance_preferred_leaders
 from ottla_operator.plan.reassign import ImpossibleAssignment, change_replication_factor, drain_brokers, spread_replicas
 
 BROKERS = range(1, 7)
@@ -165,7 +165,7 @@ def test_no_order_of_the_same_replicas_is_more_even_in_leaders(replicas: list[li
     changeable = data.draw(st.sets(st.integers(0, 4)))
     topics = [data.draw(st.sampled_from("ab")) for _ in replicas]
     made = [list(it) for it in replicas]
-    even_leaders(made, topics, changeable, range(4))
+    balance_preferred_leaders(made, topics, changeable, range(4))
     assert [set(it) for it in made] == [set(it) for it in replicas]
     assert all(
         new == old for index, (new, old) in enumerate(zip(made, replicas, strict=True)) if index not in changeable
@@ -190,7 +190,7 @@ def test_leaders_are_even_over_all_and_in_each_topic(brokers: int, counts: list[
             order.insert(0, order.pop(shift % brokers))
             replicas.append(order)
             topics.append(str(topic))
-    even_leaders(replicas, topics, range(len(topics)), range(brokers))
+    balance_preferred_leaders(replicas, topics, range(len(topics)), range(brokers))
     for wanted in (None, *set(topics)):
         led = Counter(it[0] for it, topic in zip(replicas, topics, strict=True) if wanted in (None, topic))
         numbers = [led[it] for it in range(brokers)]

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from ottla_operator.plan.roll import (
     Blocker,
     BrokerState,
-    Done,
     PartitionState,
-    Restart,
-    Wait,
-    blocked,
+    RestartBroker,
+    RollBlocked,
+    RollComplete,
+    find_blockers,
     metadata_log_state,
-    next_step,
-    regardless,
+    next_roll_step,
+    step_without_partitions,
 )
 
 IDS = [1, 2, 3, 4]
@@ -86,21 +86,21 @@ def test_no_partition_loses_its_writers_and_the_roll_ends(
     for _ in range(100):
         before = writable(model.partitions)
         was_ready = set(model.ready)
-        match next_step(model.states(), model.partitions, controller):
-            case Done():
+        match next_roll_step(model.states(), model.partitions, controller):
+            case RollComplete():
                 assert not model.outdated
                 return
-            case Restart(broker):
+            case RestartBroker(broker):
                 assert broker in model.outdated
                 pending = model.outdated & model.ready
                 if broker in was_ready:
                     assert was_ready == set(IDS), "one that served was restarted while another was away"
                     if broker == controller:
-                        assert all(blocked(it, model.partitions) for it in pending - {broker})
+                        assert all(find_blockers(it, model.partitions) for it in pending - {broker})
                 model.restart(broker)
                 if broker in was_ready:
                     assert before <= writable(model.partitions)
-            case Wait():
+            case RollBlocked():
                 model.ready |= set(IDS) - model.hopeless
                 model.heal()
         if data.draw(st.booleans()):
@@ -121,8 +121,8 @@ def test_that_a_broker_has_gone_is_known_before_the_partitions_tell(
     there, outdated = set(IDS), model.outdated
     for _ in IDS:
         states = [BrokerState(it, it in there - unready, "new" if it in outdated else "", it in there) for it in IDS]
-        step = next_step(states, model.partitions, controller, at_once)
-        if not isinstance(step, Restart):
+        step = next_roll_step(states, model.partitions, controller, at_once)
+        if not isinstance(step, RestartBroker):
             return
         before = served(model.partitions, there)
         there.discard(step.broker)
@@ -137,12 +137,12 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: i
     restarted = []
     for _ in range(20):
         model.heal()
-        step = next_step(model.states(), model.partitions, None)
-        if isinstance(step, Restart):
+        step = next_roll_step(model.states(), model.partitions, None)
+        if isinstance(step, RestartBroker):
             restarted.append(step.broker)
             model.restart(step.broker)
         elif broken not in model.ready:
-            assert step == (Wait(down=(broken,)) if model.outdated else Done())
+            assert step == (RollBlocked(down=(broken,)) if model.outdated else RollComplete())
             assert restarted[-1] == broken
             return
     raise AssertionError("it went on")
@@ -151,45 +151,49 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(model: Model, broken: i
 def test_what_blocks_is_named() -> None:
     lagging = PartitionState("orders", 3, (1, 2, 3), (1, 2), 2)
     brokers = [BrokerState(it, True, "new settings" if it == 1 else "") for it in (1, 2, 3)]
-    step = next_step(brokers, [lagging], 3)
-    assert step == Wait(blocked_by=(Blocker(1, "orders", 3, (1, 2), 2),))
+    step = next_roll_step(brokers, [lagging], 3)
+    assert step == RollBlocked(blocked_by=(Blocker(1, "orders", 3, (1, 2), 2),))
     assert str(step.blocked_by[0]) == "orders-3 has 1, 2 in sync, and needs 2 beside broker 1"
 
 
 def test_topics_that_could_never_spare_a_broker_block_nothing() -> None:
     alone = PartitionState("a", 0, (1,), (1,), 1)
     strict = PartitionState("b", 0, (1, 2), (1, 2), 2)
-    assert not blocked(1, [alone, strict])
-    assert blocked(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # it would be nobody's
+    assert not find_blockers(1, [alone, strict])
+    assert find_blockers(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # it would be nobody's
 
 
 def test_the_controller_goes_last() -> None:
     brokers = [BrokerState(it, True, "new settings") for it in (1, 2, 3)]
-    assert next_step(brokers, [], 1) == Restart(2, "new settings")
+    assert next_roll_step(brokers, [], 1) == RestartBroker(2, "new settings")
 
 
 def test_several_may_be_away_where_that_is_allowed() -> None:
     brokers = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "")]
-    assert next_step(brokers, [], None) == Wait(down=(1,))
-    assert next_step(brokers, [], None, max_unavailable=2) == Restart(2, "x")
+    assert next_roll_step(brokers, [], None) == RollBlocked(down=(1,))
+    assert next_roll_step(brokers, [], None, max_unavailable=2) == RestartBroker(2, "x")
 
 
 def test_one_that_is_not_ready_and_in_sync_goes_when_the_others_can_spare_it() -> None:
-    slow = BrokerState(2, False, "new settings", relied_on=True)
+    slow = BrokerState(2, False, "new settings", is_registered=True)
     partition = PartitionState("orders", 0, (1, 2, 3), (1, 2, 3), 2)
-    assert next_step([BrokerState(1, True, ""), slow, BrokerState(3, True, "")], [partition], 2) == Restart(
+    assert next_roll_step([BrokerState(1, True, ""), slow, BrokerState(3, True, "")], [partition], 2) == RestartBroker(
         2, "new settings"
     )
-    assert next_step([BrokerState(1, False, ""), slow, BrokerState(3, True, "")], [partition], None) == Wait(
-        (1, 2), (Blocker(2, "orders", 0, (2, 3), 2),)
-    )
+    assert next_roll_step(
+        [BrokerState(1, False, ""), slow, BrokerState(3, True, "")], [partition], None
+    ) == RollBlocked((1, 2), (Blocker(2, "orders", 0, (2, 3), 2),))
 
 
 def test_partitions_are_not_looked_at_where_they_decide_nothing() -> None:
-    assert regardless([BrokerState(1, True, "")]) == Done()
-    assert regardless([BrokerState(1, False, "new settings"), BrokerState(2, True, "")]) == Restart(1, "new settings")
-    assert regardless([BrokerState(1, False, ""), BrokerState(2, True, "new settings")]) == Wait(down=(1,))
-    assert regardless([BrokerState(1, True, ""), BrokerState(2, True, "new settings")]) is None
+    assert step_without_partitions([BrokerState(1, True, "")]) == RollComplete()
+    assert step_without_partitions([BrokerState(1, False, "new settings"), BrokerState(2, True, "")]) == RestartBroker(
+        1, "new settings"
+    )
+    assert step_without_partitions([BrokerState(1, False, ""), BrokerState(2, True, "new settings")]) == RollBlocked(
+        down=(1,)
+    )
+    assert step_without_partitions([BrokerState(1, True, ""), BrokerState(2, True, "new settings")]) is None
 
 
 @pytest.mark.parametrize(
@@ -211,11 +215,11 @@ def test_the_metadata_log_keeps_its_majority(
     members: list[int], in_sync: list[int], ready: list[int], needed: list[int]
 ) -> None:
     log = metadata_log_state("__cluster_metadata", members, in_sync, ready)
-    assert [it for it in ready if blocked(it, [log])] == needed
+    assert [it for it in ready if find_blockers(it, [log])] == needed
 
 
 def test_that_the_metadata_log_blocks_is_said() -> None:
     brokers = [BrokerState(1, True, "new settings"), BrokerState(2, True, "")]
-    step = next_step(brokers, [metadata_log_state("__cluster_metadata", [1], [1], [1, 2])], 1)
-    assert isinstance(step, Wait)
+    step = next_roll_step(brokers, [metadata_log_state("__cluster_metadata", [1], [1], [1, 2])], 1)
+    assert isinstance(step, RollBlocked)
     assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync, and needs 1 beside broker 1"]

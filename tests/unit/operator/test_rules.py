@@ -1,4 +1,4 @@
-"""Every rule says the same in CEL, for the API server, and in Python, for `ottla up`; and it says it of the right objects."""
+"""Every rule gives the same verdict in CEL and in Python, and resources are validated with readable problems."""
 
 from copy import deepcopy
 from typing import Any
@@ -17,7 +17,7 @@ TLS = {"tls": True}
 PLAIN = {"name": "a", "port": 1}
 SOURCE = {"topic": "t", "format": {"type": "raw"}}
 
-# model → objects, good and bad; every rule of the model must hold of one and fail of another.
+# Model → valid and invalid objects: every rule of the model holds for one and fails for another.
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "TopicSpec": [{"topicName": "."}, {"topicName": "a"}, {}],
     "Listener": [
@@ -126,7 +126,6 @@ RULES = [(model, rule) for model in MODELS for rule in model.rules]
 
 
 def cel(text: str, **values: Any) -> bool:
-    # `has(self.class)`: the API server knows the field; the evaluator here takes `class` for a word of the language.
     environment = celpy.Environment()
     program = environment.program(environment.compile(text))
     return bool(program.evaluate({name: json_to_cel(value) for name, value in values.items()}))
@@ -135,7 +134,7 @@ def cel(text: str, **values: Any) -> bool:
 @pytest.mark.parametrize(
     ("model", "rule"), RULES, ids=lambda it: it.__name__ if isinstance(it, type) else it.message[:40]
 )
-def test_cel_and_python_agree(model: type[Model], rule: Rule | Transition) -> None:
+def test_rule_gives_the_same_verdict_in_cel_and_python(model: type[Model], rule: Rule | Transition) -> None:
     verdicts = set()
     if isinstance(rule, Rule):
         for example in EXAMPLES[model.__name__]:
@@ -147,106 +146,108 @@ def test_cel_and_python_agree(model: type[Model], rule: Rule | Transition) -> No
     else:
         for new, old in CHANGES[model.__name__]:
             verdicts.add(rule.holds(new, old))
-            if "quantity(" not in rule.cel:  # Kubernetes' own function, which the evaluator here lacks
+            if "quantity(" not in rule.cel:  # a Kubernetes extension that celpy lacks
                 assert cel(rule.cel, self=new, oldSelf=old) == rule.holds(new, old), (new, old)
-    assert verdicts == {True, False}, "the examples show only one side of the rule"
+    assert verdicts == {True, False}, "the rule holds for every example, or for none"
 
 
-def test_there_are_no_examples_of_nothing() -> None:
+def test_examples_exist_for_exactly_the_models_with_rules() -> None:
     assert {*EXAMPLES, *CHANGES} == {model.__name__ for model in MODELS}
 
 
 @pytest.mark.parametrize("sample", samples.ALL)
-def test_good_resources_pass(sample: Any) -> None:
+def test_valid_resource_has_no_problems(sample: Any) -> None:
     assert validation.validate_resource(sample()) == []
     assert validation.validate_update(sample(), sample()) == []
 
 
-def said(resource: dict[str, Any]) -> list[str]:
+def validation_messages(resource: dict[str, Any]) -> list[str]:
     return [str(it) for it in validation.validate_resource(resource)]
 
 
-def test_a_misspelt_field_is_named_with_the_likely_word() -> None:
-    assert said(samples.topic(partition=3)) == ["spec.partition: there is no such field; did you mean 'partitions'?"]
+def test_unknown_field_is_reported_with_a_suggestion() -> None:
+    assert validation_messages(samples.topic(partition=3)) == [
+        "spec.partition: unknown field; did you mean 'partitions'?"
+    ]
 
 
-def test_a_wrong_type_is_named_with_value_and_what_is_allowed() -> None:
-    assert said(samples.topic(partitions="three")) == ["spec.partitions: 'three' is not a whole number"]
-    assert said(samples.topic(partitions=0)) == ["spec.partitions: 0 is too small; at least 1"]
-    assert said(samples.topic(deletionPolicy="delete")) == [
+def test_invalid_value_is_reported_with_what_is_allowed() -> None:
+    assert validation_messages(samples.topic(partitions="three")) == ["spec.partitions: 'three' is not an integer"]
+    assert validation_messages(samples.topic(partitions=0)) == ["spec.partitions: 0 is too small; must be at least 1"]
+    assert validation_messages(samples.topic(deletionPolicy="delete")) == [
         "spec.deletionPolicy: 'delete' is none of Retain, Delete; did you mean 'Delete'?"
     ]
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_field_is_reported() -> None:
     broken = samples.topic()
     del broken["spec"]["clusterRef"]
-    assert said(broken) == ["spec: 'clusterRef' is missing"]
+    assert validation_messages(broken) == ["spec: 'clusterRef' is required"]
 
 
-def test_paths_go_into_lists_and_maps() -> None:
+def test_path_of_a_problem_leads_into_lists_and_maps() -> None:
     broken = samples.pipeline()
     broken["spec"]["sources"]["flights"]["format"]["typ"] = "json"
     broken["spec"]["sinks"].append({"from": "nothing", "topic": "x"})
-    assert said(broken) == ["spec.sources.flights.format.typ: there is no such field; did you mean 'type'?"]
+    assert validation_messages(broken) == ["spec.sources.flights.format.typ: unknown field; did you mean 'type'?"]
     del broken["spec"]["sources"]["flights"]["format"]["typ"]
-    assert said(broken) == [
+    assert validation_messages(broken) == [
         "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'nothing' is none of flights, late"
     ]
     broken["spec"]["sinks"][1] = {"from": "late"}
-    assert said(broken)[0].startswith("spec.sinks[1]: a sink has exactly one target")
+    assert validation_messages(broken)[0].startswith("spec.sinks[1]: a sink has exactly one target")
 
 
-def test_what_is_not_of_the_form_is_told_in_words() -> None:
-    assert said(samples.pipeline(trigger={"interval": "often"})) == [
-        "spec.trigger.interval: 'often' is not a length of time, such as 500ms, 30s or 10 minutes"
+def test_value_that_does_not_match_a_pattern_is_described() -> None:
+    assert validation_messages(samples.pipeline(trigger={"interval": "often"})) == [
+        "spec.trigger.interval: 'often' is not a duration, such as 500ms, 30s or 10 minutes"
     ]
-    assert said(samples.pipeline(transforms=[{"name": "late", "python": "steps.py"}])) == [
-        "spec.transforms[0].python: 'steps.py' is not a file and a function of it, such as steps.py:score"
+    assert validation_messages(samples.pipeline(transforms=[{"name": "late", "python": "steps.py"}])) == [
+        "spec.transforms[0].python: 'steps.py' is not a Python file and a function in it, such as steps.py:score"
     ]
-    assert said(samples.topic(topicName="a b")) == [
-        "spec.topicName: 'a b' is not a name of a topic: letters, digits, '.', '_' and '-'"
+    assert validation_messages(samples.topic(topicName="a b")) == [
+        "spec.topicName: 'a b' is not a topic name: letters, digits, '.', '_' and '-'"
     ]
 
 
-def test_a_change_that_may_not_be_says_from_what_to_what() -> None:
+def test_rejected_update_names_the_old_and_the_new_value() -> None:
     (problem,) = validation.validate_update(samples.topic(partitions=2), samples.topic(partitions=3))
-    assert str(problem).endswith("make a new topic instead; 2 is less than 3, as it was")
+    assert str(problem).endswith("create a new topic instead; 2 is less than the current 3")
 
 
-def test_a_rate_must_be_more_than_nothing() -> None:
-    assert said(samples.pipeline(deadLetter={"topic": "dead", "maxRate": 0.05})) == []
-    assert said(samples.pipeline(deadLetter={"topic": "dead", "maxRate": 0})) == [
-        "spec.deadLetter.maxRate: 0 is too small; more than 0"
+def test_max_rate_must_be_greater_than_zero() -> None:
+    assert validation_messages(samples.pipeline(deadLetter={"topic": "dead", "maxRate": 0.05})) == []
+    assert validation_messages(samples.pipeline(deadLetter={"topic": "dead", "maxRate": 0})) == [
+        "spec.deadLetter.maxRate: 0 is too small; must be greater than 0"
     ]
 
 
 def test_settings_are_strings_numbers_or_booleans() -> None:
-    assert said(samples.cluster(config={"a.b": True, "c": 1.5, "d": "x"})) == []
-    assert said(samples.cluster(config={"a.b": [1]})) == [
+    assert validation_messages(samples.cluster(config={"a.b": True, "c": 1.5, "d": "x"})) == []
+    assert validation_messages(samples.cluster(config={"a.b": [1]})) == [
         "spec.config.a.b: a setting is a string, a number or a boolean, not a list"
     ]
 
 
-def test_settings_that_follow_from_the_rest_are_refused() -> None:
-    (problem,) = said(samples.cluster(config={"node.id": 7}))
-    assert problem.startswith("spec.config: these settings follow from the rest of the spec")
+def test_derived_settings_are_rejected_in_config() -> None:
+    (problem,) = validation_messages(samples.cluster(config={"node.id": 7}))
+    assert problem.startswith("spec.config: these settings are derived from the spec")
 
 
-def test_other_things_than_resources_are_refused_in_words() -> None:
-    assert said([])[0].startswith("a resource is an object")  # type: ignore[arg-type]
-    assert "write ottla.dev/v1alpha1" in said({"apiVersion": "ottla.dev/v1", "kind": "Topic"})[0]
-    assert "did you mean 'Topic'?" in said({"apiVersion": "ottla.dev/v1alpha1", "kind": "Topics"})[0]
-    assert "is no name for Kubernetes" in said({**samples.topic(), "metadata": {"name": "A_b"}})[0]
+def test_document_that_is_not_a_resource_is_described() -> None:
+    assert validation_messages([])[0].startswith("a resource is an object")  # type: ignore[arg-type]
+    assert "expected ottla.dev/v1alpha1" in validation_messages({"apiVersion": "ottla.dev/v1", "kind": "Topic"})[0]
+    assert "did you mean 'Topic'?" in validation_messages({"apiVersion": "ottla.dev/v1alpha1", "kind": "Topics"})[0]
+    assert "is not a Kubernetes object name" in validation_messages({**samples.topic(), "metadata": {"name": "A_b"}})[0]
 
 
-def test_partitions_never_fall() -> None:
+def test_partitions_cannot_be_decreased() -> None:
     (problem,) = validation.validate_update(samples.topic(partitions=2), samples.topic(partitions=3))
     assert problem.path == ("spec", "partitions")
-    assert "never shrink" in problem.message
+    assert "cannot be decreased" in problem.message
 
 
-def test_a_change_deep_inside_is_found() -> None:
+def test_rejected_update_of_a_nested_field_has_its_path() -> None:
     old, new = samples.cluster(storage={"size": "2Gi"}), samples.cluster(storage={"size": "1Gi"})
     assert [it.path for it in validation.validate_update(new, old)] == [("spec", "storage", "size")]
     assert validation.validate_update(old, deepcopy(old)) == []

@@ -18,30 +18,30 @@ from ottla_operator.kafka.partitioner import murmur2, partition_for_key
 from ottla_operator.kafka.reassignments import PartitionReassignment
 from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
 from ottla_operator.local.loading import is_loaded
-from ottla_operator.plan.restart import BROKERS, PIPELINES, Failures, Pace
+from ottla_operator.plan.backoff import BROKER_RESTARTS, PIPELINE_RESTARTS, RestartBackoff, RestartDelays
 from ottla_operator.resources.common import format_setting, parse_duration_ms, parse_quantity
 
 
 @pytest.mark.parametrize(
     ("pace", "expected"),
-    [(BROKERS, [1, 2, 4, 8, 16, 30, 30, 30]), (PIPELINES, [1, 10, 20, 40, 80, 160, 300, 300])],
+    [(BROKER_RESTARTS, [1, 2, 4, 8, 16, 30, 30, 30]), (PIPELINE_RESTARTS, [1, 10, 20, 40, 80, 160, 300, 300])],
 )
-def test_waits_double_up_to_a_longest_one(pace: Pace, expected: list[float]) -> None:
-    failures, waits = Failures(pace), []
+def test_waits_double_up_to_a_longest_one(pace: RestartDelays, expected: list[float]) -> None:
+    failures, waits = RestartBackoff(pace), []
     for _ in expected:
         failures = failures.after_run(20)
-        waits.append(failures.wait_s)
+        waits.append(failures.delay_s)
     assert waits == expected
-    assert Failures(pace, 5_000).wait_s == pace.longest_s, "after a weekend"
+    assert RestartBackoff(pace, 5_000).delay_s == pace.longest_s, "after a weekend"
 
 
 def test_five_falls_in_a_row_are_a_loop_and_a_long_run_ends_it() -> None:
-    failures = Failures(BROKERS)
+    failures = RestartBackoff(BROKER_RESTARTS)
     for _ in range(4):
         failures = failures.after_run(1)
-    assert not failures.loops
-    assert (looping := failures.after_run(1)).loops
-    assert looping.after_run(BROKERS.earned_after_s) == Failures(BROKERS, 1)
+    assert not failures.is_crash_loop
+    assert (looping := failures.after_run(1)).is_crash_loop
+    assert looping.after_run(BROKER_RESTARTS.stable_after_s) == RestartBackoff(BROKER_RESTARTS, 1)
 
 
 NOW = 1_000_000_000
@@ -98,7 +98,7 @@ def test_durations(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "h", "1.5h", "2 weeks", "-1s"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_ms(text)
 
 

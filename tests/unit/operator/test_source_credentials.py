@@ -8,21 +8,29 @@ import pytest
 
 from ottla_operator.local import secrets as local
 from ottla_operator.local.documents import InvalidFiles, read_files
-from ottla_operator.plan.mirror import changes
-from ottla_operator.plan.source_credentials import SECRET, SecretSeen, Unusable, secrets_of, settings, shown, values_of
+from ottla_operator.plan.mirror import plan_mirror_changes
+from ottla_operator.plan.source_credentials import (
+    HIDDEN_SETTINGS,
+    ObservedSecret,
+    SecretUnusable,
+    credential_settings,
+    redacted_changes,
+    secret_names,
+    secret_values,
+)
 from ottla_operator.resources.mirror import Mirror
 
 SECRETS = {
-    "ca": SecretSeen({"ca.crt": "-----BEGIN CERTIFICATE-----"}, "1"),
-    "login": SecretSeen({"username": "u", "password": "hush"}, "2"),
-    "cert": SecretSeen({"tls.crt": "-----BEGIN C", "tls.key": "-----BEGIN K"}, "3"),
-    "empty": SecretSeen({"username": "u"}, "4"),
+    "ca": ObservedSecret({"ca.crt": "-----BEGIN CERTIFICATE-----"}, "1"),
+    "login": ObservedSecret({"username": "u", "password": "hush"}, "2"),
+    "cert": ObservedSecret({"tls.crt": "-----BEGIN C", "tls.key": "-----BEGIN K"}, "3"),
+    "empty": ObservedSecret({"username": "u"}, "4"),
 }
 
 
 def mirror(**source: Any) -> Mirror:
     spec = {"source": {"bootstrap": "w:9092", **source}, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
-    return Mirror.model_validate(
+    return Mirror.parse(
         {"apiVersion": "ottla.dev/v1alpha1", "kind": "Mirror", "metadata": {"name": "west"}, "spec": spec}
     )
 
@@ -80,7 +88,7 @@ CA = {"caSecretRef": {"name": "ca"}}
     ],
 )
 def test_what_brokers_are_set_to(source: dict[str, Any], wanted: dict[str, str]) -> None:
-    assert settings(mirror(**source), SECRETS) == wanted
+    assert credential_settings(mirror(**source), SECRETS) == wanted
 
 
 @pytest.mark.parametrize(
@@ -88,23 +96,23 @@ def test_what_brokers_are_set_to(source: dict[str, Any], wanted: dict[str, str])
     [("nothing", "there is no Secret nothing"), ("empty", "Secret empty has no password; it has: username")],
 )
 def test_what_is_missing_is_named(name: str, why: str) -> None:
-    with pytest.raises(Unusable, match=why):
-        settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
+    with pytest.raises(SecretUnusable, match=why):
+        credential_settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
 
 
 def test_secrets_are_set_once_for_each_version_and_taken_off_with_the_wish() -> None:
     source = mirror(tls=CA, credentials=credentials("PLAIN", "login"))
-    assert secrets_of(source) == ["ca", "login"]
-    wanted = {"topics": "*", **settings(source, SECRETS)}
-    first = changes(wanted, {})
+    assert secret_names(source) == ["ca", "login"]
+    wanted = {"topics": "*", **credential_settings(source, SECRETS)}
+    first = plan_mirror_changes(wanted, {})
     assert first["sasl.password"] == "hush"
-    seen = {name: "" if name in SECRET else value for name, value in wanted.items()}
-    assert changes(wanted, seen) == {}
-    newer = {**SECRETS, "login": SecretSeen({"username": "u", "password": "louder"}, "9")}
-    rotated = changes({"topics": "*", **settings(source, newer)}, seen)
+    seen = {name: "" if name in HIDDEN_SETTINGS else value for name, value in wanted.items()}
+    assert plan_mirror_changes(wanted, seen) == {}
+    newer = {**SECRETS, "login": ObservedSecret({"username": "u", "password": "louder"}, "9")}
+    rotated = plan_mirror_changes({"topics": "*", **credential_settings(source, newer)}, seen)
     assert rotated == {"sasl.password": "louder", "credentials.version": "1 9"}
-    assert set(changes({"topics": "*"}, seen)) == set(wanted) - {"topics"}
-    assert shown({**first, "groups": None}) == (
+    assert set(plan_mirror_changes({"topics": "*"}, seen)) == set(wanted) - {"topics"}
+    assert redacted_changes({**first, "groups": None}) == (
         "topics=*, ssl.truststore.certificates=(certificates), sasl.mechanism=PLAIN, sasl.username=u, sasl.password=(hidden), "
         "security.protocol=SASL_SSL, credentials.version=1 2, no groups"
     )
@@ -135,5 +143,5 @@ def test_secrets_of_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidFiles, match=r"a.yaml:5: .*Secret login: data is not text in base64") as caught:
         read_files([tmp_path])
     assert "hush" not in str(caught.value)
-    with pytest.raises(Unusable):
-        values_of({"metadata": {"name": "x"}, "data": {"key": base64.b64encode(b"\xff").decode()}})
+    with pytest.raises(SecretUnusable):
+        secret_values({"metadata": {"name": "x"}, "data": {"key": base64.b64encode(b"\xff").decode()}})

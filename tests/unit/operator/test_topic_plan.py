@@ -35,7 +35,7 @@ def wishes(draw: st.DrawFn) -> Topic:
         "config": draw(st.none() | CONFIG),
         "deletionPolicy": draw(st.none() | st.sampled_from(["Retain", "Delete"])),
     }
-    return Topic.model_validate(samples.topic(**{key: value for key, value in wanted.items() if value is not None}))
+    return Topic.parse(samples.topic(**{key: value for key, value in wanted.items() if value is not None}))
 
 
 SEEN = st.none() | st.builds(
@@ -103,11 +103,11 @@ def test_only_delete_deletes(wanted: Topic, seen: ObservedTopic | None) -> None:
 
 
 def test_a_new_topic_leaves_to_the_brokers_what_is_not_said() -> None:
-    assert changes(Topic.model_validate(samples.topic()), None) == (CreateTopic("flights", -1, -1, {}),)
+    assert changes(Topic.parse(samples.topic()), None) == (CreateTopic("flights", -1, -1, {}),)
 
 
 def test_settings_taken_out_go_back_to_the_default() -> None:
-    wanted = Topic.model_validate(samples.topic(config={"retention.ms": -1, "preallocate": True}))
+    wanted = Topic.parse(samples.topic(config={"retention.ms": -1, "preallocate": True}))
     seen = ObservedTopic("flights", 1, 1, {"retention.ms": "5", "cleanup.policy": "compact"})
     assert changes(wanted, seen) == (
         AlterTopicConfig("flights", {"retention.ms": "-1", "preallocate": "true"}, ("cleanup.policy",)),
@@ -115,7 +115,7 @@ def test_settings_taken_out_go_back_to_the_default() -> None:
 
 
 def test_another_number_of_replicas() -> None:
-    wanted = Topic.model_validate(samples.topic(replicas=3))
+    wanted = Topic.parse(samples.topic(replicas=3))
     assert changes(wanted, ObservedTopic("flights", 1, 1, brokers=3)) == (ChangeReplicationFactor("flights", 3),)
     assert changes(wanted, ObservedTopic("flights", 1, 3, brokers=3)) == ()
     assert changes(wanted, ObservedTopic("flights", 1, 3, most_replicas=4, brokers=4)) == (
@@ -127,5 +127,5 @@ def test_another_number_of_replicas() -> None:
 
 
 def test_another_way_to_write_a_number_is_no_change() -> None:
-    wanted = Topic.model_validate(samples.topic(config={"min.cleanable.dirty.ratio": 0.1}))
+    wanted = Topic.parse(samples.topic(config={"min.cleanable.dirty.ratio": 0.1}))
     assert changes(wanted, ObservedTopic("flights", 1, 1, {"min.cleanable.dirty.ratio": "1.0E-1"})) == ()

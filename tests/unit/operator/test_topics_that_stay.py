@@ -4,7 +4,7 @@ import pytest
 
 from ottla_operator.kube.api import ApiError
 from ottla_operator.kube.known import Known, slim
-from ottla_operator.plan.leaving import Note
+from ottla_operator.plan.topic_deletion import DeletionRecord
 from tests.unit.operator.brokers_of_topics import KEY, Looking, body
 from tests.unit.operator.loop import on_loop
 
@@ -54,7 +54,7 @@ async def test_one_that_is_made_anew_before_anybody_has_looked_begins_without_re
     assert looking.topics["again"] != before["again"] and looking.topics["kept"] == before["kept"]
     assert looking.status("again")["topicId"] == str(looking.topics["again"])
     assert (await looking.ledger()).by_uid == {
-        looking.uid(name): Note(name, name, str(looking.topics[name])) for name in ("again", "kept")
+        looking.uid(name): DeletionRecord(name, name, str(looking.topics[name])) for name in ("again", "kept")
     }
 
 

@@ -16,7 +16,6 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.config import Config
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller_channel import ControllerChannel
@@ -28,6 +27,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.runtime import Runtime
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
@@ -85,7 +85,7 @@ class Node:
         self.image = MetadataImage()
         self.partitions = Partitions(self.image)
         self.ready = True
-        self.when_ready: list[Callable[[], None]] = []
+        self.started = asyncio.Event()
         self.directories = [
             LogDir.open(
                 "/data",

@@ -7,9 +7,9 @@ from typing import Any, cast
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.partition import Partition
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.replication.leading import BATCH, Peers, committed, fetch, led
 from tests.unit.replication.test_leading import on_a_loop

@@ -17,8 +17,8 @@ from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRe
 from kio.schema.types import BrokerId, GroupId
 from kio.static.primitive import i8, i32
 
-from ottla_broker.api.no_throttle import NO_THROTTLE
 from ottla_broker.metadata.records import Endpoint
+from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire import client as client_module
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.client import (

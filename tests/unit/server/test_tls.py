@@ -14,8 +14,9 @@ import uvloop
 from kio.schema.errors import ErrorCode
 
 from ottla_broker import handshakes
+from ottla_broker.connection import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
-from ottla_broker.server import ConnectionLimits, Server
+from ottla_broker.server import Server
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.unit.api.brokers import SmallBroker, Wire, batch, serve
 from tests.unit.api.requests import fetch_request, produce_request
@@ -125,7 +126,7 @@ async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: C
     wire = await secured(port, trusting(made, create_client_certificate(made, "alice")))
     assert (await hello(wire)).error_code is ErrorCode.none
     (connection,) = server.connections
-    assert str(connection.peer.principal) == "User:CN=alice"
+    assert str(connection.state.principal) == "User:CN=alice"
     lines = capture()
     nobody = await secured(port, trusting(made))  # in TLS 1.3 a client hears of it only after its own half
     assert "certificate required" in await refusal(nobody)
@@ -143,7 +144,7 @@ async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong
     wire = await secured(port, trusting(made))
     assert (await hello(wire)).error_code is ErrorCode.none
     (connection,) = server.connections
-    assert connection.peer.principal == ANONYMOUS
+    assert connection.state.principal == ANONYMOUS
     others = create_certificate_authority(made.folder / "others", [], ["x"])
     lines = capture()
     stranger = await secured(port, trusting(made, create_client_certificate(others, "eve")))
@@ -190,8 +191,8 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(handshakes, "WITHIN_S", 0.3)
-    monkeypatch.setattr(handshakes, "MOST", 5)
+    monkeypatch.setattr(handshakes, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(handshakes, "MAX_IN_PROGRESS", 5)
     yield
 
 
@@ -207,7 +208,7 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(
     await eventually(lambda: len(server._handshakes) == 5)
     sixth = await Wire.to(port)
     assert await sixth.closed()
-    assert lines()[0].endswith("5 others are under way")
+    assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
     assert all([await one.closed() for one in idle])
     assert lines()[1].endswith("it was not done within 0 s")
@@ -218,8 +219,8 @@ async def test_rule_18_handshakes_are_bounded_in_time_and_number(
 
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshakes, "MOST", 5)
-    monkeypatch.setattr(handshakes, "SPARED_S", 0.0)
+    monkeypatch.setattr(handshakes, "MAX_IN_PROGRESS", 5)
+    monkeypatch.setattr(handshakes, "MIN_AGE_S", 0.0)
 
 
 @pytest.mark.usefixtures("crowded")
@@ -276,7 +277,9 @@ async def test_rule_18_slow_readers_over_tls_hold_a_bounded_amount_of_memory(
     for wire in slow:
         for correlation in range(3):
             wire.send(1, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.idle]) >= 15)
+    await eventually(
+        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
+    )
     left = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     below = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
     assert bound <= server.responses.taken <= bound + (2 << 20)
@@ -323,7 +326,7 @@ async def test_closing_ends_connections_and_handshakes(broker: SmallBroker, made
     _, port = await listening(server)
     shaking, waiting = await Wire.to(port), await secured(port, trusting(made))
     waiting.send(1, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).idle)
+    await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
     await server.close()
     assert await shaking.closed()
     assert await waiting.receive()  # what was taken is answered

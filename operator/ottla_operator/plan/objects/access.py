@@ -20,7 +20,7 @@ def lease(cluster: Cluster) -> Json:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": names.metadata(cluster, names.lease(cluster), owned=owned),
+        "metadata": names.metadata(cluster, names.register_lease(cluster), owned=owned),
     }
 
 
@@ -33,7 +33,7 @@ def role(cluster: Cluster) -> Json:
             {
                 "apiGroups": ["coordination.k8s.io"],
                 "resources": ["leases"],
-                "resourceNames": [names.lease(cluster)],
+                "resourceNames": [names.register_lease(cluster)],
                 "verbs": ["get", "watch", "patch"],
             }
         ],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.services import is_outside, outside
+from ottla_operator.plan.objects.services import external_listeners, is_external
 from ottla_operator.resources.cluster import Cluster, Listener
 
 NODE: Final = "${env:HOST_IP}"
@@ -13,7 +13,7 @@ NODE: Final = "${env:HOST_IP}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ServiceAddress:
     """What a Service has been given. `node_port`: of its first port. `host`: of its load balancer."""
 
     node_port: int | None = None
@@ -24,15 +24,15 @@ class Reached:
 class Addresses:
     """By the names of Services."""
 
-    by_service: Mapping[str, Reached] = field(default_factory=dict)
+    by_service: Mapping[str, ServiceAddress] = field(default_factory=dict)
 
-    def of(self, service: str) -> Reached:
-        return self.by_service.get(service, Reached())
+    def of(self, service: str) -> ServiceAddress:
+        return self.by_service.get(service, ServiceAddress())
 
 
-def advertised(cluster: Cluster, listener: Listener, broker: int, addresses: Addresses) -> str | None:
+def advertised_address(cluster: Cluster, listener: Listener, broker: int, addresses: Addresses) -> str | None:
     """host:port that clients of a listener outside are told for one broker; None while Kubernetes has not given it."""
-    reached = addresses.of(names.of_broker(cluster, listener, broker))
+    reached = addresses.of(names.broker_service(cluster, listener, broker))
     own = listener.advertised_host.replace("{id}", str(broker)) if listener.advertised_host else None
     if listener.type == "NodePort":
         return f"{own or NODE}:{reached.node_port}" if reached.node_port else None
@@ -40,23 +40,23 @@ def advertised(cluster: Cluster, listener: Listener, broker: int, addresses: Add
     return f"{_bracketed(host)}:{listener.port}" if host else None
 
 
-def missing(cluster: Cluster, broker: int, addresses: Addresses) -> list[str]:
+def services_without_address(cluster: Cluster, broker: int, addresses: Addresses) -> list[str]:
     """Services that a broker waits for, before it can tell clients where it is."""
     return [
-        names.of_broker(cluster, it, broker)
-        for it in outside(cluster)
-        if advertised(cluster, it, broker, addresses) is None
+        names.broker_service(cluster, it, broker)
+        for it in external_listeners(cluster)
+        if advertised_address(cluster, it, broker, addresses) is None
     ]
 
 
-def bootstrap(cluster: Cluster, addresses: Addresses) -> dict[str, str]:
+def bootstrap_addresses(cluster: Cluster, addresses: Addresses) -> dict[str, str]:
     """Listener → the address that clients begin with, of those that are known. That of a node port lacks a host that we could name for sure:
     any node's will do, and `<node>` says so."""
     found: dict[str, str] = {}
     for it in cluster.listeners:
-        reached = addresses.of(names.bootstrap(cluster, it))
-        if not is_outside(it):
-            found[it.name] = f"{names.service_host(cluster, names.bootstrap(cluster, it))}:{it.port}"
+        reached = addresses.of(names.bootstrap_service(cluster, it))
+        if not is_external(it):
+            found[it.name] = f"{names.service_host(cluster, names.bootstrap_service(cluster, it))}:{it.port}"
         elif it.type == "NodePort" and reached.node_port:
             found[it.name] = f"<node>:{reached.node_port}"
         elif it.type == "LoadBalancer" and reached.host:

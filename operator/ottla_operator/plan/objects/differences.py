@@ -11,20 +11,20 @@ from typing import Final
 from ottla_operator.resources.common import parse_quantity
 from ottla_operator.resources.model import Json
 
-APPLIED: Final = "ottla.dev/applied"
+APPLIED_HASH: Final = "ottla.dev/applied"
 """Annotation: names what was applied last, so that a field that we no longer say anything about is given up."""
 
 _QUANTITIES: Final = frozenset({"requests", "limits"})
 
 
-def marked(desired: Json) -> Json:
+def with_applied_hash(desired: Json) -> Json:
     """The object to apply: with the name of what is in it."""
     metadata = desired["metadata"]
-    annotations = {**metadata.get("annotations", {}), APPLIED: _digest(desired)}
+    annotations = {**metadata.get("annotations", {}), APPLIED_HASH: _digest(desired)}
     return {**desired, "metadata": {**metadata, "annotations": annotations}}
 
 
-def differs(desired: Json, live: Json | None) -> str | None:
+def find_difference(desired: Json, live: Json | None) -> str | None:
     """Path of the first field of a marked object that is not so; None when all is well. "": the object is not there."""
     if live is None:
         return ""

@@ -14,10 +14,10 @@ _KEYS: Final = {
 _NAMED: Final = frozenset({"containers", "initContainers", "volumes", "env", "imagePullSecrets", *_KEYS})
 
 
-def merged(ours: Json, theirs: Json, field: str = "") -> Json:
+def strategic_merge(ours: Json, theirs: Json, field: str = "") -> Json:
     """`theirs` over `ours`; null takes a field away."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        made = {key: merged(ours.get(key), value, key) for key, value in theirs.items() if value is not None}
+        made = {key: strategic_merge(ours.get(key), value, key) for key, value in theirs.items() if value is not None}
         return {**{key: value for key, value in ours.items() if key not in theirs}, **made}
     if isinstance(ours, list) and isinstance(theirs, list) and field in _NAMED:
         return _by_key(ours, theirs, _KEYS.get(field, "name"))
@@ -26,5 +26,5 @@ def merged(ours: Json, theirs: Json, field: str = "") -> Json:
 
 def _by_key(ours: list[Json], theirs: list[Json], key: str) -> list[Json]:
     over = {it.get(key): it for it in theirs}
-    kept = [merged(it, over.pop(it.get(key))) if it.get(key) in over else it for it in ours]
+    kept = [strategic_merge(it, over.pop(it.get(key))) if it.get(key) in over else it for it in ours]
     return [*kept, *over.values()]

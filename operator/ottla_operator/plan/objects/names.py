@@ -6,7 +6,7 @@ from ottla_operator.resources.cluster import Cluster, Listener
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 
-MANAGER: Final = "ottla-operator"
+FIELD_MANAGER: Final = "ottla-operator"
 """Field manager, and the value of app.kubernetes.io/managed-by."""
 
 OPERATOR: Final = {"app.kubernetes.io/name": "ottla", "app.kubernetes.io/component": "operator"}
@@ -23,13 +23,13 @@ CERTIFICATES: Final = "ottla.dev/certificates"
 """Annotation of pods: names the certificates of listeners that the broker was started with."""
 RACK: Final = "ottla.dev/rack"
 """Annotation of pods: the rack that their node stands in."""
-SPREAD: Final = "ottla.dev/spread"
+SPREAD_OVER: Final = "ottla.dev/spread"
 """Annotation of the StatefulSet: brokers over which partitions were spread."""
-OURS: Final = "ottla.dev/cluster-settings"
+CLUSTER_SETTINGS: Final = "ottla.dev/cluster-settings"
 """Annotation of the StatefulSet: settings that the operator has set on the running brokers, as JSON."""
-THROTTLED: Final = "ottla.dev/throttled"
+THROTTLED_TOPICS: Final = "ottla.dev/throttled"
 """Annotation of the StatefulSet: topics whose moves are throttled, as JSON."""
-NOTES: Final = (SPREAD, OURS, THROTTLED)
+STATE_ANNOTATIONS: Final = (SPREAD_OVER, CLUSTER_SETTINGS, THROTTLED_TOPICS)
 
 # A listener of a Cluster cannot be called so: theirs have no '-'.
 BROKERS_PORT: Final = "inter-broker"
@@ -47,7 +47,7 @@ def selector(cluster: Cluster) -> dict[str, str]:
 
 
 def labels(cluster: Cluster) -> dict[str, str]:
-    return {**selector(cluster), "app.kubernetes.io/managed-by": MANAGER}
+    return {**selector(cluster), "app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
 def selector_text(cluster: Cluster) -> str:
@@ -77,23 +77,23 @@ def owner(cluster: Cluster) -> Json:
 
 
 def uid(cluster: Cluster) -> str:
-    return str((cluster.metadata.model_extra or {}).get("uid", ""))
+    return cluster.metadata.uid
 
 
-def headless(cluster: Cluster) -> str:
+def headless_service(cluster: Cluster) -> str:
     return f"{cluster.name}-brokers"
 
 
-def bootstrap(cluster: Cluster, listener: Listener) -> str:
+def bootstrap_service(cluster: Cluster, listener: Listener) -> str:
     return f"{cluster.name}-{listener.name}-bootstrap"
 
 
-def of_broker(cluster: Cluster, listener: Listener, broker: int) -> str:
+def broker_service(cluster: Cluster, listener: Listener, broker: int) -> str:
     """The Service by which clients outside reach one broker."""
     return f"{cluster.name}-{listener.name}-{broker}"
 
 
-def lease(cluster: Cluster) -> str:
+def register_lease(cluster: Cluster) -> str:
     return f"{cluster.name}-register"
 
 
@@ -106,7 +106,7 @@ def claim(cluster: Cluster, broker: int) -> str:
     return f"data-{pod(cluster, broker)}"
 
 
-def broker_of(cluster: Cluster, pod_name: str) -> int | None:
+def broker_id(cluster: Cluster, pod_name: str) -> int | None:
     """The broker that a pod is; None for pods of other names."""
     prefix, _, number = pod_name.rpartition("-")
     return int(number) if prefix == cluster.name and number.isdigit() else None

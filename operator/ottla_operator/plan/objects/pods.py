@@ -11,10 +11,10 @@ from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.merging import merged
-from ottla_operator.plan.objects.restricted import container_security, pod_security
-from ottla_operator.plan.objects.services import outside
-from ottla_operator.plan.objects.settings import CERTIFICATES_AT, COMMON, DATA, file_of
+from ottla_operator.plan.objects.merging import strategic_merge
+from ottla_operator.plan.objects.security_context import container_security, pod_security
+from ottla_operator.plan.objects.services import external_listeners
+from ottla_operator.plan.objects.settings import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, broker_file
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
@@ -61,7 +61,7 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
     }
     metadata: Json = {"labels": names.labels(cluster)}
     if theirs := cluster.spec.pod_template:
-        spec = merged(spec, theirs.spec or {})
+        spec = strategic_merge(spec, theirs.spec or {})
         if theirs.metadata and theirs.metadata.labels:  # what finds the pods stays ours
             metadata["labels"] = {**theirs.metadata.labels, **metadata["labels"]}
         if theirs.metadata and theirs.metadata.annotations:
@@ -70,7 +70,9 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str) -> Json:
 
 
 def _broker(cluster: Cluster, images: BrokerImages) -> Json:
-    files = [f"{SETTINGS_AT}/{COMMON}"] + ([f"{SETTINGS_AT}/{file_of('$(BROKER_ID)')}"] if outside(cluster) else [])
+    files = [f"{SETTINGS_AT}/{COMMON_FILE}"] + (
+        [f"{SETTINGS_AT}/{broker_file('$(BROKER_ID)')}"] if external_listeners(cluster) else []
+    )
     resources = cluster.spec.resources
     http = {"port": names.HTTP_PORT}
     return {
@@ -97,14 +99,14 @@ def _broker(cluster: Cluster, images: BrokerImages) -> Json:
             "timeoutSeconds": 3,
             "failureThreshold": 3,
         },
-        "resources": resources.model_dump(by_alias=True, exclude_none=True) if resources else {},
+        "resources": resources.to_json() if resources else {},
         "securityContext": container_security(),
         # A broker that cannot start says why in one line: it belongs in the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "data", "mountPath": DATA},
+            {"name": "data", "mountPath": DATA_PATH},
             {"name": "settings", "mountPath": SETTINGS_AT, "readOnly": True},
-            *({"name": it["name"], "mountPath": CERTIFICATES_AT, "readOnly": True} for it in _certificates(cluster)),
+            *({"name": it["name"], "mountPath": CERTIFICATES_PATH, "readOnly": True} for it in _certificates(cluster)),
         ],
     }
 
@@ -136,9 +138,9 @@ def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
 
 def _certificates(cluster: Cluster) -> list[Json]:
     """The Secret itself: the kubelet hands it to the pod, and nothing of it is copied."""
-    if not (secret := tls.secret_of(cluster)):
+    if not (secret := tls.secret_name(cluster)):
         return []
-    items = [{"key": it, "path": it} for it in tls.keys(cluster)]
+    items = [{"key": it, "path": it} for it in tls.required_keys(cluster)]
     return [{"name": "certificates", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}]
 
 

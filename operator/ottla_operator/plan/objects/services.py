@@ -7,13 +7,13 @@ from ottla_operator.resources.cluster import Cluster, Listener
 from ottla_operator.resources.model import Json
 
 
-def is_outside(listener: Listener) -> bool:
+def is_external(listener: Listener) -> bool:
     """Whether its clients are outside the Kubernetes cluster."""
     return listener.type in ("NodePort", "LoadBalancer")
 
 
-def outside(cluster: Cluster) -> list[Listener]:
-    return [it for it in cluster.listeners if is_outside(it)]
+def external_listeners(cluster: Cluster) -> list[Listener]:
+    return [it for it in cluster.listeners if is_external(it)]
 
 
 def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
@@ -22,7 +22,7 @@ def services(cluster: Cluster, brokers: Iterable[int]) -> list[Json]:
     return [
         _headless(cluster),
         *(_bootstrap(cluster, it) for it in cluster.listeners),
-        *(_of_broker(cluster, it, broker) for it in outside(cluster) for broker in ids),
+        *(_of_broker(cluster, it, broker) for it in external_listeners(cluster) for broker in ids),
     ]
 
 
@@ -40,7 +40,7 @@ def _headless(cluster: Cluster) -> Json:
         "selector": names.selector(cluster),
         "ports": [_port(name, port) for name, port in ports],
     }
-    return _service(cluster, names.headless(cluster), spec)
+    return _service(cluster, names.headless_service(cluster), spec)
 
 
 def _bootstrap(cluster: Cluster, listener: Listener) -> Json:
@@ -48,7 +48,7 @@ def _bootstrap(cluster: Cluster, listener: Listener) -> Json:
     if listener.node_port is not None:
         port["nodePort"] = listener.node_port
     spec = {"type": _type(listener), "selector": names.selector(cluster), "ports": [port]}
-    return _service(cluster, names.bootstrap(cluster, listener), spec)
+    return _service(cluster, names.bootstrap_service(cluster, listener), spec)
 
 
 def _of_broker(cluster: Cluster, listener: Listener, broker: int) -> Json:
@@ -61,7 +61,7 @@ def _of_broker(cluster: Cluster, listener: Listener, broker: int) -> Json:
     }
     if listener.type == "NodePort" and listener.advertised_host is None:
         spec["externalTrafficPolicy"] = "Local"
-    return _service(cluster, names.of_broker(cluster, listener, broker), spec)
+    return _service(cluster, names.broker_service(cluster, listener, broker), spec)
 
 
 def _type(listener: Listener) -> str:

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.brokers import suitable
+from ottla_operator.plan.broker_processes import replication_defaults
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.addresses import Addresses, advertised
-from ottla_operator.plan.objects.services import outside
+from ottla_operator.plan.objects.addresses import Addresses, advertised_address
+from ottla_operator.plan.objects.services import external_listeners
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 
-COMMON: Final = "cluster.properties"
+COMMON_FILE: Final = "cluster.properties"
 BETWEEN_BROKERS: Final = "INTER_BROKER"  # no listener of a Cluster can be called so: theirs have no underscore
-DATA: Final = "/var/lib/ottla"
-CERTIFICATES_AT: Final = "/etc/ottla-certificates"
+DATA_PATH: Final = "/var/lib/ottla"
+CERTIFICATES_PATH: Final = "/etc/ottla-certificates"
 
 _OF_SECRET: Final = {
     tls.CHAIN: "ssl.keystore.certificate.chain",
@@ -31,7 +31,7 @@ _OF_SECRET: Final = {
 Settings = Mapping[str, str]
 
 
-def file_of(broker: int | str) -> str:
+def broker_file(broker: int | str) -> str:
     """`broker`: its id, or what Kubernetes puts one in for."""
     return f"broker-{broker}.properties"
 
@@ -39,36 +39,40 @@ def file_of(broker: int | str) -> str:
 def common_settings(cluster: Cluster, brokers: int) -> dict[str, str]:
     """What all brokers are started with. `${env:…}` is filled in by each broker from its own environment. `brokers`: how many they are to suit."""
     ports = {BETWEEN_BROKERS: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
-    protocols = {BETWEEN_BROKERS: "PLAINTEXT", **tls.protocols(cluster)}
-    host = "${env:POD_NAME}." + names.service_host(cluster, names.headless(cluster))
+    protocols = {BETWEEN_BROKERS: "PLAINTEXT", **tls.security_protocols(cluster)}
+    host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
     made = {
-        **suitable(brokers),
+        **replication_defaults(brokers),
         **cluster.config,
         "node.id": "${env:BROKER_ID}",
         "listeners": ",".join(f"{name}://:{port}" for name, port in ports.items()),
         "advertised.listeners": ",".join(f"{name}://{host}:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": BETWEEN_BROKERS,
-        "log.dirs": f"{DATA}/data",
-        "register": f"kubernetes:{cluster.metadata.namespace}/{names.lease(cluster)}",
+        "log.dirs": f"{DATA_PATH}/data",
+        "register": f"kubernetes:{cluster.metadata.namespace}/{names.register_lease(cluster)}",
         "http.listener": f":{names.http_port(cluster)}",
-        **tls.client_auth(cluster),
+        **tls.client_auth_settings(cluster),
     }
-    if tls.secret_of(cluster):
-        made |= {_OF_SECRET[key]: f"${{directory:{CERTIFICATES_AT}:{key}}}" for key in tls.keys(cluster)}
+    if tls.secret_name(cluster):
+        made |= {_OF_SECRET[key]: f"${{directory:{CERTIFICATES_PATH}:{key}}}" for key in tls.required_keys(cluster)}
     if cluster.spec.rack:
         made["broker.rack"] = "${env:BROKER_RACK}"
     return made
 
 
-def own_settings(cluster: Cluster, broker: int, addresses: Addresses) -> dict[str, str]:
+def broker_settings(cluster: Cluster, broker: int, addresses: Addresses) -> dict[str, str]:
     """What one broker is started with beside; nothing unless clients come from outside. Every address must be known."""
-    if not outside(cluster):
+    if not external_listeners(cluster):
         return {}
-    host = f"{names.pod(cluster, broker)}.{names.service_host(cluster, names.headless(cluster))}"
+    host = f"{names.pod(cluster, broker)}.{names.service_host(cluster, names.headless_service(cluster))}"
     told = [f"{BETWEEN_BROKERS}://{host}:{names.brokers_port(cluster)}"]
     for it in cluster.listeners:
-        at = advertised(cluster, it, broker, addresses) if it in outside(cluster) else f"{host}:{it.port}"
+        at = (
+            advertised_address(cluster, it, broker, addresses)
+            if it in external_listeners(cluster)
+            else f"{host}:{it.port}"
+        )
         assert at is not None, f"broker {broker} is to be started before its address is known"
         told.append(f"{it.name.upper()}://{at}")
     return {"advertised.listeners": ",".join(told)}
@@ -76,7 +80,10 @@ def own_settings(cluster: Cluster, broker: int, addresses: Addresses) -> dict[st
 
 def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) -> Json:
     """`own`: by broker."""
-    data = {COMMON: written(common), **{file_of(broker): written(it) for broker, it in sorted(own.items()) if it}}
+    data = {
+        COMMON_FILE: format_properties(common),
+        **{broker_file(broker): format_properties(it) for broker, it in sorted(own.items()) if it},
+    }
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     return {
         "apiVersion": "v1",
@@ -90,15 +97,15 @@ def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) 
 def started_with(config_map: Json, broker: int) -> dict[str, str]:
     """What a broker was started with, by the ConfigMap that its pod mounts."""
     data = config_map.get("data") or {}
-    return {**read(data.get(COMMON, "")), **read(data.get(file_of(broker), ""))}
+    return {**parse_properties(data.get(COMMON_FILE, "")), **parse_properties(data.get(broker_file(broker), ""))}
 
 
-def written(settings: Settings) -> str:
+def format_properties(settings: Settings) -> str:
     """A properties file; `read` takes it back, and so does a broker."""
     return "".join(f"{_escaped(key, ' :=')}={_escaped(settings[key], '')}\n" for key in sorted(settings))
 
 
-def read(text: str) -> dict[str, str]:
+def parse_properties(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in text.splitlines():
         key, value = _split(line)
@@ -144,5 +151,5 @@ def _unescaped(text: str) -> str:
     return found
 
 
-def all_own(cluster: Cluster, brokers: Iterable[int], addresses: Addresses) -> dict[int, dict[str, str]]:
-    return {broker: own_settings(cluster, broker, addresses) for broker in brokers}
+def all_broker_settings(cluster: Cluster, brokers: Iterable[int], addresses: Addresses) -> dict[int, dict[str, str]]:
+    return {broker: broker_settings(cluster, broker, addresses) for broker in brokers}

@@ -21,7 +21,7 @@ def stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: Ma
         "metadata": names.metadata(cluster, cluster.name, annotations=dict(annotations or {})),
         "spec": {
             "replicas": brokers,
-            "serviceName": names.headless(cluster),
+            "serviceName": names.headless_service(cluster),
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "ordinals": {"start": names.FIRST_BROKER},
@@ -41,7 +41,7 @@ def stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: Ma
     }
 
 
-def claimed(stateful_set: Json) -> str:
+def claimed_storage(stateful_set: Json) -> str:
     """The size that its volume claims are made with."""
     (claim,) = stateful_set["spec"]["volumeClaimTemplates"]
     return str(claim["spec"]["resources"]["requests"]["storage"])

@@ -6,7 +6,7 @@ than it, and a name could still lead to the driver before it.
 
 from typing import Final
 
-from ottla_operator.plan.objects.restricted import pod_security
+from ottla_operator.plan.objects.security_context import pod_security
 from ottla_operator.plan.pipeline import names, pods, settings, spark
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.model import Json

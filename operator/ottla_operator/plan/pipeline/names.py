@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ottla_operator.plan.objects.names import INSTANCE, MANAGER
+from ottla_operator.plan.objects.names import FIELD_MANAGER, INSTANCE
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -18,7 +18,7 @@ HTTP_PORT: Final = "http-metrics"
 
 
 def labels(pipeline: Pipeline, component: str = PART) -> dict[str, str]:
-    return {**selector(pipeline, component), "app.kubernetes.io/managed-by": MANAGER}
+    return {**selector(pipeline, component), "app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
 def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
@@ -53,7 +53,7 @@ def metadata(
                 "apiVersion": API_VERSION,
                 "kind": "Pipeline",
                 "name": pipeline.name,
-                "uid": str((pipeline.metadata.model_extra or {}).get("uid", "")),
+                "uid": pipeline.metadata.uid,
                 "controller": True,
             }
         ]

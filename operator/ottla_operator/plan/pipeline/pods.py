@@ -6,7 +6,7 @@ Kubernetes' restricted security profile holds; nothing is written but /tmp, Spar
 from dataclasses import dataclass
 from typing import Final
 
-from ottla_operator.plan.objects.restricted import container_security, pod_security
+from ottla_operator.plan.objects.security_context import container_security, pod_security
 from ottla_operator.plan.pipeline import names, settings
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.model import Json

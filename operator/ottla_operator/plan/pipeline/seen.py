@@ -4,33 +4,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.plan.observed_pods import last_line, pod_problems
 from ottla_operator.plan.pipeline import names
-from ottla_operator.plan.pods_seen import last_line, troubles
 from ottla_operator.resources.model import Json
 
 LOOPS: Final = "CrashLoopBackOff"
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class DriverPod:
     """`settings`: the ConfigMap that it was started with. `address`: host:port where its runner answers; empty before it has one. `restarts`: of its
     container. `code`: the exit code of the container's last end; None when it never ended. `said`: its last words. `trouble`: what keeps it from
     running, in words."""
 
     name: str
-    ready: bool
-    leaving: bool
+    is_ready: bool
+    is_terminating: bool
     phase: str
     settings: str
     address: str
     restarts: int
-    code: int | None
-    said: str
-    trouble: str
+    exit_code: int | None
+    last_message: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RunnerStatus:
     """What a runner answers; see `ottla_spark.now`."""
 
     state: str
@@ -41,7 +41,7 @@ class Told:
     lag_seconds: float | None = None
 
     @classmethod
-    def of(cls, it: Mapping[str, Json]) -> "Told":
+    def parse(cls, it: Mapping[str, Json]) -> "RunnerStatus":
         """KeyError when that is no answer of a runner."""
         return cls(
             str(it["state"]),
@@ -53,40 +53,40 @@ class Told:
         )
 
 
-def drivers(pods: Iterable[Json]) -> list[Pod]:
+def driver_pods(pods: Iterable[Json]) -> list[DriverPod]:
     """The newest first; those that leave last."""
     found = [it for it in pods if _component(it) == names.DRIVER]
     found.sort(key=lambda it: str(it["metadata"].get("creationTimestamp", "")), reverse=True)
-    return sorted(map(_pod, found), key=lambda it: it.leaving)
+    return sorted(map(_pod, found), key=lambda it: it.is_terminating)
 
 
-def executors(pods: Iterable[Json]) -> list[Pod]:
+def executor_pods(pods: Iterable[Json]) -> list[DriverPod]:
     """Those that have not ended."""
     found = [_pod(it) for it in pods if _component(it) == names.EXECUTOR]
-    return [it for it in found if it.phase not in ("Succeeded", "Failed") and not it.leaving]
+    return [it for it in found if it.phase not in ("Succeeded", "Failed") and not it.is_terminating]
 
 
 def _component(pod: Json) -> str:
     return str((pod["metadata"].get("labels") or {}).get(names.COMPONENT, ""))
 
 
-def _pod(pod: Json) -> Pod:
+def _pod(pod: Json) -> DriverPod:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     conditions = {it["type"]: it["status"] for it in status.get("conditions") or []}
     container: Json = next(iter(status.get("containerStatuses") or []), {})
     ended = _ended(container)
     ip = status.get("podIP") or ""
-    return Pod(
+    return DriverPod(
         name=metadata["name"],
-        ready=conditions.get("Ready") == "True" and "deletionTimestamp" not in metadata,
-        leaving="deletionTimestamp" in metadata,
+        is_ready=conditions.get("Ready") == "True" and "deletionTimestamp" not in metadata,
+        is_terminating="deletionTimestamp" in metadata,
         phase=status.get("phase") or "",
         settings=next((it["configMap"]["name"] for it in spec.get("volumes") or [] if it["name"] == "pipeline"), ""),
         address=f"{f'[{ip}]' if ':' in ip else ip}:{_port(spec)}" if ip else "",
         restarts=container.get("restartCount") or 0,
-        code=ended.get("exitCode"),
-        said=last_line(ended.get("message")) or ended.get("reason") or "",
-        trouble="; ".join(dict.fromkeys(it for it in troubles(status) if not it.startswith(LOOPS))),
+        exit_code=ended.get("exitCode"),
+        last_message=last_line(ended.get("message")) or ended.get("reason") or "",
+        problem="; ".join(dict.fromkeys(it for it in pod_problems(status) if not it.startswith(LOOPS))),
     )
 
 

@@ -29,13 +29,13 @@ def config_map(pipeline: Pipeline, executor: Json) -> Json:
 
 def _for_the_driver(pipeline: Pipeline) -> Json:
     """Without what is decided here: so that a pipeline that is stopped and started again is still the same."""
-    spec = pipeline.spec.model_dump(by_alias=True, exclude_none=True)
+    spec = pipeline.spec.to_json()
     kept = {key: value for key, value in spec.items() if key not in _NOT_THE_DRIVERS}
     return {
         "apiVersion": API_VERSION,
         "kind": "Pipeline",
         "metadata": {"name": pipeline.name, "namespace": pipeline.metadata.namespace},
-        "spec": {**kept, "spark": {"conf": spark.whole_conf(pipeline)}},
+        "spec": {**kept, "spark": {"conf": spark.complete_conf(pipeline)}},
     }
 
 

@@ -77,7 +77,7 @@ def conf(pipeline: Pipeline) -> dict[str, str]:
     return dict((pipeline.spec.spark and pipeline.spec.spark.conf) or {})
 
 
-def whole_conf(pipeline: Pipeline) -> dict[str, str]:
+def complete_conf(pipeline: Pipeline) -> dict[str, str]:
     """Settings of the pipeline whoever launches it: its own fields over its conf over our defaults."""
     driver, executor = driver_size(pipeline), executor_size(pipeline)
     defaults = {
@@ -98,7 +98,7 @@ def whole_conf(pipeline: Pipeline) -> dict[str, str]:
     return dict(sorted({**defaults, **conf(pipeline), **fields}.items()))
 
 
-def wrong(pipeline: Pipeline) -> str:
+def find_invalid_conf(pipeline: Pipeline) -> str:
     """Which of its settings Kubernetes cannot have, in words; empty when none."""
     told = conf(pipeline)
     if taken := [it for it in OURS if it in told]:

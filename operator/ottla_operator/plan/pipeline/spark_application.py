@@ -8,7 +8,7 @@
 
 from typing import Final
 
-from ottla_operator.plan.objects.restricted import pod_security
+from ottla_operator.plan.objects.security_context import pod_security
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.model import Json
@@ -59,7 +59,7 @@ def _conf(pipeline: Pipeline) -> dict[str, str]:
         "spark.executor.instances",
         "spark.kubernetes.executor.request.cores",
     )
-    told = {key: value for key, value in spark.whole_conf(pipeline).items() if key not in fields}
+    told = {key: value for key, value in spark.complete_conf(pipeline).items() if key not in fields}
     beside = told.get("spark.driver.extraClassPath")
     return dict(sorted({**told, "spark.driver.extraClassPath": f"{JARS}:{beside}" if beside else JARS}.items()))
 

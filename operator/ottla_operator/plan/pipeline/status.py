@@ -1,20 +1,20 @@
 """The status of a Pipeline beside its conditions."""
 
-from ottla_operator.plan.pipeline.verdict import Run
-from ottla_operator.plan.pipeline.whole import Launcher
+from ottla_operator.plan.pipeline.desired import Launcher
+from ottla_operator.plan.pipeline.verdict import PipelineRun
 from ottla_operator.resources.model import Json
 
 LONGEST = 4096
 _LAUNCHED = {"Driver": "Deployment/{}-driver", "SparkOperator": "SparkApplication/{}"}
 
 
-def status_of(body: Json, run: Run, launcher: Launcher | None, behind: int | None) -> dict[str, Json]:
+def status_fields(body: Json, run: PipelineRun, launcher: Launcher | None, lag_records: int | None) -> dict[str, Json]:
     """None: not known now, and left out. `body`: the Pipeline as it was seen; what its last driver told stays while nobody tells anything else. `behind`:
     records not read yet, by the brokers: they know it also while no driver runs, or while one is held up."""
     before = body.get("status") or {}
     same = before.get("observedGeneration") == body["metadata"]["generation"]
-    told = run.told
-    lag = behind if behind is not None else (told.lag_records if told else before.get("lagRecords"))
+    told = run.runner
+    lag = lag_records if lag_records is not None else (told.lag_records if told else before.get("lagRecords"))
     return {
         "state": run.state,
         "inputRowsPerSecond": told.input_rows_per_second if told and run.state == "Running" else None,

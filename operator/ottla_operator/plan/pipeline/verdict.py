@@ -4,122 +4,126 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.plan.conditions import Current, Stuck, Verdict, Working
-from ottla_operator.plan.pipeline.seen import Pod, Told
+from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.pipeline.seen import DriverPod, RunnerStatus
 from ottla_operator.resources.model import Json
 
-HOPELESS: Final = (2, 3)
+PERMANENT_EXIT_CODES: Final = (2, 3)
 """Exit codes of the runner that say: another try will not help (`python -m ottla_spark`)."""
 MANY: Final = 3
 """Falls in a row after which somebody has to look."""
 NO_IMAGE: Final = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 
-COMPLETED: Final = Current("it has read what there was, and ended.", "Completed")
-SUSPENDED: Final = Current("it is suspended; its checkpoint is kept.", "Suspended")
-SUSPENDING: Final = Working("Suspending", "the batch in flight may end; then the driver stops")
+COMPLETED: Final = Ready("it has read what there was, and ended.", "Completed")
+SUSPENDED: Final = Ready("it is suspended; its checkpoint is kept.", "Suspended")
+SUSPENDING: Final = Reconciling("Suspending", "the batch in flight may end; then the driver stops")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PipelineRun:
     """`state`: of the status. `error`: what last went wrong, in words; empty when nothing is known."""
 
     state: str
-    verdict: Verdict
+    readiness: Readiness
     error: str = ""
     restarts: int | None = None
-    told: Told | None = None
+    runner: RunnerStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PipelineObservations:
     """`settings`: the ConfigMap that a driver should have been started with. `drivers`, `executors`: pods (see seen.py). `told`: by the first driver."""
 
     settings: str
-    suspended: bool
-    drivers: Sequence[Pod] = ()
-    executors: Sequence[Pod] = ()
-    told: Told | None = None
-    finished: bool = False
+    is_suspended: bool
+    drivers: Sequence[DriverPod] = ()
+    executors: Sequence[DriverPod] = ()
+    runner: RunnerStatus | None = None
+    is_finished: bool = False
     application: Json = field(default_factory=dict)
 
     @property
-    def driver(self) -> Pod | None:
+    def driver(self) -> DriverPod | None:
         """The one that should be there."""
-        return next((it for it in self.drivers if it.settings == self.settings and not it.leaving), None)
+        return next((it for it in self.drivers if it.settings == self.settings and not it.is_terminating), None)
 
 
-def of_driver(facts: Facts) -> Run:
+def evaluate_driver(facts: PipelineObservations) -> PipelineRun:
     """Of a Deployment."""
-    if facts.suspended:
-        return Run("Suspended", SUSPENDING if facts.drivers else SUSPENDED)
-    if facts.finished:
-        return Run("Finished", COMPLETED, told=facts.told)
+    if facts.is_suspended:
+        return PipelineRun("Suspended", SUSPENDING if facts.drivers else SUSPENDED)
+    if facts.is_finished:
+        return PipelineRun("Finished", COMPLETED, runner=facts.runner)
     pod = facts.driver
     if pod is None:
-        return Run("Starting", Working("Starting", _making(facts)))
+        return PipelineRun("Starting", Reconciling("Starting", _making(facts)))
     return _of_pod(pod, facts, pod.restarts)
 
 
-def of_application(facts: Facts) -> Run:
+def evaluate_application(facts: PipelineObservations) -> PipelineRun:
     """Of a SparkApplication, by the states that its operator gives it."""
     status = facts.application.get("status") or {}
     told = status.get("applicationState") or {}
     state, said = str(told.get("state") or ""), str(told.get("errorMessage") or "")
     restarts = max(0, int(status.get("executionAttempts") or 0) - 1)
-    if facts.suspended:
+    if facts.is_suspended:
         gone = state in ("", "SUSPENDED", "COMPLETED", "FAILED") and not facts.drivers
-        return Run("Suspended", SUSPENDED if gone else SUSPENDING, restarts=restarts)
+        return PipelineRun("Suspended", SUSPENDED if gone else SUSPENDING, restarts=restarts)
     pod = facts.driver
-    why = (pod.said if pod else "") or said
+    why = (pod.last_message if pod else "") or said
     match state:
         case "COMPLETED":
-            return Run("Finished", COMPLETED, restarts=restarts, told=facts.told)
+            return PipelineRun("Finished", COMPLETED, restarts=restarts, runner=facts.runner)
         case "FAILED":
-            return Run("Failed", Stuck("Failed", _with(why, "it has failed")), why, restarts)
+            return PipelineRun("Failed", Stalled("Failed", _with(why, "it has failed")), why, restarts)
         case "SUBMISSION_FAILED":
-            return Run("Failing", Working("SubmissionFailed", _with(why, "it could not be submitted")), why, restarts)
+            return PipelineRun(
+                "Failing", Reconciling("SubmissionFailed", _with(why, "it could not be submitted")), why, restarts
+            )
         case "FAILING" | "PENDING_RERUN" | "INVALIDATING":
-            return _fallen(why, pod.code if pod else None, restarts + (state == "FAILING"))
+            return _fallen(why, pod.exit_code if pod else None, restarts + (state == "FAILING"))
         case "RUNNING" if pod is not None:
             return _of_pod(pod, facts, restarts)
         case "" | "RESUMING":
-            return Run("Pending", Working("Submitting", "the Spark operator has yet to submit it"), restarts=restarts)
-    trouble = pod.trouble if pod else ""
-    return Run("Starting", _starting(trouble), restarts=restarts)
+            return PipelineRun(
+                "Pending", Reconciling("Submitting", "the Spark operator has yet to submit it"), restarts=restarts
+            )
+    trouble = pod.problem if pod else ""
+    return PipelineRun("Starting", _starting(trouble), restarts=restarts)
 
 
-def _of_pod(pod: Pod, facts: Facts, restarts: int) -> Run:
-    told = facts.told
+def _of_pod(pod: DriverPod, facts: PipelineObservations, restarts: int) -> PipelineRun:
+    told = facts.runner
     # A pod that Spark has made is ready as soon as its JVM is there.
-    running = told.state in ("running", "stopping", "finished") if told else pod.ready
-    if not running and pod.code is not None:
-        return _fallen(pod.said, pod.code, restarts)
+    running = told.state in ("running", "stopping", "finished") if told else pod.is_ready
+    if not running and pod.exit_code is not None:
+        return _fallen(pod.last_message, pod.exit_code, restarts)
     if not running:
-        return Run("Starting", _starting(pod.trouble), restarts=restarts, told=told)
+        return PipelineRun("Starting", _starting(pod.problem), restarts=restarts, runner=told)
     error = (told and told.error) or ""
-    trouble = next((it.trouble for it in facts.executors if it.trouble), "")
+    trouble = next((it.problem for it in facts.executors if it.problem), "")
     if trouble and not any(it.phase == "Running" for it in facts.executors):
         why = f"no executor runs: {trouble}"
-        return Run("Running", Working("NoExecutor", why), error or why, restarts, told)
-    return Run("Running", Current("it runs."), error, restarts, told)
+        return PipelineRun("Running", Reconciling("NoExecutor", why), error or why, restarts, told)
+    return PipelineRun("Running", Ready("it runs."), error, restarts, told)
 
 
-def _fallen(why: str, code: int | None, falls: int) -> Run:
+def _fallen(why: str, code: int | None, falls: int) -> PipelineRun:
     said = _with(why, "the driver has fallen")
-    if code in HOPELESS:
-        return Run("Failed", Stuck("BadPipeline", said), why, falls)
+    if code in PERMANENT_EXIT_CODES:
+        return PipelineRun("Failed", Stalled("BadPipeline", said), why, falls)
     if falls >= MANY:
-        return Run("Failing", Stuck("CrashLoop", f"the driver has fallen {falls} times: {said}"), why, falls)
-    return Run("Failing", Working("Restarting", said), why, falls)
+        return PipelineRun("Failing", Stalled("CrashLoop", f"the driver has fallen {falls} times: {said}"), why, falls)
+    return PipelineRun("Failing", Reconciling("Restarting", said), why, falls)
 
 
-def _starting(trouble: str) -> Verdict:
+def _starting(trouble: str) -> Readiness:
     if trouble.startswith(NO_IMAGE):
-        return Stuck("NoImage", trouble)
-    return Working("Starting", f"the driver starts{f': {trouble}' if trouble else ''}")
+        return Stalled("NoImage", trouble)
+    return Reconciling("Starting", f"the driver starts{f': {trouble}' if trouble else ''}")
 
 
-def _making(facts: Facts) -> str:
+def _making(facts: PipelineObservations) -> str:
     conditions = (facts.application.get("status") or {}).get("conditions") or []
     refused = [str(it.get("message")) for it in conditions if it["type"] == "ReplicaFailure" and it["status"] == "True"]
     if refused:

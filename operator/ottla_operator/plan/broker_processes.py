@@ -21,7 +21,7 @@ BETWEEN_BROKERS = "inter_broker"  # no listener of a Cluster can be called so: t
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPlan:
+class BrokerProcessPlan:
     """One broker process. `settings`: everything it is started with. `ports`: listener's name → port on 127.0.0.1. `open_listener`: where brokers and `ottla
     up` itself speak to it, without TLS."""
 
@@ -30,7 +30,7 @@ class BrokerPlan:
     folder: PurePath
     settings: Mapping[str, str]
     ports: Mapping[str, int]
-    open_listener: str
+    plaintext_listener: str
 
     @property
     def label(self) -> str:
@@ -39,7 +39,7 @@ class BrokerPlan:
     @property
     def address(self) -> str:
         """host:port of a listener without TLS."""
-        return f"{HOST}:{self.ports[self.open_listener]}"
+        return f"{HOST}:{self.ports[self.plaintext_listener]}"
 
     @property
     def tls_address(self) -> str:
@@ -49,18 +49,18 @@ class BrokerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
+class UnsupportedField:
     """A wish that brokers on one machine cannot fulfil. `field`: path in the Cluster."""
 
     cluster: str
     field: tuple[str | int, ...]
-    why: str
+    reason: str
 
 
-def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
+def unsupported_fields(cluster: Cluster) -> tuple[UnsupportedField, ...]:
     """What of a Cluster is passed over here, or in the way."""
     found = [
-        Unserved(
+        UnsupportedField(
             cluster.name,
             ("spec", "listeners", index),
             f"listener {it.name!r} is left out: {NO_LOGINS}",
@@ -70,7 +70,7 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
     ]
     if cluster.spec.authorization and cluster.spec.authorization.type != "None":
         found.append(
-            Unserved(
+            UnsupportedField(
                 cluster.name,
                 ("spec", "authorization"),
                 "access control lists are not built yet: everybody may do everything",
@@ -79,12 +79,12 @@ def unserved(cluster: Cluster) -> tuple[Unserved, ...]:
     return tuple(found)
 
 
-def plan(
+def plan_broker_processes(
     clusters: Sequence[Cluster],
     home: PurePath,
     at_least: Mapping[str, int] | None = None,
     certificates: Mapping[str, PurePath] | None = None,
-) -> tuple[BrokerPlan, ...]:
+) -> tuple[BrokerProcessPlan, ...]:
     """Every broker of every cluster, clusters in their order. `home`: the folder that holds one folder for each cluster. `at_least`: cluster → how
     many brokers are to be planned even where `replicas` is smaller, because they are still there. `certificates`: cluster → the folder of those of its
     listeners, where they have TLS."""
@@ -99,7 +99,7 @@ def plan(
     return tuple(plan for cluster in clusters for plan in made if plan.cluster == cluster.name)
 
 
-def suitable(replicas: int) -> dict[str, str]:
+def replication_defaults(replicas: int) -> dict[str, str]:
     """Settings that suit a cluster of so many brokers, for a resource that does not say otherwise: with three, one may be lost and all topics stay
     readable and writable. Nothing is defaulted into the resource itself."""
     copies = min(MOST_COPIES, replicas)
@@ -110,29 +110,31 @@ def suitable(replicas: int) -> dict[str, str]:
     }
 
 
-def suited(replicas: int, spread: Iterable[int]) -> int:
+def broker_count_for_defaults(replicas: int, spread: Iterable[int]) -> int:
     """The number of brokers that settings suit. `spread`: brokers over which partitions were last spread. While there are more of them than are wished,
     partitions are still to be moved off some: what suits fewer brokers holds once they are gone, and never if they cannot go."""
     return max(replicas, *spread, 0)
 
 
-def suiting(plan: BrokerPlan, cluster: Cluster, brokers: int) -> BrokerPlan:
+def with_replication_defaults(plan: BrokerProcessPlan, cluster: Cluster, brokers: int) -> BrokerProcessPlan:
     """The same broker with settings that suit so many, where the resource does not say otherwise."""
-    chosen = {key: value for key, value in suitable(brokers).items() if key not in cluster.config}
+    chosen = {key: value for key, value in replication_defaults(brokers).items() if key not in cluster.config}
     return replace(plan, settings={**plan.settings, **chosen})
 
 
-def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], certificates: PurePath | None) -> BrokerPlan:
+def _broker(
+    cluster: Cluster, id_: int, home: PurePath, taken: set[int], certificates: PurePath | None
+) -> BrokerProcessPlan:
     served = [it for it in cluster.listeners if it.authentication != "SCRAM"]
     ports = {it.name: _next_free(it.port, taken) for it in served}
-    protocols = {name: protocol for name, protocol in tls.protocols(cluster).items() if name.lower() in ports}
+    protocols = {name: protocol for name, protocol in tls.security_protocols(cluster).items() if name.lower() in ports}
     open_listener = next((it.name for it in served if not it.tls), BETWEEN_BROKERS)
     if open_listener not in ports:
         ports[open_listener] = _next_free(cluster.listeners[0].port, taken)
         protocols[open_listener.upper()] = "PLAINTEXT"
     folder = home / str(id_)
     settings = {
-        **suitable(cluster.spec.replicas),
+        **replication_defaults(cluster.spec.replicas),
         **cluster.config,
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),
@@ -143,9 +145,12 @@ def _broker(cluster: Cluster, id_: int, home: PurePath, taken: set[int], certifi
     }
     if certificates is not None:
         settings["ssl.keystore.location"] = str(certificates / KEYSTORE)
-        if tls.asks_clients(cluster):
-            settings |= {"ssl.truststore.location": str(certificates / tls.AUTHORITIES), **tls.client_auth(cluster)}
-    return BrokerPlan(cluster.name, id_, folder, settings, ports, open_listener)
+        if tls.requires_client_certificates(cluster):
+            settings |= {
+                "ssl.truststore.location": str(certificates / tls.AUTHORITIES),
+                **tls.client_auth_settings(cluster),
+            }
+    return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, open_listener)
 
 
 def _next_free(port: int, taken: set[int]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ottla_operator.plan.objects import names as cluster_names
-from ottla_operator.plan.objects.services import is_outside
+from ottla_operator.plan.objects.services import is_external
 from ottla_operator.plan.pipeline import access, pods, spark
 from ottla_operator.plan.pipeline.driver import deployment
 from ottla_operator.plan.pipeline.pods import PipelineImage
@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class LaunchInputs:
     """What there is already. `bootstrap`: host:port. `claim_modes`: access modes of the checkpoint's volume claim, where that is not of our making.
     `finished`: ConfigMap of a pipeline that has ended as it should."""
 
@@ -33,19 +33,19 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
+class DesiredLaunch:
     """`first`: what a driver needs before it is made. `application`: the Deployment or the SparkApplication."""
 
-    first: tuple[Json, ...]
+    prerequisites: tuple[Json, ...]
     application: Json
     settings: str
 
     @property
-    def every(self) -> tuple[Json, ...]:
-        return (*self.first, self.application)
+    def all(self) -> tuple[Json, ...]:
+        return (*self.prerequisites, self.application)
 
 
-def desired(pipeline: Pipeline, image: PipelineImage, given: Given) -> Objects:
+def desired_objects(pipeline: Pipeline, image: PipelineImage, given: LaunchInputs) -> DesiredLaunch:
     """`unfit(pipeline)` must be empty."""
     on_a_claim = pods.checkpoint_claim(pipeline) is not None
     executor = pods.executor_template(pipeline, beside_driver=on_a_claim and SHARED not in given.claim_modes)
@@ -64,10 +64,10 @@ def desired(pipeline: Pipeline, image: PipelineImage, given: Given) -> Objects:
         application = deployment(pipeline, image, given.bootstrap, name, finished=finished)
     else:
         application = spark_application(pipeline, image, given.bootstrap, name, executor)
-    return Objects(first, application, name)
+    return DesiredLaunch(first, application, name)
 
 
-def launcher(pipeline: Pipeline, there: Collection[Launcher], *, served: bool) -> Launcher:
+def choose_launcher(pipeline: Pipeline, there: Collection[Launcher], *, served: bool) -> Launcher:
     """`there`: who has launched it already; without a wish, that stays. `served`: whether the API server knows SparkApplications."""
     if pipeline.spec.launcher is not None:
         return pipeline.spec.launcher
@@ -77,24 +77,24 @@ def launcher(pipeline: Pipeline, there: Collection[Launcher], *, served: bool) -
     return "SparkOperator" if served else "Driver"
 
 
-def bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
+def plaintext_bootstrap(cluster: Cluster, *, tls: bool = False) -> str:
     """Where a client of the same Kubernetes cluster begins, with TLS or without: a listener inside, if there is one. Empty when no listener is such."""
     such = [it for it in cluster.listeners if bool(it.tls) is tls]
     if not such:
         return ""
-    listener = next((it for it in such if not is_outside(it)), such[0])
-    service = cluster_names.bootstrap(cluster, listener)
+    listener = next((it for it in such if not is_external(it)), such[0])
+    service = cluster_names.bootstrap_service(cluster, listener)
     return f"{cluster_names.service_host(cluster, service)}:{listener.port}"
 
 
-def unfit(pipeline: Pipeline) -> str:
+def find_unsupported(pipeline: Pipeline) -> str:
     """Why Kubernetes cannot have this Pipeline, in words; empty when it can."""
     if not _NAME.fullmatch(pipeline.name):
         return (
             f"metadata.name: {pipeline.name!r} cannot begin the names of pods: it takes a small letter first, then small letters, digits and '-', "
             "at most 40 in all"
         )
-    return _unfit_checkpoint(pipeline) or _unfit_files(pipeline) or spark.wrong(pipeline)
+    return _unfit_checkpoint(pipeline) or _unfit_files(pipeline) or spark.find_invalid_conf(pipeline)
 
 
 def _unfit_checkpoint(pipeline: Pipeline) -> str:

@@ -21,10 +21,10 @@ class BrokerPod:
     broker: int
     name: str
     uid: str
-    ready: bool
-    leaving: bool
+    is_ready: bool
+    is_terminating: bool
     since: datetime.datetime
-    hash: str
+    pod_hash: str
     settings: str
     certificates: str
     image: str
@@ -32,7 +32,7 @@ class BrokerPod:
     port: int
     node: str
     rack: str
-    trouble: str
+    problem: str
 
 
 def broker_pods(cluster: Cluster, pods: list[Json]) -> dict[int, BrokerPod]:
@@ -40,7 +40,7 @@ def broker_pods(cluster: Cluster, pods: list[Json]) -> dict[int, BrokerPod]:
     return {
         broker: _broker_pod(broker, it)
         for it in pods
-        if (broker := names.broker_of(cluster, it["metadata"]["name"])) is not None
+        if (broker := names.broker_id(cluster, it["metadata"]["name"])) is not None
     }
 
 
@@ -52,12 +52,12 @@ def _broker_pod(broker: int, pod: Json) -> BrokerPod:
         broker=broker,
         name=metadata["name"],
         uid=metadata["uid"],
-        ready=ready.get("status") == "True" and "deletionTimestamp" not in metadata,
-        leaving="deletionTimestamp" in metadata,
-        since=moment(
+        is_ready=ready.get("status") == "True" and "deletionTimestamp" not in metadata,
+        is_terminating="deletionTimestamp" in metadata,
+        since=parse_time(
             metadata.get("deletionTimestamp") or ready.get("lastTransitionTime") or metadata["creationTimestamp"]
         ),
-        hash=annotations.get(names.POD_HASH, ""),
+        pod_hash=annotations.get(names.POD_HASH, ""),
         settings=next((it["configMap"]["name"] for it in spec.get("volumes") or [] if it["name"] == "settings"), ""),
         certificates=annotations.get(names.CERTIFICATES, ""),
         image=next((it["image"] for it in spec["containers"] if it["name"] == "broker"), ""),
@@ -65,7 +65,7 @@ def _broker_pod(broker: int, pod: Json) -> BrokerPod:
         port=next((int(it["containerPort"]) for it in _ports(spec) if it.get("name") == names.BROKERS_PORT), 0),
         node=spec.get("nodeName") or "",
         rack=annotations.get(names.RACK, ""),
-        trouble="; ".join(dict.fromkeys(troubles(status))),
+        problem="; ".join(dict.fromkeys(pod_problems(status))),
     )
 
 
@@ -73,7 +73,7 @@ def _ports(spec: Json) -> list[Json]:
     return [port for it in spec["containers"] for port in it.get("ports") or []]
 
 
-def troubles(status: Json) -> Iterator[str]:
+def pod_problems(status: Json) -> Iterator[str]:
     """What keeps a pod from running, in words, each with Kubernetes' own word for it first."""
     for it in status.get("conditions") or []:
         if it["type"] == "PodScheduled" and it["status"] == "False":
@@ -93,6 +93,6 @@ def last_line(text: str | None) -> str:
     return lines[-1].strip()[:400] if lines else ""
 
 
-def moment(text: str) -> datetime.datetime:
+def parse_time(text: str) -> datetime.datetime:
     """Of Kubernetes' own form of times."""
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))

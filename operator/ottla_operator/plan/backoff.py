@@ -12,39 +12,39 @@ MOST_DOUBLINGS: Final = 64  # beyond any longest wait; a night of falls has more
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RestartDelays:
     """Waits in seconds: after a first end, after a second one, from where they double, and at most. `earned_after_s`: a run that begins anew."""
 
     first_s: float
     second_s: float
     longest_s: float
-    earned_after_s: float
+    stable_after_s: float
 
 
-BROKERS: Final = Pace(1.0, 2.0, 30.0, 60.0)
-PIPELINES: Final = Pace(1.0, 10.0, 300.0, 600.0)
+BROKER_RESTARTS: Final = RestartDelays(1.0, 2.0, 30.0, 60.0)
+PIPELINE_RESTARTS: Final = RestartDelays(1.0, 10.0, 300.0, 600.0)
 """As a kubelet's CrashLoopBackOff: at once, and then after 10 s, twice as long each time, up to five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
+class RestartBackoff:
     """Ends in a row without a long run between them."""
 
-    pace: Pace
-    in_a_row: int = 0
+    delays: RestartDelays
+    exits: int = 0
 
-    def after_run(self, lasted_s: float) -> "Failures":
+    def after_run(self, duration_s: float) -> "RestartBackoff":
         """`lasted_s`: how long the run that just ended took."""
-        return Failures(self.pace, 1 if lasted_s >= self.pace.earned_after_s else self.in_a_row + 1)
+        return RestartBackoff(self.delays, 1 if duration_s >= self.delays.stable_after_s else self.exits + 1)
 
     @property
-    def wait_s(self) -> float:
+    def delay_s(self) -> float:
         """How long to wait before the next start."""
-        if self.in_a_row < 2:
-            return self.pace.first_s
-        doublings = min(self.in_a_row - 2, MOST_DOUBLINGS)
-        return min(self.pace.longest_s, self.pace.second_s * 2.0**doublings)
+        if self.exits < 2:
+            return self.delays.first_s
+        doublings = min(self.exits - 2, MOST_DOUBLINGS)
+        return min(self.delays.longest_s, self.delays.second_s * 2.0**doublings)
 
     @property
-    def loops(self) -> bool:
-        return self.in_a_row >= LOOP_AFTER
+    def is_crash_loop(self) -> bool:
+        return self.exits >= LOOP_AFTER

@@ -13,7 +13,7 @@ Step = tuple[int, int]
 """(partition's index, broker that comes first)"""
 
 
-def even_leaders(
+def balance_preferred_leaders(
     replicas: Sequence[list[int]], topics: Sequence[str], changeable: Collection[int], brokers: Collection[int]
 ) -> None:
     """Reorders in place the replicas of those partitions whose index is `changeable`, among `brokers`. `topics`: each partition's."""

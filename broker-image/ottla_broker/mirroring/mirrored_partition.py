@@ -14,7 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from ottla_broker.log.validation import HeaderFields, split_whole_batches
-from ottla_broker.mirroring.source_epochs import Epochs, WentBack, learned, of_last
+from ottla_broker.mirroring.source_epochs import EpochEntries, EpochRegression, epochs_after_append, last_record_epoch
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import HEADER_SIZE
 from ottla_broker.wire.errors import ErrorCode
@@ -56,31 +56,31 @@ ELSEWHERE = frozenset(
 class OffsetPolicy(Protocol):
     """How a copy goes on: at the source's offsets (`Identical`), or with offsets of its own (`appending`). Offsets and epochs are the source's."""
 
-    def position(self, copy: "MirrorPartition") -> int:
+    def position(self, copy: "MirroredPartition") -> int:
         """What is wanted next."""
         ...
 
-    def last_record_epoch(self, copy: "MirrorPartition") -> int:
+    def last_record_epoch(self, copy: "MirroredPartition") -> int:
         """Of the record before that; −1: not known."""
         ...
 
-    def source(self, copy: "MirrorPartition") -> UUID | None:
+    def source_id(self, copy: "MirroredPartition") -> UUID | None:
         """Which source it is, where a topic may have several."""
         ...
 
-    def append(self, copy: "MirrorPartition", got: FetchResponsePartition) -> FetchOutcome | None:
+    def append_batches(self, copy: "MirroredPartition", got: FetchResponsePartition) -> FetchOutcome | None:
         """What hinders it."""
         ...
 
-    def part(self, copy: "MirrorPartition", epoch: int, end: int) -> FetchOutcome:
+    def handle_divergence(self, copy: "MirroredPartition", epoch: int, end: int) -> FetchOutcome:
         """The source's log holds records of `epoch` up to `end` only."""
         ...
 
-    def find_range(self, copy: "MirrorPartition", start: int, end: int) -> FetchOutcome:
+    def handle_out_of_range(self, copy: "MirroredPartition", start: int, end: int) -> FetchOutcome:
         """After OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`."""
         ...
 
-    def follow_start(self, copy: "MirrorPartition") -> bool:
+    def advance_log_start(self, copy: "MirroredPartition") -> bool:
         """Lets go what the source has let go; whether that was all of it."""
         ...
 
@@ -93,7 +93,7 @@ class LastResponse:
 
 
 @dataclass(slots=True, eq=False)
-class Weight:
+class BytesPerOffset:
     """Bytes per offset, of what came last: what is older counts for half with every further `HALVED_BYTES`."""
 
     size: float = 0.0
@@ -108,7 +108,7 @@ class Weight:
 
 
 @dataclass(slots=True, eq=False)
-class MirrorPartition:
+class MirroredPartition:
     """A partition that this broker leads, in the epoch in which it leads it. `source_end`: the source's high watermark, `source_start`: its log
     start, both as last seen; `asked`: the offset of the request that is under way; `caught_up_s`: when nothing was missing here, by the loop's
     clock."""
@@ -116,18 +116,18 @@ class MirrorPartition:
     partition: Partition
     source_topic: str
     source_id: UUID
-    source_epochs: Epochs
-    offset_policy: OffsetPolicy = field(default_factory=lambda: IDENTICAL)
+    source_epochs: EpochEntries
+    offset_policy: OffsetPolicy = field(default_factory=lambda: IDENTICAL_OFFSETS)
     leader_epoch: int = field(init=False)
     source_high_watermark: int = UNKNOWN
     source_log_start: int = UNKNOWN
     requested_offset: int = UNKNOWN
     last_caught_up_s: float = UNKNOWN
-    unrecorded_epochs: Epochs = ()
+    unrecorded_epochs: EpochEntries = ()
     reason: str = ""
     retry_pause_s: float = 0.0
     retry_at_s: float = 0.0
-    weight: Weight = field(default_factory=Weight)
+    bytes_per_offset: BytesPerOffset = field(default_factory=BytesPerOffset)
     last_response: LastResponse = field(default_factory=LastResponse)
 
     def __post_init__(self) -> None:
@@ -165,7 +165,7 @@ class MirrorPartition:
         """An estimate: as many offsets, each as large as those that came last, or else as those that are here; −1 when there is nothing to go by."""
         if not self.lag:
             return 0
-        log, weight = self.partition.log, self.weight
+        log, weight = self.partition.log, self.bytes_per_offset
         if weight.offsets:
             return round(self.lag * weight.size / weight.offsets)
         return round(self.lag * log.size / (log.end - log.start)) if log.end > log.start else UNKNOWN
@@ -176,29 +176,29 @@ class MirrorPartition:
         return UNKNOWN if heard_s == UNKNOWN else max(now_s - heard_s, 0.0)
 
 
-def process_partition_data(copy: MirrorPartition, got: FetchResponsePartition, now_s: float) -> FetchOutcome:
+def process_partition_data(copy: MirroredPartition, got: FetchResponsePartition, now_s: float) -> FetchOutcome:
     """KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (what was sent has a format of old), KAFKA_STORAGE_ERROR."""
     if got.error is not ErrorCode.none:
         if got.error is ErrorCode.offset_out_of_range:
             return FetchOutcome.out_of_range
         return FetchOutcome.not_leader if got.error in ELSEWHERE else FetchOutcome.retriable_error
     if got.diverging is not None:
-        return copy.offset_policy.part(copy, *got.diverging)
+        return copy.offset_policy.handle_divergence(copy, *got.diverging)
     before = copy.position
     if len(got.records) >= HEADER_SIZE:
         if copy.requested_offset != before:
             return FetchOutcome.advanced  # the log was cut off meanwhile: this is not what follows it now
-        if (outcome := copy.offset_policy.append(copy, got)) is not None:
+        if (outcome := copy.offset_policy.append_batches(copy, got)) is not None:
             return outcome
     copy.source_high_watermark = max(got.high_watermark, 0)
     if copy.position >= copy.source_high_watermark or copy.last_caught_up_s == UNKNOWN:
         copy.last_caught_up_s = now_s
     copy.source_log_start = got.log_start
-    copy.offset_policy.follow_start(copy)
+    copy.offset_policy.advance_log_start(copy)
     return FetchOutcome.unchanged if copy.position == before else FetchOutcome.advanced
 
 
-def lost_epoch(copy: MirrorPartition, epoch: int, end: int) -> FetchOutcome:
+def lost_epoch(copy: MirroredPartition, epoch: int, end: int) -> FetchOutcome:
     copy.reason = (
         f"the source has lost records that were copied: its log holds records of leader epoch {epoch} up to offset {end} only; the copy ends "
         f"at {copy.position} with records of epoch {copy.last_record_epoch}"
@@ -206,7 +206,7 @@ def lost_epoch(copy: MirrorPartition, epoch: int, end: int) -> FetchOutcome:
     return FetchOutcome.diverged
 
 
-def has_lost(copy: MirrorPartition, end: int) -> FetchOutcome:
+def has_lost(copy: MirroredPartition, end: int) -> FetchOutcome:
     copy.reason = (
         f"the source has lost records that were copied: its log ends at offset {end}, the copy at {copy.position}"
     )
@@ -214,19 +214,19 @@ def has_lost(copy: MirrorPartition, end: int) -> FetchOutcome:
 
 
 def learn(
-    copy: MirrorPartition, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]
+    copy: MirroredPartition, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]
 ) -> FetchOutcome | None:
     """What hinders the taking of `batches` behind what was copied, from `start` to `end`: leader epochs of the source that are to be written down first, or
     that cannot be."""
     try:
-        copy.unrecorded_epochs = learned(copy.source_epochs, start, end, batches) or ()
-    except WentBack as reason:
+        copy.unrecorded_epochs = epochs_after_append(copy.source_epochs, start, end, batches) or ()
+    except EpochRegression as reason:
         copy.reason = f"the source is not what was copied: {reason}"
         return FetchOutcome.diverged
     return FetchOutcome.new_epochs if copy.unrecorded_epochs else None
 
 
-def _append(copy: MirrorPartition, records: memoryview) -> FetchOutcome | None:
+def _append(copy: MirroredPartition, records: memoryview) -> FetchOutcome | None:
     """What hinders it."""
     log = copy.partition.log
     _, batches = split_whole_batches(records)
@@ -244,11 +244,11 @@ def _append(copy: MirrorPartition, records: memoryview) -> FetchOutcome | None:
     for at, _ in batches:
         _EPOCH.pack_into(records, at + _EPOCH_AT, copy.leader_epoch)
     appended = copy.partition.append_mirrored_records(records)
-    copy.weight.add(appended.byte_count, log.end - first[0])
+    copy.bytes_per_offset.add(appended.byte_count, log.end - first[0])
     return None
 
 
-def follow_start(copy: MirrorPartition) -> bool:
+def follow_start(copy: MirroredPartition) -> bool:
     """Raises the log's start to the source's as far as the high watermark has come; whether that was all the way."""
     log = copy.partition.log
     wanted = min(copy.source_log_start, log.high_watermark)
@@ -258,7 +258,7 @@ def follow_start(copy: MirrorPartition) -> bool:
     return log.start >= copy.source_log_start
 
 
-def find_range(copy: MirrorPartition, start: int, end: int) -> FetchOutcome:
+def find_range(copy: MirroredPartition, start: int, end: int) -> FetchOutcome:
     """After OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`. Either what follows ours was deleted there before it was copied,
     or the source has lost records."""
     log = copy.partition.log
@@ -276,30 +276,30 @@ def find_range(copy: MirrorPartition, start: int, end: int) -> FetchOutcome:
     return FetchOutcome.advanced
 
 
-class Identical:
+class IdenticalOffsets:
     """The same batches at the same offsets: the log itself says where it goes on."""
 
-    def position(self, copy: MirrorPartition) -> int:
+    def position(self, copy: MirroredPartition) -> int:
         return copy.partition.log.end
 
-    def last_record_epoch(self, copy: MirrorPartition) -> int:
+    def last_record_epoch(self, copy: MirroredPartition) -> int:
         log = copy.partition.log
-        return of_last(copy.source_epochs, log.start, log.end)
+        return last_record_epoch(copy.source_epochs, log.start, log.end)
 
-    def source(self, _: MirrorPartition) -> UUID | None:
+    def source_id(self, _: MirroredPartition) -> UUID | None:
         return None
 
-    def append(self, copy: MirrorPartition, got: FetchResponsePartition) -> FetchOutcome | None:
+    def append_batches(self, copy: MirroredPartition, got: FetchResponsePartition) -> FetchOutcome | None:
         return _append(copy, got.records)
 
-    def part(self, copy: MirrorPartition, epoch: int, end: int) -> FetchOutcome:
+    def handle_divergence(self, copy: MirroredPartition, epoch: int, end: int) -> FetchOutcome:
         return lost_epoch(copy, epoch, end)
 
-    def find_range(self, copy: MirrorPartition, start: int, end: int) -> FetchOutcome:
+    def handle_out_of_range(self, copy: MirroredPartition, start: int, end: int) -> FetchOutcome:
         return find_range(copy, start, end)
 
-    def follow_start(self, copy: MirrorPartition) -> bool:
+    def advance_log_start(self, copy: MirroredPartition) -> bool:
         return follow_start(copy)
 
 
-IDENTICAL: OffsetPolicy = Identical()
+IDENTICAL_OFFSETS: OffsetPolicy = IdenticalOffsets()

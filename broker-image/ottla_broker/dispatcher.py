@@ -1,0 +1,139 @@
+"""From a request's bytes to its handler, and back to a response's bytes."""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from ottla_broker.api.api_versions import api_versions_response
+from ottla_broker.api.fetch import Fetching
+from ottla_broker.api.produce import produce
+from ottla_broker.broker import Broker
+from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
+from ottla_broker.metrics import API_KEY_LIMIT
+from ottla_broker.requests.api import Handler, error_response, find_api, find_handler
+from ottla_broker.requests.context import (
+    Buffers,
+    CloseConnection,
+    ConnectionState,
+    FrameHandler,
+    Reply,
+    RequestContext,
+)
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import RequestHeader, read_request, response_class, write_response
+from ottla_broker.wire.conversion import convert_message
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.fetch import CONSUMER, read_fetch_request
+from ottla_broker.wire.message_reader import MalformedMessage
+
+ALLOW_ALL: Final = AllowAll()
+
+
+class RequestDispatcher:
+    """Serves the requests of all connections. One per broker, on the running loop.
+
+    `request_counts`: requests received, by API key.
+    """
+
+    def __init__(self, broker: Broker, authorizer: Authorizer) -> None:
+        self.request_counts = [0] * API_KEY_LIMIT
+        self._broker = broker
+        self._authorizer = authorizer
+        self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: Fetching(broker)}
+        self._tasks: dict[asyncio.Task[Buffers], None] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def must_wait_for_start(self, frame: bytearray, header: RequestHeader) -> bool:
+        """True while the broker starts, except for what other brokers need to start. Raises MalformedMessage."""
+        if self._broker.ready:
+            return False
+        if header.api_key == ApiKey.FETCH:
+            return read_fetch_request(frame, header).replica == CONSUMER
+        api = find_api(header.api_key)
+        return api is None or not api.is_served_while_starting
+
+    def dispatch(
+        self, frame: bytearray, header: RequestHeader, connection: ConnectionState, max_response_bytes: int
+    ) -> Reply:
+        """The response with its size in front, a future of one, or None where the client wants none.
+
+        Raises MalformedMessage and CloseConnection.
+        """
+        key, version = header.api_key, header.version
+        if 0 <= key < API_KEY_LIMIT:
+            self.request_counts[key] += 1
+        context = RequestContext(self._broker, connection, version, header.client_id, self._authorizer)
+        frame_handler = self._frame_handlers.get(key)
+        if frame_handler is not None and _is_served(key, version):
+            return frame_handler(context, frame, header, max_response_bytes)
+        handler = find_handler(key, version)
+        if handler is not None:
+            request = read_request(bytes(frame), header, handler.request)
+            api = find_api(key)
+            if api is not None and api.is_forwarded and self._broker.controller is None:
+                return self._run(self._forward(handler, context, header, request, frame))
+            return self._run(_handle(handler, context, header, request))
+        if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
+            response = api_versions_response(ErrorCode.unsupported_version)
+            return [write_response(key, 0, header.correlation_id, response)]
+        raise MalformedMessage(f"no such request: API key {key}, version {version}")
+
+    async def close(self) -> None:
+        """Cancel the handlers that are still running."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _run(self, work: Coroutine[Any, Any, Buffers]) -> Future[Buffers]:
+        """Run a handler to its end even if its connection closes: others may depend on what it began."""
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    async def _forward(
+        self, handler: Handler, context: RequestContext, header: RequestHeader, request: Any, frame: bytearray
+    ) -> Buffers:
+        """The active controller's response. Without one, this broker's own, which is NOT_CONTROLLER in the API's form."""
+        if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
+            raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
+        try:
+            forwarded = await self._broker.controller_channel.forward_frame(frame)
+        except KafkaError:
+            forwarded = None
+        return await _handle(handler, context, header, request) if forwarded is None else [forwarded]
+
+
+async def answer_locally(broker: Broker, request: Any, authorizer: Authorizer = ALLOW_ALL) -> Any:
+    """The response to a request of the broker itself, in the request's version, as if it came over a connection.
+
+    Used while the broker is the controller that it sends requests to. Raises KafkaError where the response has
+    no place for an error code.
+    """
+    key, version = int(request.__api_key__), int(request.__version__)
+    handler = find_handler(key, version)
+    assert handler is not None, f"{type(request).__name__} is not served in version {version}"
+    connection = ConnectionState("in-process", 0, broker.config.inter_broker_listener)
+    context = RequestContext(broker, connection, version, None, authorizer)
+    response = await _respond(handler, context, convert_message(request, handler.request))
+    return convert_message(response, response_class(key, version))
+
+
+async def _handle(handler: Handler, context: RequestContext, header: RequestHeader, request: Any) -> Buffers:
+    response = await _respond(handler, context, request)
+    return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+
+async def _respond(handler: Handler, context: RequestContext, request: Any) -> Any:
+    try:
+        return await handler.handle(context, request)
+    except KafkaError as error:
+        return error_response(handler.response, error)
+
+
+def _is_served(key: int, version: int) -> bool:
+    first, last = SERVED_VERSIONS[key]
+    return first <= version <= last

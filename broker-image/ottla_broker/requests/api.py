@@ -1,0 +1,97 @@
+"""How a file of `ottla_broker.api` declares the API that it serves, and how a request finds its handler.
+
+    API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+
+    @API.handler(0, 2)
+    async def leave_one(ctx: RequestContext, request: LeaveGroupRequestV2) -> LeaveGroupResponseV2: ...
+
+A handler is written for the messages of the last of its versions: requests are converted to them before it,
+responses from them after it. A file is imported when its first request arrives, which keeps the broker's start
+short and the messages of unused APIs out of memory; `served_versions` holds what must be known before.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
+
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import request_class, response_class
+from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.message_schema import default_message, schema_of
+
+HandleRequest = Callable[[RequestContext, Any], Awaitable[Any]]
+H = TypeVar("H", bound=HandleRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """Handles versions `first` to `last` of an API, as messages of the classes `request` and `response`.
+
+    A KafkaError that leaves `handle` becomes the response's top-level error code; a response without one costs
+    the connection. Error codes of topics and partitions are the handler's to place.
+    """
+
+    first: int
+    last: int
+    request: type
+    response: type
+    handle: HandleRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """`versions`: first and last that are served. `flexible`: the first with tagged fields (KIP-482), None: none.
+
+    `is_forwarded`: clients may send it to any broker, and only the active controller can answer (KIP-590).
+    `is_served_while_starting`: other brokers need its answer to start, or to go on.
+    """
+
+    key: ApiKey
+    versions: tuple[int, int]
+    flexible: int | None
+    is_forwarded: bool = False
+    is_served_while_starting: bool = False
+    handlers: list[Handler] = field(default_factory=list)
+
+    def handler(self, first: int | None = None, last: int | None = None) -> Callable[[H], H]:
+        """Declare the handler of versions `first` to `last`; of all versions without them."""
+        first = self.versions[0] if first is None else first
+        last = self.versions[1] if last is None else last
+
+        def declare(handle: H) -> H:
+            request, response = request_class(self.key, last), response_class(self.key, last)
+            self.handlers.append(Handler(first, last, request, response, handle))
+            return handle
+
+        return declare
+
+
+@cache
+def find_api(key: int) -> Api | None:
+    """The declaration of a served API. Imports its file."""
+    if key not in SERVED_VERSIONS:
+        return None
+    api: Api = import_module(f"ottla_broker.api.{ApiKey(key).name.lower()}").API
+    return api
+
+
+@cache
+def find_handler(key: int, version: int) -> Handler | None:
+    """None when the version is not served, or is read and written by a FrameHandler."""
+    api = find_api(key)
+    handlers = () if api is None else api.handlers
+    return next((handler for handler in handlers if handler.first <= version <= handler.last), None)
+
+
+def error_response(response: type, error: KafkaError) -> object:
+    """An empty response with the error at its top level. Raises the error where the response has no place for it."""
+    names = {one.name for one in schema_of(response).all_fields}
+    if "error_code" not in names:
+        raise error
+    empty = default_message(response)
+    values = {"error_code": error.code, "error_message": error.message}
+    return response(**{name: values[name] if name in values else getattr(empty, name) for name in names})

@@ -1,0 +1,15 @@
+"""Durations of messages, which kio gives and takes as timedeltas."""
+
+import datetime
+from typing import Final
+
+from kio.static.primitive import i32Timedelta
+
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
+"""The throttle time of every response: there are no client quotas."""
+
+
+def to_milliseconds(duration: datetime.timedelta) -> int:
+    return duration // _MILLISECOND

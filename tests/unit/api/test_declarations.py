@@ -1,0 +1,78 @@
+"""What the files of `ottla_broker.api` declare, beside kio's schemas, their own docstrings and the pages made of them."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pytest
+from kio.schema.index import api_key_map, schema_name_map
+
+import ottla_broker.api
+from ottla_broker.requests import protocol_page
+from ottla_broker.requests.api import Api, find_handler
+from ottla_broker.requests.protocol_page import declared_apis
+from ottla_broker.requests.served_versions import SERVED_VERSIONS
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import request_class, response_class
+
+APIS = declared_apis()
+FRAME_HANDLED = (ApiKey.PRODUCE, ApiKey.FETCH)  # their codecs are written by hand: wire/produce.py, wire/fetch.py
+# Parts of Fetch that still have to move.
+NO_APIS = {
+    "fetch_reading",
+    "fetch_sessions",
+    "fetch_waiting",
+    "follower_fetch",
+    "follower_sessions",
+    "leader_hints",
+    "told_again",
+}
+
+
+def test_only_apis_lie_in_api() -> None:
+    files = {module.name for module in iter_modules(ottla_broker.api.__path__)}
+    assert files - NO_APIS == {api.key.name.lower() for api in APIS}
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
+def test_versions_are_those_that_kio_knows(api: Api) -> None:
+    name = api.key.name.lower()
+    assert api_key_map[api.key] == name
+    known = schema_name_map[name]
+    assert api.versions[1] == max(known)
+    assert api.versions[0] == min(known) or api.key is ApiKey.PRODUCE  # rule 16: produce is offered from 0
+    flexible = [version for version in sorted(known) if getattr(request_class(api.key, version), "__flexible__")]  # noqa: B009
+    assert api.flexible == (flexible[0] if flexible else None)
+
+
+def test_rule_16_produce_is_offered_from_version_0() -> None:
+    """librdkafka looks at Produce's lowest version to decide whether the broker can take compressed batches."""
+    assert SERVED_VERSIONS[ApiKey.PRODUCE][0] == 0
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.key not in FRAME_HANDLED], ids=lambda api: api.key.name)
+def test_handlers_cover_exactly_the_declared_versions(api: Api) -> None:
+    first, last = api.versions
+    for version in range(first, last + 1):
+        handler = find_handler(api.key, version)
+        assert handler is not None, version
+        assert handler.request is request_class(api.key, handler.last)
+        assert handler.response is response_class(api.key, handler.last)
+    assert sum(handler.last - handler.first + 1 for handler in api.handlers) == last - first + 1
+    assert find_handler(api.key, first - 1) is None
+    assert find_handler(api.key, last + 1) is None
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
+def test_a_files_first_line_says_what_it_declares(api: Api) -> None:
+    first, last = api.versions
+    versions = f"version {first}" if first == last else f"versions {first}–{last}"
+    text = import_module(f"ottla_broker.api.{api.key.name.lower()}").__doc__ or ""
+    assert re.match(rf"{api.key.title} \({int(api.key)}\), {versions}\b", text)
+
+
+def test_what_is_made_of_the_declarations_is_up_to_date() -> None:
+    run = "run: python -m ottla_broker.requests.protocol_page"
+    assert Path(protocol_page.PAGE).read_text() == protocol_page.protocol_page(), run
+    assert Path(protocol_page.SERVED_VERSIONS).read_text() == protocol_page.served_versions_source(), run

@@ -1,0 +1,36 @@
+"""How pytest-xdist distributes tests among the parallel streams of `make test`.
+
+It distributes whole files, because the tests of a file share expensive fixtures. All tests of
+pipelines that share a JVM are one unit of work. Suites with long tests come first, so that short
+tests fill the end.
+"""
+
+import pytest
+
+LONGEST_FIRST = ("tests/spark/", "tests/e2e/")
+SHARED_JVM, SEPARATE_PROCESSES = "tests/spark/", "tests/spark/test_example.py"
+
+
+def work_unit(test: str) -> str:
+    """The group of tests that run in the same stream as the test with this node id."""
+    file = test.partition("::")[0]
+    return SHARED_JVM if file.startswith(SHARED_JVM) and file != SEPARATE_PROCESSES else file
+
+
+def sort_longest_suites_first(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return next((at for at, it in enumerate(LONGEST_FIRST) if item.nodeid.startswith(it)), len(LONGEST_FIRST))
+
+    items.sort(key=place)
+
+
+def create_scheduler(config: pytest.Config, log: object) -> object:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class WorkUnitScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return work_unit(nodeid)
+
+    # xdist would order units by their number of tests, which says nothing about their duration.
+    config.option.loadscopereorder = False
+    return WorkUnitScheduling(config, log)
