@@ -1,7 +1,8 @@
-"""What a container of the pipelines' image runs: its first argument says `driver`, `executor`, or a command of `python -m ottla_spark`.
+"""Entry point of the pipelines' image. The first argument is `driver`, `executor` or a command of `python -m ottla_spark`.
 
-Spark on Kubernetes starts its pods with the first two, and tells executors what to be in environment variables
-(https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html). The process becomes the JVM, so that signals reach it.
+Spark on Kubernetes starts its pods with the first two and configures executors by environment variables
+(https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html). The process is replaced by the JVM, so that signals
+reach it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from ottla_spark import jars
-from ottla_spark.trouble import NotInstalled, Trouble
+from ottla_spark.errors import MissingDependency, PipelineError
 
-EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-# Option of the executor, and the variable that holds it.
+EXECUTOR_CLASS = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+# Option of the executor → environment variable with its value.
 EXECUTOR_OPTIONS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
@@ -30,8 +31,8 @@ EXECUTOR_OPTIONS = {
 }
 
 
-def command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command line to become. Trouble when a variable that Spark should have set is not."""
+def container_command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Command line to execute. Raises PipelineError if a variable that Spark sets is missing."""
     match arguments:
         case ["driver", *rest]:
             return _driver(rest, environment)
@@ -41,52 +42,61 @@ def command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[st
 
 
 def _driver(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """In the driver's own pod, what was submitted from elsewhere is a client."""
-    binds = f"spark.driver.bindAddress={_told(environment, 'SPARK_DRIVER_BIND_ADDRESS')}"
-    return [str(_spark() / "bin" / "spark-submit"), "--conf", binds, "--deploy-mode", "client", *arguments]
+    """The driver pod submits in client mode: it is the driver."""
+    binds = f"spark.driver.bindAddress={_variable(environment, 'SPARK_DRIVER_BIND_ADDRESS')}"
+    return [str(_spark_home() / "bin" / "spark-submit"), "--conf", binds, "--deploy-mode", "client", *arguments]
 
 
 def _executor(environment: Mapping[str, str]) -> list[str]:
-    memory = _told(environment, "SPARK_EXECUTOR_MEMORY")
+    memory = _variable(environment, "SPARK_EXECUTOR_MEMORY")
     numbered = {
         int(found[1]): value
         for name, value in environment.items()
         if (found := re.fullmatch(r"SPARK_JAVA_OPT_(\d+)", name))
     }
     extra = environment.get("SPARK_EXTRA_CLASSPATH") or environment.get("SPARK_CLASSPATH")
-    connector = map(str, jars.connector())
+    connector = map(str, jars.ensure_connector_jars())
     classpath = os.pathsep.join(
-        filter(None, [environment.get("SPARK_CONF_DIR"), f"{_spark()}/jars/*", *connector, extra])
+        filter(None, [environment.get("SPARK_CONF_DIR"), f"{_spark_home()}/jars/*", *connector, extra])
     )
-    options = [part for name, variable in EXECUTOR_OPTIONS.items() for part in (name, _told(environment, variable))]
+    options = [part for name, variable in EXECUTOR_OPTIONS.items() for part in (name, _variable(environment, variable))]
     java_options = [numbered[number] for number in sorted(numbered)]
-    return [jars.java(), *java_options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", classpath, EXECUTOR, *options]
+    return [
+        jars.find_java(),
+        *java_options,
+        f"-Xms{memory}",
+        f"-Xmx{memory}",
+        "-cp",
+        classpath,
+        EXECUTOR_CLASS,
+        *options,
+    ]
 
 
-def _told(environment: Mapping[str, str], variable: str) -> str:
-    if not (value := environment.get(variable)):
-        raise Trouble(f"{variable} is not set: Spark sets it in the pods that it makes")
+def _variable(environment: Mapping[str, str], name: str) -> str:
+    if not (value := environment.get(name)):
+        raise PipelineError(f"{name} is not set: Spark sets it in the pods that it creates")
     return value
 
 
-def _spark() -> Path:
+def _spark_home() -> Path:
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'")
+        raise MissingDependency("pipelines need PySpark: pip install 'ottla[spark]'")
     return Path(found.origin).parent
 
 
 def main() -> NoReturn:
     try:
-        wanted = command(sys.argv[1:], os.environ)
-    except Trouble as trouble:
-        print(trouble, file=sys.stderr)
+        command = container_command(sys.argv[1:], os.environ)
+    except PipelineError as error:
+        print(error, file=sys.stderr)
         sys.exit(2)
-    os.environ.setdefault("SPARK_HOME", str(_spark()))
+    os.environ.setdefault("SPARK_HOME", str(_spark_home()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     sys.stdout.flush()
-    os.execvp(wanted[0], wanted)
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

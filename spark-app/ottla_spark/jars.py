@@ -1,8 +1,7 @@
-"""The jars that Spark needs to speak with brokers: fetched once by their coordinates, checked by digest, kept in a
-cache folder.
+"""Jars of Spark's Kafka connector: downloaded once by Maven coordinates, verified by digest, kept in a cache folder.
 
-Nothing is fetched when they are there, so an image that was built with them starts without a network. The fetching is
-done by Ivy, which PySpark carries, run as a plain command with its own notion of where artifacts come from.
+An image that contains them starts without a network. Ivy, which PySpark includes, downloads them; it runs as a
+command with its own configuration of repositories.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from ottla_spark.trouble import NotInstalled, Trouble
+from ottla_spark.errors import MissingDependency, PipelineError
 
 FOLDER_VARIABLE: Final = "OTTLA_SPARK_JARS"
-"""Environment variable: the folder that holds the jars, in images for example."""
+"""Environment variable that names the folder of the jars, for example in images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """An artifact by its Maven coordinates, with the SHA-256 of its bytes."""
+    """Maven coordinates of an artifact, and the SHA-256 of its file."""
 
     group: str
     artifact: str
@@ -38,7 +37,7 @@ class Jar:
         return f"{self.artifact}-{self.version}.jar"
 
 
-# The connector is pinned to Spark's version; clients and pool are the ones that it was built with.
+# The connector has the version of Spark. kafka-clients and commons-pool2 are the versions that it was built with.
 CONNECTOR: Final = (
     Jar(
         "org.apache.spark",
@@ -63,103 +62,101 @@ CONNECTOR: Final = (
     ),
 )
 
-_FETCH_SECONDS: Final = 300
+_DOWNLOAD_TIMEOUT_S: Final = 300
 
 
 def cache_folder() -> Path:
-    """Where the jars are kept: $OTTLA_SPARK_JARS, or ottla/spark-jars in the user's cache."""
+    """$OTTLA_SPARK_JARS, or ottla/spark-jars in the user's cache."""
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark-jars"
 
 
-def connector(folder: Path | None = None, say: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Paths of the connector's jars, fetched first if any is missing.
+def ensure_connector_jars(folder: Path | None = None, notify: Callable[[str], None] = lambda _: None) -> list[Path]:
+    """Paths of the connector's jars, which are downloaded if any is missing.
 
-    Trouble when they cannot be had or are not what they should be.
+    Raises PipelineError if they cannot be downloaded or a digest differs. `notify` takes a message before a download.
     """
     folder = folder or cache_folder()
     if any(not (folder / jar.file).exists() for jar in CONNECTOR):
-        say(f"fetching Spark's Kafka connector into {folder}, once")
-        _fetch(CONNECTOR, folder)
+        notify(f"downloading Spark's Kafka connector to {folder}")
+        _download(CONNECTOR, folder)
     for jar in CONNECTOR:
-        check(folder / jar.file, jar.sha256)
+        check_digest(folder / jar.file, jar.sha256)
     return [folder / jar.file for jar in CONNECTOR]
 
 
-def check(file: Path, sha256: str) -> None:
-    """Trouble unless the file's bytes have this digest."""
+def check_digest(file: Path, sha256: str) -> None:
+    """Raises PipelineError if the file has another digest."""
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != sha256:
-        raise Trouble(
-            f"{file} is not what it should be: its SHA-256 is {found}, expected {sha256}; delete it and run again"
-        )
+        raise PipelineError(f"{file}: SHA-256 is {found}, expected {sha256}; delete the file and run again")
 
 
-def _fetch(jars: tuple[Jar, ...], folder: Path) -> None:
-    """Fetches into a folder of its own first, so that an interrupted fetch leaves nothing half done."""
+def _download(jars: tuple[Jar, ...], folder: Path) -> None:
+    """Downloads to a temporary folder first, so that an interrupted download leaves no partial file."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch:
-        wish = Path(scratch) / "ivy.xml"
-        wish.write_text(_wish(jars))
-        done = subprocess.run(
+        module = Path(scratch) / "ivy.xml"
+        module.write_text(_ivy_module(jars))
+        ivy = subprocess.run(
             [
-                java(), "-cp", str(_ivy()), "org.apache.ivy.Main",
-                "-m2compatible", "-novalidate", "-ivy", str(wish), "-cache", str(Path(scratch) / "cache"),
+                find_java(), "-cp", str(_find_ivy()), "org.apache.ivy.Main",
+                "-m2compatible", "-novalidate", "-ivy", str(module), "-cache", str(Path(scratch) / "cache"),
                 "-types", "jar", "-retrieve", f"{scratch}/[artifact]-[revision].[ext]",
             ],
-            capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False,
+            capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S, check=False,
         )  # fmt: skip
         for jar in jars:
-            fetched = Path(scratch) / jar.file
-            if not fetched.exists():
-                raise Trouble(
-                    f"cannot fetch {jar.group}:{jar.artifact}:{jar.version}: {_reason(done.stdout + done.stderr)}; "
-                    f"without a network, put {jar.file} into {folder} by hand"
+            downloaded = Path(scratch) / jar.file
+            if not downloaded.exists():
+                raise PipelineError(
+                    f"cannot download {jar.group}:{jar.artifact}:{jar.version}: {_failure(ivy.stdout + ivy.stderr)}; "
+                    f"without a network, copy {jar.file} to {folder}"
                 )
-            check(fetched, jar.sha256)
-            fetched.replace(folder / jar.file)
+            check_digest(downloaded, jar.sha256)
+            downloaded.replace(folder / jar.file)
 
 
-def _wish(jars: tuple[Jar, ...]) -> str:
-    wanted = "".join(
+def _ivy_module(jars: tuple[Jar, ...]) -> str:
+    dependencies = "".join(
         f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}"'
         ' transitive="false" conf="default->master"/>'
         for jar in jars
     )
     return (
         '<ivy-module version="2.0"><info organisation="dev.ottla" module="spark-jars"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
     )
 
 
-def _reason(output: str) -> str:
-    """The line of Ivy's report that says most."""
+def _failure(output: str) -> str:
+    """The most specific line of Ivy's output."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
-    for sign in ("UnknownHostException", "ConnectException", "timed out", "not found", "ERROR", "Exception"):
+    for pattern in ("UnknownHostException", "ConnectException", "timed out", "not found", "ERROR", "Exception"):
         for line in lines:
-            if sign in line:
+            if pattern in line:
                 return line
     return lines[-1] if lines else "no answer"
 
 
-def java() -> str:
-    """Path of the Java command: $JAVA_HOME's, or the one on the PATH. Trouble when there is none."""
+def find_java() -> str:
+    """Path of java in $JAVA_HOME or on the PATH. Raises MissingDependency."""
     if (home := os.environ.get("JAVA_HOME")) and (found := Path(home) / "bin" / "java").exists():
         return str(found)
     if on_path := shutil.which("java"):
         return on_path
-    raise NotInstalled(
-        "pipelines need Java 17 or newer, and there is no java on the PATH and no JAVA_HOME (brokers need none)"
+    raise MissingDependency(
+        "pipelines need Java 17 or newer, but JAVA_HOME is not set and java is not on the PATH (brokers need no Java)"
     )
 
 
-def _ivy() -> Path:
+def _find_ivy() -> Path:
     found = find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise NotInstalled("pipelines need PySpark: pip install 'ottla[spark]'")
+        raise MissingDependency("pipelines need PySpark: pip install 'ottla[spark]'")
     jars = sorted((Path(found.submodule_search_locations[0]) / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise NotInstalled("this PySpark carries no Ivy to fetch jars with; it is not a whole installation")
+        raise MissingDependency("the installation of PySpark is incomplete: it has no Ivy to download jars with")
     return jars[-1]

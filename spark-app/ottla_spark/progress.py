@@ -1,10 +1,10 @@
-"""How the pipeline does: Spark's progress events read, lag reckoned, and told as lines of JSON.
+"""Progress of a pipeline: Spark's progress events, the lag, and the log of both as lines of JSON.
 
 A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or failed) and, after
 a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`, `inputRowsPerSecond`, `processedRowsPerSecond`,
 `batchMs`, `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}.
-Records: what the topic has beyond the batch when that has ended. Seconds: how long ago the first of them was written (0 when there is
-none, null when it could not be read in time). `error` is the last error in words.
+The lag in records counts what the topic has beyond the batch when the batch has ended. The lag in seconds is the age
+of the first of them: 0 if there is none, null if it could not be read in time. `error` is the last error.
 """
 
 from __future__ import annotations
@@ -16,63 +16,77 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ottla_spark.cluster import Partition
-from ottla_spark.now import Now
+from ottla_spark.progress_snapshot import ProgressSnapshot
 
-_LARGEST_FILE: Final = 8 * 1024 * 1024
+TopicPartition = tuple[str, int]
+Offsets = Mapping[TopicPartition, int]
+
+_MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one batch of a query did."""
+class BatchProgress:
+    """Result of one batch of a query. `start_offsets`, `end_offsets`: range of the batch in each partition."""
 
     query: str
     number: int
     rows: int
     written: int
-    dead: int
+    dead_letters: int
     input_rows_per_second: float
     processed_rows_per_second: float
-    milliseconds: int
+    duration_ms: int
     watermark: str | None
-    starts: Mapping[Partition, int]
-    ends: Mapping[Partition, int]
+    start_offsets: Offsets
+    end_offsets: Offsets
 
 
-def batch(event: str | Mapping[str, Any]) -> Batch:
-    """A batch from Spark's progress event (its JSON, or that parsed)."""
+def parse_progress_event(event: str | Mapping[str, Any]) -> BatchProgress:
+    """Parses a StreamingQueryProgress of Spark: its JSON, or the parsed object."""
     progress = json.loads(event) if isinstance(event, str) else event
-    starts: dict[Partition, int] = {}
-    ends: dict[Partition, int] = {}
+    starts: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
-        starts = furthest_behind(starts, offsets(source.get("startOffset")))
-        ends = furthest_behind(ends, offsets(source.get("endOffset")))
+        starts = minimum_offsets(starts, parse_offsets(source.get("startOffset")))
+        ends = minimum_offsets(ends, parse_offsets(source.get("endOffset")))
     observed = progress.get("observedMetrics") or {}
-    return Batch(
+    return BatchProgress(
         query=progress["name"],
         number=progress["batchId"],
         rows=progress["numInputRows"],
-        written=sum(int(seen.get("rows") or 0) for seen in observed.values()),
-        dead=sum(int(seen.get("dead") or 0) for seen in observed.values()),
+        written=sum(int(metrics.get("rows") or 0) for metrics in observed.values()),
+        dead_letters=sum(int(metrics.get("dead") or 0) for metrics in observed.values()),
         input_rows_per_second=_rate(progress.get("inputRowsPerSecond")),
         processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
-        milliseconds=int(progress.get("durationMs", {}).get("triggerExecution", 0)),
+        duration_ms=int(progress.get("durationMs", {}).get("triggerExecution", 0)),
         watermark=(progress.get("eventTime") or {}).get("watermark"),
-        starts=starts,
-        ends=ends,
+        start_offsets=starts,
+        end_offsets=ends,
     )
 
 
-def offsets(value: object) -> dict[Partition, int]:
-    """Offsets as the connector tells them: {topic: {partition: offset}}, sometimes as text, sometimes null."""
+def parse_offsets(value: object) -> dict[TopicPartition, int]:
+    """Offsets as the connector reports them: {topic: {partition: offset}} as an object or as text, or null."""
     parsed = json.loads(value) if isinstance(value, str) else value
     if not isinstance(parsed, Mapping):
         return {}
-    return {(topic, int(partition)): int(offset) for topic, of in parsed.items() for partition, offset in of.items()}
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, partitions in parsed.items()
+        for partition, offset in partitions.items()
+    }
 
 
-def furthest_behind(one: Mapping[Partition, int], other: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Of two readers of one topic."""
+def format_offsets(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Inverse of `parse_offsets`."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return nested
+
+
+def minimum_offsets(one: Offsets, other: Offsets) -> dict[TopicPartition, int]:
+    """The smaller offset of each partition that is in either."""
     return {**one, **other, **{it: min(one[it], other[it]) for it in one.keys() & other.keys()}}
 
 
@@ -81,116 +95,119 @@ def _rate(value: object) -> float:
 
 
 @dataclass(slots=True)
-class Positions:
-    """How far all queries are: a partition's position is that of the query that is furthest behind in it. `reads`: topics of every query, also of those that
-    have not told anything yet; `at`: how far each is that has ever processed anything, from the checkpoint until it tells."""
+class QueryOffsets:
+    """End offsets of all queries of a pipeline.
 
-    reads: dict[str, frozenset[str]] = field(default_factory=dict)
-    at: dict[str, Mapping[Partition, int]] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    topics: topics that each query reads, also of queries without a batch so far.
+    ends: end offsets of each query's last batch; before its first batch in this run, those of its checkpoint.
+    """
 
-    def begin(self, query: str, reads: frozenset[str], at: Mapping[Partition, int]) -> None:
-        """`at`: up to where it had processed in a life before; empty when it had not."""
-        self.reads[query], self.at[query] = reads, at
+    topics: dict[str, frozenset[str]] = field(default_factory=dict)
+    ends: dict[str, Offsets] = field(default_factory=dict)
+    _reported: set[str] = field(default_factory=set)
 
-    def add(self, done: Batch) -> None:
-        self.at[done.query] = done.ends
-        self._told.add(done.query)
+    def add_query(self, query: str, topics: frozenset[str], ends: Offsets) -> None:
+        """`ends`: end offsets in the checkpoint; empty if it has no batch."""
+        self.topics[query], self.ends[query] = topics, ends
 
-    @property
-    def everyone_told(self) -> bool:
-        return self.reads.keys() <= self._told
-
-    @property
-    def known(self) -> dict[Partition, int]:
-        """For each partition, of those queries that have processed anything of it."""
-        found: dict[Partition, int] = {}
-        for ends in self.at.values():
-            for partition, end in ends.items():
-                found[partition] = min(end, found.get(partition, end))
-        return found
+    def add_batch(self, batch: BatchProgress) -> None:
+        self.ends[batch.query] = batch.end_offsets
+        self._reported.add(batch.query)
 
     @property
-    def ends(self) -> dict[Partition, int]:
-        """Where to go on, for each partition; without those of which a query that reads them has processed nothing yet."""
+    def all_queries_reported(self) -> bool:
+        """Whether every query has completed a batch in this run."""
+        return self.topics.keys() <= self._reported
+
+    @property
+    def processed(self) -> dict[TopicPartition, int]:
+        """Smallest end offset of each partition among the queries that have processed records of it."""
+        smallest: dict[TopicPartition, int] = {}
+        for ends in self.ends.values():
+            smallest = minimum_offsets(smallest, ends)
+        return smallest
+
+    @property
+    def committable(self) -> dict[TopicPartition, int]:
+        """`processed`, without partitions that a query reads and has processed nothing of yet."""
         return {
             partition: end
-            for partition, end in self.known.items()
-            if all(partition in self.at[query] for query, topics in self.reads.items() if partition[0] in topics)
+            for partition, end in self.processed.items()
+            if all(partition in self.ends[query] for query, topics in self.topics.items() if partition[0] in topics)
         }
 
-    def behind(self, newest: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Records not yet processed, for each partition. `newest`: the offsets that would be written next."""
-        return {partition: max(0, newest.get(partition, end) - end) for partition, end in self.known.items()}
+    def lag_records(self, log_end_offsets: Offsets) -> dict[TopicPartition, int]:
+        """Number of records after `processed` in each partition."""
+        return {
+            partition: max(0, log_end_offsets.get(partition, end) - end) for partition, end in self.processed.items()
+        }
 
 
-def lag(behind: Mapping[Partition, int], written_ms: Mapping[Partition, int], now_ms: int) -> dict[str, Any]:
-    """The `lag` of a line."""
+def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_ms: int) -> dict[str, Any]:
+    """The `lag` of a line. `written_ms`: timestamp of the first unprocessed record, where it is known."""
     partitions: dict[str, dict[str, dict[str, Any]]] = {}
-    oldest: list[float] = []
-    for (topic, partition), records in sorted(behind.items()):
+    ages: list[float] = []
+    for (topic, partition), count in sorted(records.items()):
         seconds: float | None = 0.0
-        if records:
+        if count:
             written = written_ms.get((topic, partition))
             seconds = None if written is None else round(max(0, now_ms - written) / 1000, 3)
         if seconds is not None:
-            oldest.append(seconds)
-        partitions.setdefault(topic, {})[str(partition)] = {"records": records, "seconds": seconds}
-    unknown = len(oldest) < len(behind) and not any(oldest)
+            ages.append(seconds)
+        partitions.setdefault(topic, {})[str(partition)] = {"records": count, "seconds": seconds}
+    is_unknown = len(ages) < len(records) and not any(ages)
     return {
-        "records": sum(behind.values()),
-        "seconds": None if unknown else max(oldest, default=0.0),
+        "records": sum(records.values()),
+        "seconds": None if is_unknown else max(ages, default=0.0),
         "partitions": partitions,
     }
 
 
-class Report:
-    """The file of lines, where one is wanted, and their sum in `now`.
+class ProgressLog:
+    """Appends progress to a file of JSON lines, if there is one, and adds it up in a snapshot.
 
-    Another process follows the file, so each line is written whole; past 8 MiB it begins anew, the old one kept as `.1`.
+    Another process tails the file, so each line is written at once. A file above 8 MiB is renamed to `.1`.
     """
 
-    def __init__(self, path: Path | None, pipeline: str, now: Now | None = None) -> None:
+    def __init__(self, path: Path | None, pipeline: str, snapshot: ProgressSnapshot | None = None) -> None:
         self._path = path
         self._pipeline = pipeline
-        self._now = now or Now()
+        self._snapshot = snapshot or ProgressSnapshot()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
 
-    def state(self, state: str, error: str | None = None, **more: object) -> None:
-        """The pipeline's state has changed, or is worth repeating."""
-        self._write({"state": state, **more, **({"error": error} if error is not None else {})})
+    def write_state(self, state: str, error: str | None = None, **fields: object) -> None:
+        self._write({"state": state, **fields, **({"error": error} if error is not None else {})})
 
-    def batch(self, done: Batch, lag_now: Mapping[str, Any]) -> None:
-        """A batch is done."""
+    def write_batch(self, batch: BatchProgress, lag: Mapping[str, Any]) -> None:
         self._write(
             {
                 "state": "running",
-                "query": done.query,
-                "batch": done.number,
-                "rows": done.rows,
-                "written": done.written,
-                "deadLetters": done.dead,
-                "inputRowsPerSecond": round(done.input_rows_per_second, 3),
-                "processedRowsPerSecond": round(done.processed_rows_per_second, 3),
-                "batchMs": done.milliseconds,
-                "watermark": done.watermark,
-                "lag": lag_now,
+                "query": batch.query,
+                "batch": batch.number,
+                "rows": batch.rows,
+                "written": batch.written,
+                "deadLetters": batch.dead_letters,
+                "inputRowsPerSecond": round(batch.input_rows_per_second, 3),
+                "processedRowsPerSecond": round(batch.processed_rows_per_second, 3),
+                "batchMs": batch.duration_ms,
+                "watermark": batch.watermark,
+                "lag": lag,
             }
         )
 
-    def _write(self, told: Mapping[str, object]) -> None:
+    def _write(self, fields: Mapping[str, object]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = {"at": at, "pipeline": self._pipeline, **told}
-        self._now.take(line)
+        line = {"at": at, "pipeline": self._pipeline, **fields}
+        self._snapshot.update(line)
         if self._path is None:
             return
-        if self._path.exists() and self._path.stat().st_size > _LARGEST_FILE:
+        if self._path.exists() and self._path.stat().st_size > _MAX_FILE_BYTES:
             self._path.replace(self._path.with_name(self._path.name + ".1"))
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
 
-def read(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The lines of a report; a last one that is not whole yet is left out."""
+def parse_lines(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Parses lines of a progress log, without an incomplete last one."""
     return [json.loads(line) for line in lines if line.endswith("\n")]

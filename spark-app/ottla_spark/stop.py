@@ -1,7 +1,7 @@
-"""`python -m ottla_spark.stop`: asks the runner in this container to stop, and returns when it has.
+"""`python -m ottla_spark.stop`: stops the runner in this container gracefully and waits for its end.
 
-Where Spark starts the runner (spark-submit), the container's first process is the JVM, and what Kubernetes asks it to stop ends batches half-done. As the
-container's preStop hook, this lets the batch in flight end first.
+With spark-submit, the container's first process is the JVM, which aborts the batch in flight on SIGTERM. As preStop
+hook, this command lets the batch complete first.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def runners() -> Iterator[int]:
-    """Ids of the processes that run a pipeline."""
+def find_runners() -> Iterator[int]:
+    """Process ids of the runners."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
             arguments = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:  # it has ended meanwhile, or is somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
         python = Path(os.fsdecode(arguments[0])).name.startswith("python")
         if python and any(it.endswith(b"ottla_spark/__main__.py") for it in arguments[1:3]):
             yield int(folder.name)
 
 
-def stop(process: int) -> None:
+def stop_runner(process: int) -> None:
+    """Sends SIGTERM and waits for the process to end."""
     try:
         handle = os.pidfd_open(process)
     except ProcessLookupError:
@@ -44,5 +45,5 @@ def stop(process: int) -> None:
 
 
 if __name__ == "__main__":
-    for found in runners():
-        stop(found)
+    for runner in find_runners():
+        stop_runner(runner)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.register import Conflict, Member, RegisterError, RegisterValue
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Voter
 from ottla_broker.metadata.register.stores import open_register
 from ottla_broker.runtime import Runtime
 
@@ -24,7 +24,7 @@ async def contend(setting: str, wins: int) -> None:
         try:
             seen = await register.read()
             epoch = seen.value.epoch + 1 if seen.value else 1
-            member = Member(me, UUID(int=me), "127.0.0.1:1")
+            member = Voter(me, UUID(int=me), "127.0.0.1:1")
             given = await register.swap(seen, RegisterValue("c", epoch, me, (member,), (me,), me, 0, 1000))
         except Conflict:
             continue

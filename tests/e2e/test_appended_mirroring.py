@@ -183,7 +183,7 @@ def test_a_source_that_was_made_anew_goes_on_only_if_wished(west: BrokerProcess)
         eventually(lambda: "again" not in topics(west), within_s=30)
         create(west, "again")
         produce(west.bootstrap, "again", numbered("second", 5))
-        eventually(lambda: "deleted and made anew" in here.log_tail(), within_s=30)
+        eventually(lambda: "deleted and created again" in here.log_tail(), within_s=30)
         has(here, "again", {"first": numbered("first", 20)})
         append(west, here, "west", on_source_truncation="Resync")
         has(here, "again", {"first": numbered("first", 20), "second": numbered("second", 5)})
@@ -199,7 +199,7 @@ def test_each_other_is_refused() -> None:
         append(a, b, "a")
         has(b, "flights", {"a": numbered("a", 10), "b": numbered("b", 10)})
         append(b, a, "b")
-        eventually(lambda: "come to the source from this cluster" in a.log_tail(), within_s=30)
+        eventually(lambda: "has records from this cluster" in a.log_tail(), within_s=30)
         holds(a, "flights", 10)
 
 

@@ -11,7 +11,7 @@ from tests.e2e.mirroring import log_bytes, produce, seen, try_mirror, watermarks
 from tests.e2e.test_failback import TOPIC, Sites, commit, committed, decoded, saved, values
 from tests.waiting import eventually
 
-OPEN = "its copy has failed over, and takes records of its own; on.divergence=Truncate"
+OPEN = "the topic has failed over and takes records of its own; on.divergence=Truncate"
 
 
 @pytest.fixture(params=["kafka", "ottla"])
@@ -113,7 +113,7 @@ def test_a_source_that_is_another_by_then_is_noticed(sites: Sites) -> None:
     code, message = try_mirror(b.bootstrap, "west", {"role": "Replicate", "on.divergence": "Truncate"})
     assert code.value == 0, message
     told = sites.becomes(b, "Stopped")
-    assert "the source has lost records that were copied" in str(told["why"])
+    assert "the source has lost mirrored records" in str(told["why"])
     assert values(b.bootstrap) == [b"a"] * 100
 
 

@@ -16,9 +16,11 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_broker.coordination.classic_group import GroupState
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC, partition_of
+from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
+    OFFSETS_TOPIC,
     GroupMetadata,
     GroupMetadataKey,
     MemberMetadata,
@@ -31,8 +33,8 @@ from ottla_broker.coordination.records import (
     encode_group_metadata_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
+    partition_of,
 )
-from ottla_broker.coordination.replay import CoordinatorLoader
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
@@ -281,13 +283,17 @@ def test_we_read_what_kafka_writes(kafka: BrokerProcess) -> None:
     kafka.stop()
     newer.close()
     logs = sorted(kafka.log_dir.glob(f"{OFFSETS_TOPIC}-*/00000000000000000000.log"))
-    homes = {int(log.parent.name.rpartition("-")[2]): CoordinatorLoader() for log in logs}
+    homes = {int(log.parent.name.rpartition("-")[2]): CoordinatorLoader(GroupCoordinatorConfig()) for log in logs}
     for log in logs:
-        for _ in homes[int(log.parent.name.rpartition("-")[2])].steps(log.read_bytes()):
+        for _ in homes[int(log.parent.name.rpartition("-")[2])].load_chunk(log.read_bytes()):
             pass
     home = homes[partition_of("classic", PARTITIONS)]
     read = home.groups["classic"]
-    assert (read.state, list(read.static_members), read.subscribed) == (GroupState.stable, ["i"], frozenset({"t"}))
+    assert (read.state, list(read.static_members), read.subscribed_topics) == (
+        GroupState.stable,
+        ["i"],
+        frozenset({"t"}),
+    )
     commit = home.offsets.get("classic", "t", 1)
     assert commit is not None
     assert (commit.offset, commit.metadata.rstrip("\0")) == (0, "said")  # the binding sends its terminating zero too
@@ -295,5 +301,5 @@ def test_we_read_what_kafka_writes(kafka: BrokerProcess) -> None:
     assert other.unknown_records > 0, "records of a KIP-848 group"
     assert other.offsets.get("newer", "t", 1) is not None
     for home in homes.values():
-        for _ in home.finish():
+        for _ in home.add_simple_groups():
             pass

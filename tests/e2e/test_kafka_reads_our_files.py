@@ -151,7 +151,7 @@ def test_the_inspector_finds_no_fault_after_a_crash_and_a_torn_tail(tmp_path: Pa
     last = sorted(tmp_path.glob("made-0/*.log"))[-1]
     os.truncate(last, last.stat().st_size - 50)
     again = place.reopen(LogCheckpoint(recovery_point=300))
-    assert again.failed is None
+    assert again.failure is None
     filled(again, 5, first_producer=20)
     again.close()
     inspect(tmp_path / "made-0")
@@ -257,7 +257,7 @@ def test_a_folder_that_apache_kafka_wrote_is_served(tmp_path: Path, crash: bool)
     directory = data_dir(tmp_path / "data")
     assert directory.was_clean_shutdown is not crash
     assert directory.cluster_id == CLUSTER_ID
-    assert {key: log.failed for key, log in directory.logs.items() if log.failed} == {}
+    assert {key: log.failure for key, log in directory.logs.items() if log.failure} == {}
     log = directory.logs["theirs", 0]
     assert log.topic_id == theirs.topic_id
     log.advance_high_watermark(log.end)

@@ -82,7 +82,7 @@ def test_nothing_comes_back_however_far_it_went() -> None:
         holds(a, "3.2.of-b", 10)
         for broker in (a, b, c):
             eventually(
-                lambda broker=broker: "come to the source from this cluster" in broker.log_tail(),  # type: ignore[misc]
+                lambda broker=broker: "has records from this cluster" in broker.log_tail(),  # type: ignore[misc]
                 within_s=30,
                 message=lambda broker=broker: broker.log_tail(3000),  # type: ignore[misc]
             )

@@ -202,7 +202,7 @@ def test_a_topic_that_was_made_anew_is_never_mixed_in(pair: Pair) -> None:
     eventually(lambda: "again" not in admin.list_topics(timeout=10).topics, within_s=30)
     pair.create("again")
     produce(pair.source.bootstrap, "again", [b"second life"] * 50)
-    eventually(lambda: "deleted and made anew" in pair.target.log_tail(), within_s=30)
+    eventually(lambda: "deleted and created again" in pair.target.log_tail(), within_s=30)
     assert seen(pair.target.bootstrap, "again", 0) == before
     pair.target.restart()
     pair.create("another")
@@ -238,7 +238,7 @@ def test_a_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again:
     pair.source.start()
     produce(pair.source.bootstrap, "lost", [b"second life"] * records_again)
     pair.mirror(role="Replicate")
-    eventually(lambda: "the source has lost records" in pair.target.log_tail(), within_s=30)
+    eventually(lambda: "the source has lost mirrored records" in pair.target.log_tail(), within_s=30)
     assert seen(pair.target.bootstrap, "lost", 0) == before
     pair.mirror(on_source_truncation="Resync")
     pair.assert_same("lost")

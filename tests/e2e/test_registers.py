@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from ottla_broker.metadata.register import Conflict, Member, Register, RegisterError, RegisterValue, VersionedValue
+from ottla_broker.metadata.register import Conflict, Register, RegisterError, RegisterValue, VersionedValue, Voter
 from ottla_broker.metadata.register.etcd import EtcdRegister
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 from tests.brokers import broker_environment, run_ottla_broker
@@ -21,8 +21,8 @@ from tests.kube.control_plane import control_plane
 from tests.registers import EtcdStore, FileStore, LeaseStore, RegisterStore, connect_register
 from tests.waiting import eventually
 
-ME = Member(1, UUID(int=1), "one:9091")
-YOU = Member(2, UUID(int=2), "[fd00::2]:9091")
+ME = Voter(1, UUID(int=1), "one:9091")
+YOU = Voter(2, UUID(int=2), "[fd00::2]:9091")
 FIRST = RegisterValue("c", 1, 1, (ME,), (1,), 1, 0, 3000)
 SAYS_WITHIN_S = 10.0  # a store that holds still is given five seconds
 

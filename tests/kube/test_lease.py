@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from ottla_broker.metadata.register import Member, RegisterError, RegisterValue, VersionedValue
+from ottla_broker.metadata.register import RegisterError, RegisterValue, VersionedValue, Voter
 from ottla_broker.metadata.register.api_server import ApiServer, CredentialSource
 from ottla_broker.metadata.register.kubernetes import KubernetesRegister
 from tests.kube.api import Json
 from tests.kube.control_plane import ControlPlane
 from tests.kube.programs import program
 
-ME = Member(1, UUID(int=1), "one:9091")
+ME = Voter(1, UUID(int=1), "one:9091")
 VALUE = RegisterValue("c", 4, 1, (ME,), (1,), 1, 1_784_000_000_123, 3000)
 LEASE = {"labels": {"app.kubernetes.io/managed-by": "ottla"}, "annotations": {"example.com/kept": "yes"}}
 RIGHTS = ("get", "watch", "patch")

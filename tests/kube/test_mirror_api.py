@@ -98,7 +98,7 @@ def test_a_source_that_falls_silent_and_a_topic_that_is_in_the_way_are_told(
             return resources.condition("Mirror", "west", type_).get("status") == "True"
 
         eventually(lambda: holds("Ready") and holds("InSync"), within_s=60, message=said)
-        why = "a topic of that name is here, and is no copy: delete it, or leave it out"
+        why = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
         assert resources.condition("Mirror", "west")["message"].endswith(f"; taken is not copied: {why}.")
         orders, taken = resources.get("Mirror", "west")["status"]["topics"]
         assert taken == {"topic": "taken", "state": "Refused", "why": why}

@@ -10,9 +10,9 @@ from ottla_broker.metadata.mirror_plans import MirrorReport
 from ottla_broker.mirroring import failback, group_offsets, mirror_manager
 from ottla_broker.mirroring.appended_offsets import AppendedOffsets
 from ottla_broker.mirroring.diverged_records import diverged_folder
-from ottla_broker.mirroring.failover import SendReport
 from ottla_broker.mirroring.group_offsets import CommittedOffset, TopicPartition
-from ottla_broker.mirroring.mirrored_partition import FetchOutcome, IdenticalOffsets, MirroredPartition
+from ottla_broker.mirroring.identical_offsets import IdenticalOffsets
+from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, SendReport
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochEntries
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.replica_fetch import FetchResponsePartition

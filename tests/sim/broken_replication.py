@@ -79,27 +79,27 @@ def followers_keep_what_their_leader_never_had() -> Iterator[None]:
 @contextmanager
 def new_leaders_in_old_epochs() -> Iterator[None]:
     """A leader epoch stays what it is when somebody else leads (rule 1)."""
-    properly = election.next_state
+    properly = election.with_next_epochs
 
     def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
         made = properly(old, new)
         return None if made is None else msgspec.structs.replace(made, leader_epoch=old.leader_epoch)
 
-    with patch.object(election, "next_state", next_state):
+    with patch.object(election, "with_next_epochs", next_state):
         yield
 
 
 @contextmanager
 def isrs_of_leaders_that_were() -> Iterator[None]:
     """An ISR is taken from whoever led once, whatever has happened since it was proposed (rule 1)."""
-    properly = isr_changes.proposed
+    properly = isr_changes.apply_isr_change
 
     def proposed(old: PartitionRecord, proposal: isr_changes.IsrChangeRequest, _: int, *others: Any) -> PartitionRecord:
         return properly(old, proposal, old.leader, *others)
 
     with (
         patch.object(isr_changes, "check_epochs", lambda *_: None),
-        patch.object(replication_control, "proposed", proposed),
+        patch.object(replication_control, "apply_isr_change", proposed),
     ):
         yield
 
@@ -110,9 +110,9 @@ def any_life_of_a_broker_may_join() -> Iterator[None]:
     with (
         patch.object(MetadataClusterView, "is_registered", lambda *_: True),
         patch.object(MetadataClusterView, "may_join", lambda *_: True),
-        patch.object(isr_changes, "check_member", lambda *_, **__: None),
-        patch.object(broker_plans, "_is_lost", lambda *_: False),
-        patch.object(election, "after_unclean_stop", lambda *_: None),
+        patch.object(isr_changes, "check_isr_member", lambda *_, **__: None),
+        patch.object(broker_plans, "_is_replica_lost", lambda *_: False),
+        patch.object(election, "state_after_unclean_shutdown", lambda *_: None),
     ):
         yield
 
@@ -120,19 +120,19 @@ def any_life_of_a_broker_may_join() -> Iterator[None]:
 @contextmanager
 def unclean_elections() -> Iterator[None]:
     """Anybody may lead (rule 5)."""
-    properly = election.elected
+    properly = election.elect_leader
 
     def elected(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicElectionRules) -> Any:
         return properly(old, isr, trusted, voters, replace(rules, allow_unclean=True))
 
-    with patch.object(election, "elected", elected):
+    with patch.object(election, "elect_leader", elected):
         yield
 
 
 @contextmanager
 def who_lost_power_is_trusted() -> Iterator[None]:
     """A broker whose machine was off stays where it was in ISRs (rule 5)."""
-    with patch.object(election, "after_unclean_stop", lambda *_: None):
+    with patch.object(election, "state_after_unclean_shutdown", lambda *_: None):
         yield
 
 
@@ -143,7 +143,7 @@ def the_lead_is_taken_without_hearing_others() -> Iterator[None]:
     async def hear_enough(_: LeaderState) -> None:
         return None
 
-    with patch.object(LeaderState, "hear_enough", hear_enough):
+    with patch.object(LeaderState, "wait_for_election_quorum", hear_enough):
         yield
 
 
@@ -152,7 +152,7 @@ def metadata_count_before_they_are_synced() -> Iterator[None]:
     """A broker says that it has metadata which are in its page cache (decision 6)."""
 
     async def durable(log: MetadataLog) -> EpochAndOffset:
-        return log.position
+        return log.log_end
 
     async def synced(log: PartitionLog, _: int) -> None:
         log.flush.flushed = log.end

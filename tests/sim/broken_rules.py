@@ -10,8 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.coordination.journal import JournalWriter
-from ottla_broker.log import log_dir, recovery
-from ottla_broker.log.flush import Flush
+from ottla_broker.log import flush, log_dir, recovery
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.replication.journal import READ_BYTES, PartitionJournal
@@ -107,7 +106,7 @@ def coordinators_load_what_they_know_to_be_committed() -> Iterator[None]:
 @contextmanager
 def new_folders_are_not_synced() -> Iterator[None]:
     """The name of a new partition's folder is left to chance."""
-    with patch.object(Flush, "_directories", lambda flush: (flush._log.directory,)):
+    with patch.object(flush, "directories_to_sync", lambda log: (log.directory,)):
         yield
 
 

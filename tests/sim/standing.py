@@ -54,7 +54,7 @@ def views(cluster: SimulatedCluster) -> Iterator[str]:
                 log = hosted.log
                 yield (
                     f"{place} on {node.host}: {'leads' if hosted.is_leader else 'follows'} {hosted.registration}, log [{log.start}, {log.end}), "
-                    f"high watermark {log.high_watermark}, failed {log.failed}, proposes {hosted.pending_isr_change}, followers {list(hosted.followers)}"
+                    f"high watermark {log.high_watermark}, failed {log.failure}, proposes {hosted.pending_isr_change}, followers {list(hosted.followers)}"
                 )
 
 

@@ -13,8 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla_spark import progress, spec
-from ottla_spark.run import Place, run
+from ottla_operator.resources.common import API_VERSION
+from ottla_spark.definition import parse_pipeline
+from ottla_spark.progress import parse_lines
+from ottla_spark.run import RuntimeEnvironment, run_pipeline
 from tests.spark.broker import broker
 
 Line = dict[str, Any]
@@ -123,16 +125,16 @@ class Runner:
         Without `stop_when`, what is there is read and the pipeline ends; with it, it is stopped when that is so.
         """
         settings = {"spark.sql.shuffle.partitions": "2"}
-        trigger = {"availableNow": True} if stop_when is None else {}
+        trigger = {"trigger": {"availableNow": True}} if stop_when is None else {}
         document = {
-            "apiVersion": spec.API_VERSION,
+            "apiVersion": API_VERSION,
             "kind": "Pipeline",
             "metadata": {"name": name},
-            "spec": {"trigger": trigger, "spark": {"conf": settings}, **spec_},
+            "spec": {"clusterRef": {"name": "c"}, **trigger, "spark": {"conf": settings}, **spec_},
         }
         report = self.folder / "progress.jsonl"
         report.unlink(missing_ok=True)
-        place = Place(
+        environment = RuntimeEnvironment(
             self.topics.address,
             str(self.folder / "checkpoint"),
             progress=report,
@@ -143,11 +145,11 @@ class Runner:
         follower = threading.Thread(target=_follow, args=(report, stop_when, asked, ended))
         follower.start()
         try:
-            run(spec.of(document, self.folder), place, asked)
+            run_pipeline(parse_pipeline(document, self.folder), environment, asked)
         finally:
             ended.set()
             follower.join()
-            self.lines = progress.read(report.read_text().splitlines(keepends=True))
+            self.lines = parse_lines(report.read_text().splitlines(keepends=True))
         return self.lines
 
 
@@ -155,7 +157,7 @@ def _follow(
     report: Path, stop_when: Callable[[list[Line]], bool] | None, asked: threading.Event, ended: threading.Event
 ) -> None:
     while stop_when is not None and not ended.wait(0.05):
-        if report.exists() and stop_when(progress.read(report.read_text().splitlines(keepends=True))):
+        if report.exists() and stop_when(parse_lines(report.read_text().splitlines(keepends=True))):
             asked.set()
             return
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from examples.flights import load
-from ottla_spark import progress
+from ottla_spark.progress import parse_lines
 from tests.spark.conftest import Line, Topics
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
@@ -86,7 +86,7 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         assert process.poll() is None, report.read_text()
-        lines = progress.read(report.read_text().splitlines(keepends=True)) if report.exists() else []
+        lines = parse_lines(report.read_text().splitlines(keepends=True)) if report.exists() else []
         batches = [line for line in lines if "batch" in line]
         if len(batches) >= count:
             yield batches
@@ -120,7 +120,7 @@ def test_a_pipeline_that_is_killed_and_started_again_gives_the_right_table(
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    last = progress.read(report.read_text().splitlines(keepends=True))[-1]
+    last = parse_lines(report.read_text().splitlines(keepends=True))[-1]
     assert last["state"] == "finished"
 
     rows = newest(topics, "hourly-delays")
@@ -182,7 +182,7 @@ def test_the_process_stops_when_it_is_asked_to(
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()
-    lines = progress.read((tmp_path / "progress.jsonl").read_text().splitlines(keepends=True))
+    lines = parse_lines((tmp_path / "progress.jsonl").read_text().splitlines(keepends=True))
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
     done = sum(line.get("written", 0) for line in lines)
     assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
@@ -205,7 +205,7 @@ def test_the_cases_beside_the_pipeline_hold_and_one_that_does_not_says_what_diff
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "one-morning: as expected",
-        "wrong: differs",
+        "one-morning: passed",
+        "wrong: failed",
         '  delays: missing: {"departures": 1}',
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla_spark.trouble import Trouble
+from ottla_spark.errors import PipelineError
 from tests.spark.conftest import Line, Runner, Topics, events, ids, written
 
 
@@ -163,7 +163,7 @@ def test_a_topic_that_was_made_anew_is_noticed(pipeline: Runner, topics: Topics)
     topics.delete("anew-in")
     topics.make("anew-in")
     topics.write("anew-in", *({"id": number} for number in range(5)))
-    with pytest.raises(Trouble, match=r"the topic anew-in was deleted and made anew since the checkpoint was begun"):
+    with pytest.raises(PipelineError, match=r"the topic anew-in was re-created since the checkpoint was created"):
         pipeline(spec)
     assert ids(topics, "anew-out") == [1]
 

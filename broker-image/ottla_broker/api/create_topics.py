@@ -17,6 +17,8 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8, i16, i32
 
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from ottla_broker.config.description import describe_topic
+from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic, check_new_topic_name
@@ -72,7 +74,7 @@ def checked(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
     if nothing := [entry.name for entry in topic.configs if entry.value is None]:
         raise KafkaError(ErrorCode.invalid_config, f"{nothing[0]} has no value; leave it out to have its default")
     config = {entry.name: entry.value for entry in topic.configs if entry.value is not None}
-    ctx.broker.config.check_topic(config)
+    check_topic_changes(config)
     return wanted(ctx, topic, config)
 
 
@@ -111,11 +113,11 @@ def created(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTo
             CreatableTopicConfigs(
                 name=entry.name,
                 value=entry.value,
-                read_only=entry.read_only,
+                read_only=entry.is_read_only,
                 config_source=cast(i8, int(entry.source)),
-                is_sensitive=entry.sensitive,
+                is_sensitive=entry.is_sensitive,
             )
-            for entry in ctx.broker.config.describe_topic(topic.config)
+            for entry in describe_topic(ctx.broker.config, topic.config)
         ),
     )
 

@@ -21,7 +21,9 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.config import ConfigEntry, loggers
+from ottla_broker.config import ConfigEntry
+from ottla_broker.config.description import describe_broker, describe_cluster_defaults, describe_mirror, describe_topic
+from ottla_broker.config.loggers import describe_loggers
 from ottla_broker.requests import appended_status, mirror_status
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.config_resources import ConfigResource, current, must_be_this_broker, must_be_topic, must_may
@@ -67,18 +69,18 @@ def entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]:
     match kind:
         case ConfigResource.TOPIC:
             must_be_topic(ctx, name)
-            return config.describe_topic(ctx.broker.image.topic_config(name))
+            return describe_topic(config, ctx.broker.image.topic_config(name))
         case ConfigResource.BROKER if name == "":
-            return config.describe_broker_default()
+            return describe_cluster_defaults(config)
         case ConfigResource.BROKER:
             must_be_this_broker(ctx, name)
-            return config.describe_broker()
+            return describe_broker(config)
         case ConfigResource.BROKER_LOGGER:
             must_be_this_broker(ctx, name)
-            return loggers.describe()
+            return describe_loggers()
         case ConfigResource.MIRROR:
             settings = current(ctx, kind, name)
-            return config.describe_mirror(settings) + mirror_status.troubles(ctx.broker, name) if settings else []
+            return describe_mirror(settings) + mirror_status.troubles(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
             now_s = asyncio.get_running_loop().time()
             return mirror_status.mirrored_topic_entries(
@@ -94,9 +96,9 @@ def result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
-        read_only=entry.read_only,
+        read_only=entry.is_read_only,
         config_source=cast(i8, int(entry.source)),
-        is_sensitive=entry.sensitive,
+        is_sensitive=entry.is_sensitive,
         synonyms=tuple(
             DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=cast(i8, int(synonym.source)))
             for synonym in entry.synonyms

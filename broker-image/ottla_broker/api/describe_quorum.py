@@ -21,10 +21,10 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64, u16
 
-from ottla_broker.metadata.following import parse_host_and_port
 from ottla_broker.metadata.leader_state import LeaderState
+from ottla_broker.metadata.log_fetcher import parse_host_and_port
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.metadata.register import MemberKey
+from ottla_broker.metadata.register import ReplicaKey
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
@@ -40,7 +40,7 @@ UNKNOWN = i64(-1)
 async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not ctx.is_authorized(Operation.describe, Resource.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
-    leadership = ctx.broker.quorum.leadership
+    leadership = ctx.broker.quorum.leader_state
     if leadership is None:
         raise KafkaError(ErrorCode.not_controller, f"broker {ctx.broker.quorum.leader_id} leads the metadata log")
     listener = ctx.broker.config.inter_broker_listener
@@ -59,7 +59,7 @@ async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -
         ),
         nodes=tuple(
             Node(node_id=BrokerId(member.broker), listeners=(reached_at(listener, member.address),))
-            for member in leadership.memberships[0]
+            for member in leadership.voter_sets[0]
             if member.address
         ),
     )
@@ -73,8 +73,8 @@ def reached_at(listener: str, address: str) -> Listener:
 def described(ctx: RequestContext, leadership: LeaderState, topic: TopicName, partition: int) -> PartitionData:
     code = ErrorCode.none if (topic, partition) == (METADATA_TOPIC, 0) else ErrorCode.unknown_topic_or_partition
     there = code is ErrorCode.none
-    members = sorted(member.key for member in leadership.memberships[0]) if there else []
-    others = sorted(key for key in leadership.followers if key not in members) if there else []
+    members = sorted(member.key for member in leadership.voter_sets[0]) if there else []
+    others = sorted(key for key in leadership.replicas if key not in members) if there else []
     return PartitionData(
         partition_index=i32(partition),
         error_code=code,
@@ -87,10 +87,10 @@ def described(ctx: RequestContext, leadership: LeaderState, topic: TopicName, pa
     )
 
 
-def replica(ctx: RequestContext, leadership: LeaderState, key: MemberKey) -> ReplicaState:
+def replica(ctx: RequestContext, leadership: LeaderState, key: ReplicaKey) -> ReplicaState:
     broker, directory = key
     now_ms, now_s = ctx.broker.runtime.now_ms(), asyncio.get_running_loop().time()
-    follower = leadership.followers.get(key)
+    follower = leadership.replicas.get(key)
     mine = key == leadership.me.key
 
     def wall_clock_ms(at_s: float) -> i64:
@@ -98,11 +98,11 @@ def replica(ctx: RequestContext, leadership: LeaderState, key: MemberKey) -> Rep
 
     heard_at, caught_up_at = (i64(now_ms), i64(now_ms)) if mine else (UNKNOWN, UNKNOWN)
     if follower is not None:
-        heard_at, caught_up_at = wall_clock_ms(follower.heard_at), wall_clock_ms(follower.caught_up_at)
+        heard_at, caught_up_at = wall_clock_ms(follower.last_fetch_s), wall_clock_ms(follower.last_caught_up_s)
     return ReplicaState(
         replica_id=BrokerId(broker),
         replica_directory_id=directory,
-        log_end_offset=i64(leadership.ends[key]) if mine or follower is not None else UNKNOWN,
+        log_end_offset=i64(leadership.acknowledged_offsets[key]) if mine or follower is not None else UNKNOWN,
         last_fetch_timestamp=heard_at,
         last_caught_up_timestamp=caught_up_at,
     )

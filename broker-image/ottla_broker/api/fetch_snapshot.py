@@ -55,12 +55,12 @@ async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> 
 
 
 def read_as_it_is(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, count: int) -> bytes:
-    return snapshots.read(snapshot, at, count)
+    return snapshots.read_bytes(snapshot, at, count)
 
 
 def read_whole(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, count: int) -> bytes:
     """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in another."""
-    return redact_secrets(snapshots.read(snapshot, 0, snapshots.size(snapshot)))[at : at + count]
+    return redact_secrets(snapshots.read_bytes(snapshot, 0, snapshots.file_size(snapshot)))[at : at + count]
 
 
 async def piece(ctx: RequestContext, topic: str, wanted: Wanted, most: int, read: Read) -> PartitionSnapshot:
@@ -69,11 +69,11 @@ async def piece(ctx: RequestContext, topic: str, wanted: Wanted, most: int, read
     code, size, data = ErrorCode.none, 0, b""
     if topic != METADATA_TOPIC or wanted.partition != 0:
         code = ErrorCode.unknown_topic_or_partition
-    elif snapshot not in snapshots.kept:
+    elif snapshot not in snapshots.snapshot_ids:
         code = ErrorCode.snapshot_not_found
     else:
         try:
-            size = snapshots.size(snapshot)
+            size = snapshots.file_size(snapshot)
             if 0 <= wanted.position <= size:
                 count = max(1, min(most, LARGEST_PIECE))
                 data = await ctx.broker.runtime.run_in_thread(read, snapshots, snapshot, int(wanted.position), count)

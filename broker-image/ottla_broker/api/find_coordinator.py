@@ -19,7 +19,7 @@ from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse as M
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.requests.api import Api

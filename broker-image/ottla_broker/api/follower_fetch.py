@@ -181,7 +181,7 @@ class Look:
             partition is None
             or partition.leader_epoch != place.epoch
             or not partition.is_leader
-            or partition.log.failed is not None
+            or partition.log.failure is not None
         ):
             try:
                 partition = self._find(place)

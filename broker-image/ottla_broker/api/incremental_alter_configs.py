@@ -117,7 +117,7 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
             setting = MIRROR_SETTINGS.get(setting_name)
         case _:
             raise KafkaError(ErrorCode.invalid_request, f"{setting_name} can only be set or deleted")
-    if setting is not None and setting.kind.code is not ConfigType.LIST:
+    if setting is not None and setting.type.code is not ConfigType.LIST:
         raise KafkaError(ErrorCode.invalid_config, f"{setting_name} is no list: it can be set or deleted only")
     text = current(ctx, kind, name).get(setting_name)
     if text is None and setting is not None:
@@ -129,5 +129,5 @@ def entries(ctx: RequestContext, kind: int, name: str, setting_name: str) -> tup
                 counts = setting.default
             case _:
                 counts = config(setting)
-        text = setting.kind.text(counts)
+        text = setting.type.text(counts)
     return split_list(text or "")

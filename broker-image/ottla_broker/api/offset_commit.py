@@ -165,6 +165,6 @@ def check(ctx: RequestContext, wanted: Wanted, unknown_topic: ErrorCode) -> Erro
         return ErrorCode.topic_authorization_failed
     if wanted.partition not in wanted.topic.partitions:
         return ErrorCode.unknown_topic_or_partition
-    if len(wanted.metadata or "") > ctx.broker.group_coordinator.settings.offset_metadata_max_bytes:
+    if len(wanted.metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none

@@ -1,4 +1,4 @@
-"""The settings that hold addresses: listeners, the security protocol of each, limits per IP address, http.listener and register."""
+"""Types of settings that hold addresses: listeners, security protocols, limits per IP address, the register."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ EVERY_INTERFACE = frozenset({"", "0.0.0.0", "::"})
 
 
 class Listener(NamedTuple):
-    """`NAME://host:port`. Host "" binds every interface; port 0 takes a free one. IPv6 hosts are kept without brackets."""
+    """`NAME://host:port`. Host "" means every interface, port 0 any free port. IPv6 hosts have no brackets here."""
 
     name: str
     host: str
@@ -129,7 +129,7 @@ def register_address() -> ValueType[str]:
     return parsed(parse_register, "file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME")
 
 
-def throttled_replica(entry: str) -> bool:
+def is_throttled_replica(entry: str) -> bool:
     """`partition:broker`, or `*` for all."""
     partition, colon, broker = entry.partition(":")
     return entry == "*" or bool(

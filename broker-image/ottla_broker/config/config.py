@@ -1,120 +1,128 @@
-"""The settings that count now: what the broker was started with, below what was changed while it runs.
+"""The settings in effect: those the broker was started with, below those changed while it runs.
 
-From the strongest to the weakest: this broker's dynamic value, the dynamic default of all brokers, the static value (file or --set), the
-table's default. A topic's own value stands above all of them for that topic.
+Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic default, the static value
+(file or --set), the table's default. A topic's own value is above all of them for that topic.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from os import PathLike
 from typing import TypeVar, cast
 
-from ottla_broker.config import identity, network, tls, topics, validation
+from ottla_broker.config import broker_settings, cluster_settings
 from ottla_broker.config.addresses import EVERY_INTERFACE, Listener
-from ottla_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym, entry
-from ottla_broker.config.problems import SettingError, parse_value
-from ottla_broker.config.server_properties import Static, from_command_line, from_mapping, read_file, settle
-from ottla_broker.config.setting import (
-    BROKER_SETTINGS,
-    MIRROR_SETTINGS,
-    TOPIC_SETTINGS,
-    Scope,
-    Setting,
+from ottla_broker.config.server_properties import (
+    LISTENER_PREFIX,
+    StaticSettings,
+    parse_settings,
+    read_file,
+    read_mapping,
+    read_overrides,
 )
+from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode
+from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
 from ottla_broker.wire.listener_tls import ListenerTls
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_BEHIND_TOPICS = frozenset(behind.setting for setting in TOPIC_SETTINGS.values() for behind in setting.from_broker)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
+
+_TOPIC_DEFAULTS = frozenset(default.setting for topic in TOPIC_SETTINGS.values() for default in topic.broker_defaults)
+_LOG_SETTINGS = {
+    field.name: TOPIC_SETTINGS[name]
+    for field in fields(LogConfig)
+    if (name := field.name.replace("_", ".")) in TOPIC_SETTINGS
+}
 
 
 class Config:
-    """`config(NUM_PARTITIONS)` is the value that counts now. Made by `load` or, in tests, by `of`."""
+    """`config(NUM_PARTITIONS)` is the value in effect. Created by `load` or, from a mapping, by `of`."""
 
-    def __init__(self, static: Static) -> None:
-        self._static = static
-        self._cluster: dict[str, str] = {}
-        self._broker: dict[str, str] = {}
-        self._now: dict[Setting[object], object] = {s: s.default for s in BROKER_SETTINGS.values()} | static.values
+    def __init__(self, static: StaticSettings) -> None:
+        self.static = static
+        self.cluster_dynamic: Mapping[str, str] = {}
+        self.broker_dynamic: Mapping[str, str] = {}
+        self._values: dict[Setting[object], object] = {s: s.default for s in BROKER_SETTINGS.values()} | static.values
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._subscribers: dict[Setting[object], list[Callable[[object], None]]] = {}
         self.notes: tuple[str, ...] = tuple(static.notes)
         self.listeners: tuple[Listener, ...] = tuple(
-            listener for listener in self(network.LISTENERS) if listener.name not in static.controller_listeners
+            listener for listener in self(broker_settings.LISTENERS) if listener.name not in static.controller_listeners
         )
 
     @classmethod
     def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
-        """`files`: in order, later ones over earlier ones; `overrides`: `key=value` texts over all files. Raises SettingError, whose
-        `problems` name file, line, setting, value and what is allowed."""
+        """From files, later ones over earlier ones, and `key=value` texts over all files. SettingError names file,
+        line, setting, value and what is allowed."""
         given = [item for path in files for item in read_file(path)]
-        return cls._checked(settle(given + from_command_line(overrides)))
+        return cls._validated(parse_settings(given + read_overrides(overrides)))
 
     @classmethod
     def of(cls, values: Mapping[str, str], place: str = "settings") -> "Config":
-        """From a mapping, checked like a file."""
-        return cls._checked(settle(from_mapping(values, place)))
+        """From a mapping, validated like a file."""
+        return cls._validated(parse_settings(read_mapping(values, place)))
 
     @classmethod
-    def _checked(cls, static: Static) -> "Config":
+    def _validated(cls, static: StaticSettings) -> "Config":
         config = cls(static)
-        if problems := [*validation.values(config), *validation.listeners(config, static)]:
+        if problems := [*_find_value_problems(config), *_find_listener_problems(config)]:
             raise SettingError(problems)
         return config
 
     def __call__(self, setting: Setting[T]) -> T:
-        return cast(T, self._now[setting])
+        return cast(T, self._values[setting])
 
     def is_set(self, setting: Setting[object]) -> bool:
-        """Whether somebody has set it, in a file, on the command line or while running; else its default counts."""
-        return setting in self._static.values or setting.name in self._cluster or setting.name in self._broker
+        """Whether the value is set in a file, on the command line or dynamically, as opposed to the default."""
+        layers = (self.cluster_dynamic, self.broker_dynamic)
+        return setting in self.static.values or any(setting.name in layer for layer in layers)
 
-    # Values that follow from several settings
+    # Values derived from several settings
 
     @property
     def node_id(self) -> int:
-        return self(identity.NODE_ID)
+        return self(broker_settings.NODE_ID)
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """At least one folder, as it was written."""
-        several, one = self(identity.LOG_DIRS), self(identity.LOG_DIR)
+        """At least one directory, as written."""
+        several, one = self(broker_settings.LOG_DIRS), self(broker_settings.LOG_DIR)
         return several or ((one,) if one else ())
 
     @property
     def register(self) -> str:
-        """`store:where`; a file in the first data folder when nothing is given."""
-        return self(identity.REGISTER) or f"file:{self.log_dirs[0]}/register.json"
+        """`store:location`; by default a file in the first log directory."""
+        return self(broker_settings.REGISTER) or f"file:{self.log_dirs[0]}/register.json"
 
     def security_protocol(self, listener: str) -> str:
-        """The security protocol of a listener, by its name."""
-        return self(network.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
+        return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 
     def tls(self, listener: str) -> ListenerTls:
-        """How a listener, by its name, secures connections: its own settings over those of all listeners."""
+        """TLS of a listener: its own `listener.name.NAME.ssl.…` settings over those of all listeners."""
 
         def of(setting: Setting[T]) -> T:
-            return cast(T, self._static.of_listeners.get((listener, setting), self(setting)))
+            return cast(T, self.static.of_listeners.get((listener, setting), self(setting)))
 
         return ListenerTls(
-            of(tls.SSL_KEYSTORE_LOCATION) or "",
-            of(tls.SSL_KEYSTORE_CERTIFICATE_CHAIN) or "",
-            of(tls.SSL_KEYSTORE_KEY) or "",
-            of(tls.SSL_KEY_PASSWORD) or "",
-            of(tls.SSL_TRUSTSTORE_LOCATION) or "",
-            of(tls.SSL_TRUSTSTORE_CERTIFICATES) or "",
-            of(tls.SSL_CLIENT_AUTH),
-            of(tls.SSL_ENABLED_PROTOCOLS),
+            of(broker_settings.SSL_KEYSTORE_LOCATION) or "",
+            of(broker_settings.SSL_KEYSTORE_CERTIFICATE_CHAIN) or "",
+            of(broker_settings.SSL_KEYSTORE_KEY) or "",
+            of(broker_settings.SSL_KEY_PASSWORD) or "",
+            of(broker_settings.SSL_TRUSTSTORE_LOCATION) or "",
+            of(broker_settings.SSL_TRUSTSTORE_CERTIFICATES) or "",
+            of(broker_settings.SSL_CLIENT_AUTH),
+            of(broker_settings.SSL_ENABLED_PROTOCOLS),
         )
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """One for each listener, as advertised or else as listened on. Host "" (every interface) and port 0 (any) are to be filled in by
-        whoever binds."""
-        advertised = {listener.name: listener for listener in self(network.ADVERTISED_LISTENERS)}
+        """One for each listener, as advertised or else as listened on. Host "" (every interface) and port 0 (any)
+        are left for the server, which knows the bound address."""
+        advertised = {listener.name: listener for listener in self(broker_settings.ADVERTISED_LISTENERS)}
         return tuple(
             advertised.get(one.name, one._replace(host="") if one.host in EVERY_INTERFACE else one)
             for one in self.listeners
@@ -122,75 +130,73 @@ class Config:
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener brokers use among themselves."""
-        if name := self(network.INTER_BROKER_LISTENER_NAME):
+        """Name of the listener that brokers use among themselves."""
+        if name := self(broker_settings.INTER_BROKER_LISTENER_NAME):
             return name.upper()
-        protocol = self(network.SECURITY_INTER_BROKER_PROTOCOL)
-        return next(
-            (one.name for one in self.listeners if self.security_protocol(one.name) == protocol), self.listeners[0].name
-        )
+        protocol = self(broker_settings.SECURITY_INTER_BROKER_PROTOCOL)
+        matching = (one.name for one in self.listeners if self.security_protocol(one.name) == protocol)
+        return next(matching, self.listeners[0].name)
 
-    # Changes while running
+    # Dynamic changes
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Replaces both dynamic layers (the configs of resource broker "" and of this broker in the metadata) and tells subscribers of
-        the values that are different now. What this version does not know or allow is logged and left out: it was written by another."""
+        """Replace both dynamic layers (the configs of resource broker "" and of this broker in the metadata) and call
+        the subscribers of values that changed. Names and values that this version does not know are logged and
+        ignored: another version wrote them, or a plugin of Kafka's would read them."""
         changed = {
             name
-            for old, new in ((self._cluster, cluster), (self._broker, broker))
+            for old, new in ((self.cluster_dynamic, cluster), (self.broker_dynamic, broker))
             for name in old.keys() | new.keys()
             if old.get(name) != new.get(name)
         }
-        self._cluster, self._broker = dict(cluster), dict(broker)
-        different = []
+        self.cluster_dynamic, self.broker_dynamic = dict(cluster), dict(broker)
+        updated = []
         for name in sorted(changed):
             setting = BROKER_SETTINGS.get(name)
-            if setting is None or setting.scope is Scope.STATIC:
-                log.warning(
-                    "the cluster's metadata set %s, which cannot be changed while running; it is left out", name
-                )
+            if setting is None or setting.update_mode is UpdateMode.READ_ONLY:
+                logger.warning("ignoring dynamic config %s: it is no setting that can change while running", name)
                 continue
             value = self._current(setting)
-            if value != self._now[setting]:
-                self._now[setting] = value
-                different.append(setting)
-        if _BEHIND_TOPICS.intersection(different):
+            if value != self._values[setting]:
+                self._values[setting] = value
+                updated.append(setting)
+        if _TOPIC_DEFAULTS.intersection(updated):
             self._log_configs.clear()
-        for setting in different:
-            for told in tuple(self._subscribers.get(setting, ())):
-                told(self._now[setting])
+        for setting in updated:
+            for callback in tuple(self._subscribers.get(setting, ())):
+                callback(self._values[setting])
 
     def subscribe(self, setting: Setting[T], callback: Callable[[T], None]) -> Callable[[], None]:
-        """Calls back with the new value when it changes, from the protocol thread. Returns what ends that."""
+        """Call `callback` with the new value whenever it changes. Returns a function that ends the subscription."""
         callbacks = self._subscribers.setdefault(setting, [])
-        wanted = cast(Callable[[object], None], callback)
-        callbacks.append(wanted)
-        return lambda: callbacks.remove(wanted)
+        untyped = cast(Callable[[object], None], callback)
+        callbacks.append(untyped)
+        return lambda: callbacks.remove(untyped)
 
     def _current(self, setting: Setting[T]) -> T:
-        for layer in (self._broker, self._cluster):
+        for layer in (self.broker_dynamic, self.cluster_dynamic):
             text = layer.get(setting.name)
             if text is not None:
                 try:
-                    return parse_value(setting, text)
+                    return setting.parse(text)
                 except SettingError as problem:
-                    log.warning("the cluster's metadata: %s; it is left out", problem)
-        return cast(T, self._static.values.get(setting, setting.default))
+                    logger.warning("ignoring dynamic config: %s", problem)
+        return cast(T, self.static.values.get(setting, setting.default))
 
     # Topics
 
     def topic(self, setting: Setting[T], overrides: Mapping[str, str]) -> T:
-        """A topic setting's value for a topic with these overrides."""
+        """The value of a topic setting for a topic with these overrides."""
         text = overrides.get(setting.name)
         if text is not None:
             try:
-                return parse_value(setting, text)
+                return setting.parse(text)
             except SettingError as problem:
-                log.warning("a topic's configs: %s; it is left out", problem)
-        for behind in setting.from_broker:
-            value = self._now[behind.setting]
+                logger.warning("ignoring topic config: %s", problem)
+        for default in setting.broker_defaults:
+            value = self._values[default.setting]
             if value is not None:
-                return cast(T, value if behind.factor == 1 else _times(value, behind.factor))
+                return cast(T, default.scale(value))
         return setting.default
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
@@ -198,141 +204,83 @@ class Config:
         key = tuple(sorted(overrides.items()))
         made = self._log_configs.get(key)
         if made is None:
-            made = self._log_configs[key] = self._make_log_config(overrides)
+            values = {field: self.topic(setting, overrides) for field, setting in _LOG_SETTINGS.items()}
+            policy = self.topic(TOPIC_CLEANUP_POLICY, overrides)
+            cleanup = {"cleanup_delete": "delete" in policy, "cleanup_compact": "compact" in policy}
+            made = self._log_configs[key] = LogConfig(**cleanup, **values)  # type: ignore[arg-type]  # by field name
         return made
 
-    def _make_log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        def of(setting: Setting[T]) -> T:
-            return self.topic(setting, overrides)
 
-        policy = of(topics.TOPIC_CLEANUP_POLICY)
-        return LogConfig(
-            segment_bytes=of(topics.TOPIC_SEGMENT_BYTES),
-            segment_ms=of(topics.TOPIC_SEGMENT_MS),
-            segment_jitter_ms=of(topics.TOPIC_SEGMENT_JITTER_MS),
-            segment_index_bytes=of(topics.TOPIC_SEGMENT_INDEX_BYTES),
-            index_interval_bytes=of(topics.TOPIC_INDEX_INTERVAL_BYTES),
-            retention_ms=of(topics.TOPIC_RETENTION_MS),
-            retention_bytes=of(topics.TOPIC_RETENTION_BYTES),
-            file_delete_delay_ms=of(topics.TOPIC_FILE_DELETE_DELAY_MS),
-            flush_messages=of(topics.TOPIC_FLUSH_MESSAGES),
-            flush_ms=of(topics.TOPIC_FLUSH_MS),
-            cleanup_delete="delete" in policy,
-            cleanup_compact="compact" in policy,
-            delete_retention_ms=of(topics.TOPIC_DELETE_RETENTION_MS),
-            min_compaction_lag_ms=of(topics.TOPIC_MIN_COMPACTION_LAG_MS),
-            max_compaction_lag_ms=of(topics.TOPIC_MAX_COMPACTION_LAG_MS),
-            min_cleanable_dirty_ratio=of(topics.TOPIC_MIN_CLEANABLE_DIRTY_RATIO),
-            compression_type=of(topics.TOPIC_COMPRESSION_TYPE),
-            compression_gzip_level=of(topics.TOPIC_COMPRESSION_GZIP_LEVEL),
-            compression_lz4_level=of(topics.TOPIC_COMPRESSION_LZ4_LEVEL),
-            compression_zstd_level=of(topics.TOPIC_COMPRESSION_ZSTD_LEVEL),
-            message_timestamp_type=of(topics.TOPIC_MESSAGE_TIMESTAMP_TYPE),
-            message_timestamp_before_max_ms=of(topics.TOPIC_MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
-            message_timestamp_after_max_ms=of(topics.TOPIC_MESSAGE_TIMESTAMP_AFTER_MAX_MS),
-            max_message_bytes=of(topics.TOPIC_MAX_MESSAGE_BYTES),
-            min_insync_replicas=of(topics.TOPIC_MIN_INSYNC_REPLICAS),
-            unclean_leader_election_enable=of(topics.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE),
-            preallocate=of(topics.TOPIC_PREALLOCATE),
-            leader_replication_throttled_replicas=of(topics.TOPIC_LEADER_REPLICATION_THROTTLED_REPLICAS),
-            follower_replication_throttled_replicas=of(topics.TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS),
+# Validation of the settings that a broker is started with
+
+_IN_ORDER = (
+    (cluster_settings.GROUP_MIN_SESSION_TIMEOUT_MS, cluster_settings.GROUP_MAX_SESSION_TIMEOUT_MS),
+    (cluster_settings.REPLICA_FETCH_WAIT_MAX_MS, cluster_settings.REPLICA_LAG_TIME_MAX_MS),
+    (cluster_settings.REPLICA_FETCH_WAIT_MAX_MS, cluster_settings.REPLICA_SOCKET_TIMEOUT_MS),
+    (cluster_settings.BROKER_HEARTBEAT_INTERVAL_MS, cluster_settings.BROKER_SESSION_TIMEOUT_MS),
+)
+
+
+def _find_value_problems(config: Config) -> Iterator[str]:
+    for lower, higher in _IN_ORDER:
+        if config(lower) > config(higher):
+            yield f"{lower.name} ({config(lower)}) must not exceed {higher.name} ({config(higher)})"
+    queued, request = config(broker_settings.QUEUED_MAX_REQUEST_BYTES), config(broker_settings.SOCKET_REQUEST_MAX_BYTES)
+    if queued != -1 and queued < request:
+        yield (
+            f"{broker_settings.QUEUED_MAX_REQUEST_BYTES.name} ({queued}) must not be less than "
+            f"{broker_settings.SOCKET_REQUEST_MAX_BYTES.name} ({request}); allowed: -1 for no limit, or more"
         )
+    if not config.log_dirs:
+        yield f"log.dirs is not set; allowed: {broker_settings.LOG_DIRS.type.allowed}"
+    if len(set(config.log_dirs)) < len(config.log_dirs):
+        yield "log.dirs names a directory twice"
 
-    # Checks of changes that a client wants
 
-    def check_topic(self, changes: Mapping[str, str | None], current: Mapping[str, str] | None = None) -> None:
-        """Whether a topic may have these configs (None removes one) over its current ones. INVALID_CONFIG says why not."""
-        _refuse(validation.topic_changes(changes, current or {}))
+def _find_listener_problems(config: Config) -> list[str]:
+    if not config.listeners:
+        return ["listeners has only listeners of controllers; a broker needs one for clients"]
+    problems = [*_find_bound_problems(config)]
+    return problems or [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
 
-    def check_mirror(self, changes: Mapping[str, str | None], current: Mapping[str, str]) -> None:
-        """Whether a mirror may have these settings (None removes one) over its current ones. INVALID_CONFIG says why not."""
-        _refuse(validation.mirror_changes(changes, current))
 
-    def check_broker(self, changes: Mapping[str, str | None], *, everywhere: bool) -> None:
-        """Whether these may change while brokers run, for all of them (`everywhere`) or for one. INVALID_CONFIG says why not."""
-        _refuse(validation.broker_changes(changes, everywhere=everywhere))
-
-    # What DescribeConfigs shows
-
-    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """All topic settings in the order of their names."""
-        return [
-            self._entry(setting, overrides, ConfigSource.DYNAMIC_TOPIC_CONFIG)
-            for _, setting in sorted(TOPIC_SETTINGS.items())
-        ]
-
-    def describe_mirror(self, settings: Mapping[str, str]) -> list[ConfigEntry]:
-        """All settings of a mirror in the order of their names."""
-        return [
-            entry(
-                setting,
-                [ConfigSynonym(name, settings[name], ConfigSource.DYNAMIC_MIRROR_CONFIG)] if name in settings else [],
-                read_only=False,
-                default=setting.default_text,
+def _find_bound_problems(config: Config) -> Iterator[str]:
+    ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
+    yield from (f"listeners has {address[1]} twice" for address in sorted(set(ports)) if ports.count(address) > 1)
+    protocols = config(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)
+    for listener in config.listeners:
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            yield f"listeners has {listener.name}, to which listener.security.protocol.map assigns no protocol"
+        elif protocol not in SERVED_PROTOCOLS:
+            yield (
+                f"listeners has {listener}, whose protocol is {protocol}; "
+                f"allowed: {' and '.join(SERVED_PROTOCOLS)} (SASL is not implemented)"
             )
-            for name, setting in sorted(MIRROR_SETTINGS.items())
-        ]
 
-    def describe_broker(self) -> list[ConfigEntry]:
-        """All settings of this broker in the order of their names."""
-        return [
-            entry(
-                setting,
-                self._places(setting),
-                read_only=setting.scope is Scope.STATIC,
-                default=setting.default_text,
+
+def _find_advertised_problems(config: Config) -> Iterator[str]:
+    names = {listener.name for listener in config.listeners}
+    for listener in config(broker_settings.ADVERTISED_LISTENERS):
+        if listener.name not in names | set(config.static.controller_listeners):
+            yield f"advertised.listeners has {listener.name}; allowed: {', '.join(sorted(names))}, as in listeners"
+        elif not listener.host:
+            yield f"advertised.listeners has {listener} without a host; allowed: a name or address of this machine"
+        elif listener.host in EVERY_INTERFACE:
+            yield (
+                f"advertised.listeners has {listener.host}, which no client can reach; "
+                "allowed: a name or address of this machine"
             )
-            for _, setting in sorted(BROKER_SETTINGS.items())
-        ]
-
-    def describe_broker_default(self) -> list[ConfigEntry]:
-        """The dynamic defaults of all brokers (resource broker with the empty name): only what was set."""
-        return [
-            entry(
-                setting,
-                [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)],
-                read_only=False,
-                default=None,
-            )
-            for name, text in sorted(self._cluster.items())
-            if (setting := BROKER_SETTINGS.get(name)) is not None
-        ]
-
-    def _entry(self, setting: Setting[object], overrides: Mapping[str, str], own: ConfigSource) -> ConfigEntry:
-        places = [ConfigSynonym(setting.name, overrides[setting.name], own)] if setting.name in overrides else []
-        for behind in setting.from_broker:
-            found = self._places(behind.setting)
-            if not places and found and behind.factor != 1:
-                # log.retention.hours stands behind retention.ms: the value shown is the topic's, in milliseconds.
-                value = setting.kind.text(_times(self._now[behind.setting], behind.factor))
-                places.append(ConfigSynonym(setting.name, value, found[0].source))
-            places += found
-        return entry(setting, places, read_only=False, default=setting.default_text)
-
-    def _places(self, setting: Setting[object]) -> list[ConfigSynonym]:
-        places = [
-            ConfigSynonym(setting.name, layer[setting.name], source)
-            for layer, source in (
-                (self._broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
-                (self._cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            )
-            if setting.name in layer and setting.scope is not Scope.STATIC
-        ]
-        if setting in self._static.values:
-            text = setting.kind.text(self._static.values[setting])
-            places.append(ConfigSynonym(setting.name, text, ConfigSource.STATIC_BROKER_CONFIG))
-        if setting.default is not None and setting.default != ():
-            places.append(ConfigSynonym(setting.name, setting.default_text, ConfigSource.DEFAULT_CONFIG))
-        return places
 
 
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        from ottla_broker.wire.errors import ErrorCode, KafkaError  # the protocol's errors: not for a light import
-
-        raise KafkaError(ErrorCode.invalid_config, "; ".join(problems))
-
-
-def _times(value: object, factor: int) -> int:
-    assert isinstance(value, int)
-    return -1 if value < 0 else value * factor
+def _find_inter_broker_problems(config: Config) -> Iterator[str]:
+    names, inter_broker = {listener.name for listener in config.listeners}, config.inter_broker_listener
+    if inter_broker not in names:
+        yield f"inter.broker.listener.name is {inter_broker}; allowed: {', '.join(sorted(names))}, as in listeners"
+    elif (protocol := config.security_protocol(inter_broker)) != "PLAINTEXT":
+        yield (
+            f"brokers would connect to each other on {inter_broker}, whose protocol is {protocol}; allowed: PLAINTEXT. "
+            "Add a PLAINTEXT listener to listeners that only brokers reach, and name it in inter.broker.listener.name"
+        )
+    for name in sorted({listener for listener, _ in config.static.of_listeners} - names):
+        yield f"{LISTENER_PREFIX}{name.lower()} is the name of no listener in listeners"

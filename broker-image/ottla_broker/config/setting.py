@@ -1,94 +1,90 @@
-"""One setting, declared once: what Kafka calls it, what it may be, what it is when nobody says, and what it does.
+"""One setting is one row of a table: Kafka's name, type, default, text, and how it differs from Kafka.
 
-Validation, DescribeConfigs, docs/settings.md and the tests all read these declarations.
+Validation, DescribeConfigs, docs/settings.md and the tests all read these rows. A row that code reads by
+name is bound to a constant; a row without one is read through its table (LogConfig's fields).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
 from ottla_broker.config.value_types import ValueType
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-Importance = Literal["high", "medium", "low"]
+
+class UpdateMode(Enum):
+    """Kafka's "dynamic update mode": whether and for whom a setting can change while brokers run."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "per-broker or cluster-wide"
+    CLUSTER_WIDE_ONLY = "cluster-wide"
+    PER_TOPIC = "per-topic"
+    PER_MIRROR = "per-mirror"
 
 
-class Scope(Enum):
-    """Who may change a setting while brokers run."""
+class SettingError(ValueError):
+    """One or more invalid settings. `problems`: a sentence each."""
 
-    STATIC = "at start only"
-    BROKER = "while running, per broker"
-    CLUSTER = "while running, per broker or for all"
-    CLUSTER_ONLY = "while running, for all brokers"
-    TOPIC = "while running, per topic"
-    MIRROR = "while running, per mirror"
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
 
 
+class BrokerDefault(NamedTuple):
+    """A broker setting from which a topic setting takes its default: `value × factor`. With a factor other
+    than 1, every negative value becomes -1 (no limit)."""
+
+    setting: "Setting[object]"
+    factor: int = 1
+
+    def scale(self, value: object) -> object:
+        if self.factor == 1:
+            return value
+        assert isinstance(value, int)
+        return -1 if value < 0 else value * self.factor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[T_co]):
-    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's; empty when it is. `not_yet`: why it has no
-    effect so far. `from_broker`: for a topic
-    setting, the broker settings that stand behind it, the first that is set wins. Never changed once made; compared by identity."""
+    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's. `no_effect`: why the value is
+    accepted and changes nothing. `broker_defaults`: of a topic setting; the first that is set wins."""
 
-    __slots__ = (
-        "default",
-        "differs",
-        "doc",
-        "from_broker",
-        "importance",
-        "kind",
-        "name",
-        "not_yet",
-        "ours",
-        "scope",
-        "sensitive",
-        "theme",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        kind: ValueType[T_co],
-        default: T_co,
-        doc: str,
-        *,
-        scope: Scope,
-        theme: str,
-        importance: Importance = "medium",
-        differs: str = "",
-        sensitive: bool = False,
-        ours: bool = False,
-        not_yet: str = "",
-        from_broker: "tuple[Default, ...]" = (),
-    ) -> None:
-        self.name: Final = name
-        self.kind: Final = kind
-        self.default: Final = default
-        self.doc: Final = doc
-        self.scope: Final = scope
-        self.theme: Final = theme
-        self.importance: Final = importance
-        self.differs: Final = differs
-        self.sensitive: Final = sensitive
-        self.ours: Final = ours
-        self.not_yet: Final = not_yet
-        self.from_broker: Final = from_broker
+    name: str
+    type: ValueType[T_co]
+    default: T_co
+    doc: str
+    section: str
+    update_mode: UpdateMode
+    differs: str = ""
+    no_effect: str = ""
+    is_sensitive: bool = False
+    is_ottla_only: bool = False
+    broker_defaults: tuple[BrokerDefault, ...] = ()
 
     @property
     def default_text(self) -> str | None:
-        return None if self.default is None else self.kind.text(self.default)
+        return None if self.default is None else self.type.text(self.default)
+
+    def parse(self, text: str) -> T_co:
+        """SettingError says what is allowed."""
+        try:
+            return self.type.parse(text)
+        except ValueError as problem:
+            reason = str(problem)
+            # Python's own messages ("could not convert string to float") add nothing to `allowed`.
+            reason = (
+                f" ({reason})" if reason and not reason.startswith(("could not convert", "invalid literal")) else ""
+            )
+            shown = "a value that is kept secret" if self.is_sensitive else repr(text)
+            sentence = f"{self.name} cannot be {shown}{reason}; allowed: {self.type.allowed}"
+            raise SettingError([sentence]) from None
 
     def __repr__(self) -> str:
         return f"<setting {self.name}>"
-
-
-class Default(NamedTuple):
-    """A broker setting that gives a topic setting its value where the topic says nothing: `value × factor`, and -1 (no limit) for
-    anything negative when there is a factor."""
-
-    setting: Setting[object]
-    factor: int = 1
 
 
 BROKER_SETTINGS: dict[str, Setting[object]] = {}
@@ -96,69 +92,63 @@ TOPIC_SETTINGS: dict[str, Setting[object]] = {}
 MIRROR_SETTINGS: dict[str, Setting[object]] = {}
 
 
-class Theme(NamedTuple):
-    """Declares settings that belong together; the title is a heading of docs/settings.md."""
+class Rarer(TypedDict, total=False):
+    """Columns that few rows have; see `Setting`."""
+
+    differs: str
+    no_effect: str
+    is_sensitive: bool
+    is_ottla_only: bool
+    broker_defaults: tuple[BrokerDefault, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows that belong together: a heading of docs/settings.md."""
 
     title: str
-    scope: Scope = Scope.STATIC
+    table: dict[str, Setting[object]]
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
 
-    def broker(
+    @overload
+    def row(
         self,
         name: str,
-        kind: ValueType[T],
-        default: T,
+        type: ValueType[T],
+        default: None,
         doc: str,
-        *,
-        importance: Importance = "medium",
-        scope: Scope | None = None,
-        differs: str = "",
-        sensitive: bool = False,
-        ours: bool = False,
-        not_yet: str = "",
-    ) -> Setting[T]:
-        made = Setting(
-            name,
-            kind,
-            default,
-            doc,
-            scope=scope or self.scope,
-            theme=self.title,
-            importance=importance,
-            differs=differs,
-            sensitive=sensitive,
-            ours=ours,
-            not_yet=not_yet,
-        )
-        BROKER_SETTINGS[name] = made
-        return made
-
-    def topic(
+        mode: UpdateMode | None = None,
+        **more: Unpack[Rarer],
+    ) -> Setting[T | None]: ...
+    @overload
+    def row(
         self,
         name: str,
-        kind: ValueType[T],
-        default: T,
+        type: ValueType[T],
+        default: T | str,
         doc: str,
-        *from_broker: Setting[object] | Default,
-        differs: str = "",
+        mode: UpdateMode | None = None,
+        **more: Unpack[Rarer],
+    ) -> Setting[T]: ...
+    def row(
+        self,
+        name: str,
+        type: ValueType[T],
+        default: T | str,
+        doc: str,
+        mode: UpdateMode | None = None,
+        **more: Unpack[Rarer],
     ) -> Setting[T]:
-        made = Setting(
-            name,
-            kind,
-            default,
-            doc,
-            scope=Scope.TOPIC,
-            theme=self.title,
-            differs=differs,
-            from_broker=_defaults(from_broker),
-        )
-        TOPIC_SETTINGS[name] = made
-        return made
-
-    def mirror(self, name: str, kind: ValueType[T], default: T, doc: str, *, sensitive: bool = False) -> Setting[T]:
-        made = Setting(name, kind, default, doc, scope=Scope.MIRROR, theme=self.title, ours=True, sensitive=sensitive)
-        MIRROR_SETTINGS[name] = made
-        return made
+        """`default`: a value, or its text. `mode`: where it is not the section's."""
+        value = type.parse(default) if isinstance(default, str) else default
+        setting = Setting(name, type, value, doc, self.title, mode or self.update_mode, **more)
+        self.table[name] = setting
+        return setting
 
 
-def _defaults(settings: Sequence[Setting[object] | Default]) -> tuple[Default, ...]:
-    return tuple(setting if isinstance(setting, Default) else Default(setting) for setting in settings)
+def unknown_name(name: str, known: Iterable[str], what: str) -> str:
+    """`what`: "setting of a broker" and the like."""
+    from difflib import get_close_matches  # only where something is wrong: start-up does not pay for it
+
+    close = get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"{name} is no {what}{f'; did you mean {close[0]}?' if close else ''}"

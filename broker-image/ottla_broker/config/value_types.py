@@ -1,7 +1,8 @@
-"""What a setting's text may be: parsing, the sentence that says what is allowed, and the text that goes back out.
+"""Types of settings: how a text is parsed and printed, and the phrase that says which texts are allowed.
 
-The rules of the plain kinds (how an integer, a boolean or a list is written) are those of Kafka's `ConfigDef`:
-https://kafka.apache.org/documentation/#configuration. A parser raises ValueError; the caller adds setting, value and place.
+Integers, booleans, lists and the like are written as for Kafka's `ConfigDef`:
+https://kafka.apache.org/documentation/#configuration. A parser raises ValueError; the caller adds setting, value
+and place.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ class ConfigType(IntEnum):
 
 
 def plain_text(value: object) -> str:
-    """The text of a parsed value, as Kafka prints it."""
+    """A parsed value as Kafka prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -44,8 +45,8 @@ def plain_text(value: object) -> str:
 
 
 class ValueType(NamedTuple, Generic[T_co]):
-    """`allowed` completes the sentence "allowed: …". `parse` raises ValueError for text that is not; its message, when it has one,
-    says what exactly is wrong."""
+    """`allowed` completes the phrase "allowed: …". `parse` raises ValueError for any other text; its message, if it
+    has one, says what exactly is wrong."""
 
     code: ConfigType
     allowed: str
@@ -100,9 +101,9 @@ def string(allowed: str = "any text", *, empty: bool = True) -> ValueType[str]:
     return ValueType(ConfigType.STRING, allowed, parse)
 
 
-def verbatim() -> ValueType[str]:
-    """A secret, in which blanks at the ends may count."""
-    return ValueType(ConfigType.PASSWORD, "any text", str)
+def secret(allowed: str = "any text") -> ValueType[str]:
+    """Kept as written: blanks at the ends of a secret may count."""
+    return ValueType(ConfigType.PASSWORD, allowed, str)
 
 
 def one_of(*values: Text, any_case: bool = False) -> ValueType[Text]:
@@ -132,7 +133,7 @@ def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None
 
 
 def only(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
-    """For a setting of Kafka's that clients and tools carry around but that can have just one value here."""
+    """For a setting of Kafka's that clients and tools send but that has just one value here."""
 
     def parse(text: str) -> T:
         if kind.parse(text) != value:
@@ -149,7 +150,7 @@ def parsed(
     *,
     code: ConfigType = ConfigType.STRING,
 ) -> ValueType[T]:
-    """A kind with a syntax of its own."""
+    """A type with a syntax of its own."""
     return ValueType(code, allowed, parse, text)
 
 

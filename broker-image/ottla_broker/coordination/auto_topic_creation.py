@@ -1,8 +1,9 @@
-"""Topics that a broker makes because somebody spoke of them: a client's, where that is allowed, and the coordinators' own.
+"""Automatic creation of topics that clients name (`auto.create.topics.enable`) and of `__consumer_offsets`.
 
-The controller makes them; the answer waits until this broker knows them too. A replication factor that somebody has set is asked for as it is, and
-refused while there are too few brokers; one that nobody has set gives way to a cluster that is smaller. Kafka's other internal topics belong to coordinators that
-are not here yet: made by a look at them, they would be ordinary topics that those could not use.
+The controller creates them; the caller waits until they are in this broker's image. A configured replication factor is
+requested as it is, and rejected while there are too few brokers; a default one is lowered to the number of brokers.
+Kafka's other internal topics are not created: their coordinators do not exist here, and an ordinary topic of that name
+would be unusable for them.
 """
 
 from typing import Final, cast
@@ -22,18 +23,18 @@ from ottla_broker.config import (
     Config,
     Setting,
 )
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
 from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-KNOWN_WITHIN_S: Final = 2.0
+IMAGE_TIMEOUT_S: Final = 2.0
 
 
 def auto_replication_factor(config: Config, image: MetadataImage, setting: Setting[int]) -> int:
-    """What a topic is to have when its creator does not say: at most as many as brokers are registered, unless somebody set it."""
+    """The configured replication factor, or a default one lowered to the number of registered brokers."""
     wanted = config(setting)
     return wanted if config.is_set(setting) else max(1, min(wanted, len(image.brokers)))
 
@@ -46,18 +47,18 @@ class AutoTopicCreator:
         self._link = link
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Returns when the topic is in the image. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, and
-        NOT_CONTROLLER when there is no controller."""
+        """Returns when the topic is in the image. UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
+        INVALID_REPLICATION_FACTOR; NOT_CONTROLLER without a controller."""
         validate_topic_name(name)
         if name == OFFSETS_TOPIC:
-            await self._ensure(self._offsets_topic())
+            await self._create_if_missing(self._offsets_topic())
         elif allowed and self._config(AUTO_CREATE_TOPICS_ENABLE) and name not in INTERNAL_TOPICS:
             factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
-            await self._ensure(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
+            await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
         else:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {name!r} does not exist")
 
-    async def _ensure(self, topic: CreatableTopic) -> None:
+    async def _create_if_missing(self, topic: CreatableTopic) -> None:
         if topic.name in self._image.topics:
             return
         request = CreateTopicsRequest(topics=(topic,))
@@ -65,8 +66,10 @@ class AutoTopicCreator:
         [made] = response.topics
         if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
             raise KafkaError(made.error_code, made.error_message)
-        if not await self._watch.wait_for(lambda: topic.name in self._image.topics, timeout_s=KNOWN_WITHIN_S):
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {topic.name!r} is not known here yet")
+        if not await self._watch.wait_for(lambda: topic.name in self._image.topics, timeout_s=IMAGE_TIMEOUT_S):
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition, f"topic {topic.name!r} is not in this broker's metadata yet"
+            )
 
     def _offsets_topic(self) -> CreatableTopic:
         return self._topic(

@@ -1,18 +1,16 @@
-"""A group of the classic protocol: its members, its state, and the questions one can ask of them. No I/O, no clock,
-no chance.
+"""A consumer group of the classic protocol: its members and its state. No I/O, no clock, no randomness.
 
-States and the way between them (KIP-62, KIP-134, KIP-345):
+State transitions (KIP-62, KIP-134, KIP-345):
 
-    Empty                somebody joins                               → PreparingRebalance
-    PreparingRebalance   everybody joined, or time is up              → CompletingRebalance, or Empty if nobody is left
+    Empty                a member joins                               → PreparingRebalance
+    PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance, or Empty without members
     CompletingRebalance  the leader's assignment is stored            → Stable
-    the last two         a member joins, leaves, dies or changes      → PreparingRebalance
-    any                  the group is deleted or moves elsewhere      → Dead
+    the last two         a member joins, leaves, expires or changes   → PreparingRebalance
+    any                  the group is deleted, or its partition moves → Dead
 
-Invariants: `leader` is a member whenever there are members; `joining` counts the members whose JoinGroup waits;
-`supported` counts, per protocol, the members that support it; a static instance id maps to exactly one member. What
-moves the group lives in `rebalance`, `join`, `sync` and `leave`; each adds to `effects`, and whoever runs the group
-takes them with `take_effects`.
+Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members whose JoinGroup waits;
+`protocol_support` counts the members that support each protocol; a static instance id maps to exactly one member.
+`membership` and `rebalance` change the group and add to `effects`; the shard takes these with `take_effects`.
 """
 
 import struct
@@ -22,17 +20,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ottla_broker.coordination.effects import (
-    Answer,
+    CompleteRequest,
     Effect,
-    JoinedMember,
+    GroupMemberMetadata,
     JoinResult,
-    Now,
+    PendingRequest,
     Protocols,
-    Store,
     SyncResult,
-    Then,
-    Ticket,
+    Timestamps,
+    WriteGroupMetadata,
+    WritePurpose,
 )
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.records import GroupMetadata, MemberMetadata
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -40,7 +39,7 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 class GroupState(StrEnum):
-    """Names as ListGroups and DescribeGroups show them."""
+    """Values as ListGroups and DescribeGroups return them."""
 
     empty = "Empty"
     preparing = "PreparingRebalance"
@@ -50,8 +49,9 @@ class GroupState(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
-    """`due_ms`: when the member is dead unless it is heard of (loop time); None while nothing is expected of it."""
+class GroupMember:
+    """`session_deadline_ms`: when the member expires unless it sends a request (loop time); None while it is not
+    checked."""
 
     id: str
     group_instance_id: str | None
@@ -62,61 +62,62 @@ class Member:
     protocol_type: str
     protocols: Protocols
     assignment: bytes = b""
-    joining: Ticket | None = None
-    syncing: Ticket | None = None
-    is_new: bool = False  # never got an answer to a JoinGroup, so it cannot send heartbeats
-    due_ms: int | None = None
+    join_request: PendingRequest | None = None
+    sync_request: PendingRequest | None = None
+    is_new: bool = False  # never got a response to a JoinGroup, so it cannot send heartbeats
+    session_deadline_ms: int | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def vote(self, candidates: set[str]) -> str:
+    def preferred_protocol(self, candidates: set[str]) -> str:
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
-    def is_waiting(self) -> bool:
-        """A member that waits for our answer owes no heartbeat. One that is new could wait for ever, so it does."""
-        return not self.is_new and (self.joining is not None or self.syncing is not None)
+    def is_awaiting_response(self) -> bool:
+        """True if the member's session cannot expire, because it waits for a response. A new member could wait for
+        ever, so its session does expire."""
+        return not self.is_new and (self.join_request is not None or self.sync_request is not None)
 
 
 @dataclass(slots=True, eq=False)
 class ClassicGroup:
-    """`wake_ms`: no deadline of this group lies before it (loop time); None when there is none at all."""
+    """`next_deadline_ms`: no deadline of this group is earlier (loop time); None without deadlines."""
 
     id: str
+    config: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
     state: GroupState = GroupState.empty
-    previous: GroupState = GroupState.dead
-    state_since_ms: int = -1  # wall clock; −1: not known
+    previous_state: GroupState = GroupState.dead
+    state_since_ms: int = -1  # wall clock; −1: unknown
     generation: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, GroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # group instance id → member id
-    pending_joins: dict[str, int] = field(default_factory=dict)  # member ids given out (MEMBER_ID_REQUIRED) → deadline
-    pending_syncs: dict[str, None] = field(
-        default_factory=dict
-    )  # members of this generation that did not sync yet, in order
-    subscribed: frozenset[str] | None = None  # topics; None when the coordinator cannot know
-    joining: int = 0
-    supported: Counter[str] = field(default_factory=Counter)
-    newcomers: bool = False  # somebody joined while the initial rebalance waits
-    join_due_ms: int | None = None
-    initial_remaining_ms: int | None = None  # set while `join_due_ms` is the initial rebalance's delay
-    sync_due_ms: int | None = None
-    wake_ms: int | None = None
-    is_written: bool = False  # its metadata was written, so that its end needs a tombstone
+    pending_joins: dict[str, int] = field(default_factory=dict)  # member ids handed out (MEMBER_ID_REQUIRED) → deadline
+    # Members of this generation that did not sync yet, in order.
+    pending_syncs: dict[str, None] = field(default_factory=dict)
+    subscribed_topics: frozenset[str] | None = None  # None when the subscriptions cannot be parsed
+    waiting_joins: int = 0
+    protocol_support: Counter[str] = field(default_factory=Counter)
+    has_new_members: bool = False  # a member joined during the initial rebalance delay
+    join_deadline_ms: int | None = None
+    initial_delay_remaining_ms: int | None = None  # set while `join_deadline_ms` is the initial rebalance's delay
+    sync_deadline_ms: int | None = None
+    next_deadline_ms: int | None = None
+    has_records: bool = False  # its metadata was written, so deleting it takes a tombstone
     effects: list[Effect] = field(default_factory=list)
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     @property
-    def all_joined(self) -> bool:
-        return len(self.members) == self.joining and not self.pending_joins
+    def have_all_members_joined(self) -> bool:
+        return len(self.members) == self.waiting_joins and not self.pending_joins
 
     @property
     def can_rebalance(self) -> bool:
@@ -127,23 +128,25 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        if self.subscribed is None:
+        if self.subscribed_topics is None:
             return self.uses_consumer_protocol
-        return topic in self.subscribed
+        return topic in self.subscribed_topics
 
-    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols could be in the group."""
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """True if a member with these protocols can be in the group."""
         if self.state is GroupState.empty:
             return bool(protocol_type) and any(True for _ in names)
-        return self.protocol_type == protocol_type and any(self.supported[name] == len(self.members) for name in names)
+        return self.protocol_type == protocol_type and any(
+            self.protocol_support[name] == len(self.members) for name in names
+        )
 
-    def choose_protocol(self) -> str:
-        """Every member votes for its favourite among those that all support; the earliest vote breaks a tie."""
-        candidates = {name for name, count in self.supported.items() if count == len(self.members)}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
+    def select_protocol(self) -> str:
+        """Each member votes for its preferred protocol among those that all support; the earliest vote breaks a tie."""
+        candidates = {name for name, count in self.protocol_support.items() if count == len(self.members)}
+        votes = Counter(member.preferred_protocol(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
-    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
+    def check_member(self, member_id: str, group_instance_id: str | None) -> GroupMember:
         """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the instance id over."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
@@ -162,28 +165,26 @@ class ClassicGroup:
             )
 
     def check_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> None:
-        """Whether these may commit offsets. Consumers that manage their partitions themselves come without a
-        generation, and may while the group is empty."""
+        """Raises KafkaError unless this member may commit offsets. Consumers that assign partitions themselves commit
+        without a generation, which is allowed while the group is empty."""
         if self.state is GroupState.dead:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if generation < 0 and self.state is GroupState.empty:
             return
         if generation < 0 and not member_id and group_instance_id is None:
-            raise KafkaError(
-                ErrorCode.unknown_member_id, "the group has members, and the commit comes from none of them"
-            )
+            raise KafkaError(ErrorCode.unknown_member_id, "the group has members, and the commit names none of them")
         self.check_member(member_id, group_instance_id)
         self.check_generation(generation)
         if self.state is GroupState.completing:
             raise KafkaError(ErrorCode.rebalance_in_progress, "the generation has no assignment yet")
 
-    def joined_members(self) -> tuple[JoinedMember, ...]:
+    def member_metadata(self) -> tuple[GroupMemberMetadata, ...]:
         return tuple(
-            JoinedMember(member.id, member.group_instance_id, member.metadata(self.protocol_name))
+            GroupMemberMetadata(member.id, member.group_instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()
         )
 
-    def as_record(self, assignments: dict[str, bytes]) -> GroupMetadata:
+    def to_record(self, assignments: dict[str, bytes]) -> GroupMetadata:
         return GroupMetadata(
             self.protocol_type or "",
             self.generation,
@@ -205,12 +206,12 @@ class ClassicGroup:
             ),
         )
 
-    # -- small changes, each of which keeps the invariants -----------------------------------------
+    # -- changes, each of which keeps the invariants -----------------------------------------------
 
-    def move_to(self, state: GroupState, now: Now) -> None:
-        self.previous, self.state, self.state_since_ms = self.state, state, now.wall_ms
+    def transition_to(self, state: GroupState, now: Timestamps) -> None:
+        self.previous_state, self.state, self.state_since_ms = self.state, state, now.wall_ms
 
-    def add(self, member: Member) -> None:
+    def add_member(self, member: GroupMember) -> None:
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.id
         if not self.members:
@@ -218,15 +219,15 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.id
         self.members[member.id] = member
-        self.supported.update(name for name, _ in member.protocols)
-        self.joining += member.joining is not None
+        self.protocol_support.update(name for name, _ in member.protocols)
+        self.waiting_joins += member.join_request is not None
         self.pending_joins.pop(member.id, None)
 
-    def remove(self, member_id: str) -> None:
-        """Forgets a member, pending or not. Its waiting requests are to be answered before."""
+    def remove_member(self, member_id: str) -> None:
+        """Removes a member, pending or not, whose waiting requests were completed before."""
         if (member := self.members.pop(member_id, None)) is not None:
-            self._forget_protocols(member)
-            self.joining -= member.joining is not None
+            self._remove_protocols(member)
+            self.waiting_joins -= member.join_request is not None
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader == member_id:
@@ -234,19 +235,21 @@ class ClassicGroup:
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
 
-    def change(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        self._forget_protocols(member)
+    def update_member(
+        self, member: GroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        self._remove_protocols(member)
         member.protocols = protocols
-        self.supported.update(name for name, _ in protocols)
+        self.protocol_support.update(name for name, _ in protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def rename_static(self, old_id: str, new_id: str) -> Member:
-        """The instance comes back as another member; whoever still waits under the old id is fenced."""
+    def replace_static_member(self, old_id: str, new_id: str) -> GroupMember:
+        """The static member gets a new id; requests that wait under the old id are fenced."""
         member = self.members[old_id]
-        self.answer_join(member, JoinResult(old_id, ErrorCode.fenced_instance_id))
-        self.answer_sync(member, SyncResult(ErrorCode.fenced_instance_id))
-        # The order of members is the order in which they came; a renamed one keeps its place.
+        self.complete_join(member, JoinResult(old_id, ErrorCode.fenced_instance_id))
+        self.complete_sync(member, SyncResult(ErrorCode.fenced_instance_id))
+        # Members are in the order in which they joined; this one keeps its place.
         self.members = {new_id if id == old_id else id: member for id, member in self.members.items()}
         member.id = new_id
         if member.group_instance_id is not None:
@@ -257,53 +260,55 @@ class ClassicGroup:
             del self.pending_syncs[old_id]
         return member
 
-    def _forget_protocols(self, member: Member) -> None:
+    def _remove_protocols(self, member: GroupMember) -> None:
         for name, _ in member.protocols:
-            self.supported[name] -= 1
-            if not self.supported[name]:
-                del self.supported[name]
+            self.protocol_support[name] -= 1
+            if not self.protocol_support[name]:
+                del self.protocol_support[name]
 
-    def wait_for_join(self, member: Member, ticket: Ticket) -> None:
-        """A second JoinGroup of the same member takes the first one's place; the client gave that one up."""
-        if member.joining is None:
-            self.joining += 1
+    def wait_for_join(self, member: GroupMember, pending: PendingRequest) -> None:
+        """A second JoinGroup of the same member replaces the first one, which the client has abandoned."""
+        if member.join_request is None:
+            self.waiting_joins += 1
         else:
-            self.effects.append(Answer(member.joining, JoinResult(member.id, ErrorCode.rebalance_in_progress)))
-        member.joining = ticket
+            self.effects.append(
+                CompleteRequest(member.join_request, JoinResult(member.id, ErrorCode.rebalance_in_progress))
+            )
+        member.join_request = pending
 
-    def answer_join(self, member: Member, result: JoinResult) -> bool:
-        if member.joining is None:
+    def complete_join(self, member: GroupMember, result: JoinResult) -> bool:
+        if member.join_request is None:
             return False
-        self.effects.append(Answer(member.joining, result))
-        member.joining = None
-        self.joining -= 1
+        self.effects.append(CompleteRequest(member.join_request, result))
+        member.join_request = None
+        self.waiting_joins -= 1
         return True
 
-    def answer_sync(self, member: Member, result: SyncResult) -> bool:
-        if member.syncing is None:
+    def complete_sync(self, member: GroupMember, result: SyncResult) -> bool:
+        if member.sync_request is None:
             return False
-        self.effects.append(Answer(member.syncing, result))
-        member.syncing = None
+        self.effects.append(CompleteRequest(member.sync_request, result))
+        member.sync_request = None
         return True
 
-    def expect(self, member: Member, now: Now, within_ms: int | None = None) -> None:
-        """The member is dead unless it is heard of within its session timeout (or `within_ms`)."""
-        member.due_ms = now.ms + (member.session_timeout_ms if within_ms is None else within_ms)
-        self.wake_by(member.due_ms)
+    def schedule_session_timeout(self, member: GroupMember, now: Timestamps, within_ms: int | None = None) -> None:
+        """The member expires unless it sends a request within its session timeout (or `within_ms`)."""
+        member.session_deadline_ms = now.loop_ms + (member.session_timeout_ms if within_ms is None else within_ms)
+        self.lower_next_deadline(member.session_deadline_ms)
 
-    def wake_by(self, due_ms: int) -> None:
-        if self.wake_ms is None or due_ms < self.wake_ms:
-            self.wake_ms = due_ms
+    def lower_next_deadline(self, deadline_ms: int) -> None:
+        if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
+            self.next_deadline_ms = deadline_ms
 
-    def store(self, assignments: dict[str, bytes], then: Then) -> None:
-        self.is_written = True
-        self.effects.append(Store(self.as_record(assignments), then))
+    def write_assignments(self, assignments: dict[str, bytes], purpose: WritePurpose) -> None:
+        self.has_records = True
+        self.effects.append(WriteGroupMetadata(self.to_record(assignments), purpose))
 
     def take_effects(self) -> list[Effect]:
         effects, self.effects = self.effects, []
         return effects
 
-    def compute_subscribed(self) -> frozenset[str] | None:
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -313,15 +318,15 @@ class ClassicGroup:
         topics: set[str] = set()
         for member in self.members.values():
             try:
-                topics.update(subscribed_topics(member.metadata(self.protocol_name)))
+                topics.update(parse_subscribed_topics(member.metadata(self.protocol_name)))
             except (struct.error, UnicodeDecodeError, IndexError):
-                return None  # a protocol that only calls itself "consumer"
+                return None  # not a ConsumerProtocolSubscription, although the protocol type says so
         return frozenset(topics)
 
 
-def subscribed_topics(subscription: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription: version i16, then what version 0 holds and every later one begins
-    with. struct.error, UnicodeDecodeError or IndexError when it is none."""
+def parse_subscribed_topics(subscription: bytes) -> list[str]:
+    """The topics of a ConsumerProtocolSubscription: version i16, then the fields of version 0, with which every later
+    version begins. struct.error, UnicodeDecodeError or IndexError for anything else."""
     (count,) = struct.unpack_from(">i", subscription, 2)
     at, topics = 6, []
     for _ in range(count):
@@ -333,22 +338,23 @@ def subscribed_topics(subscription: bytes) -> list[str]:
     return topics
 
 
-def restored(group_id: str, record: GroupMetadata) -> ClassicGroup:
-    """The group as its record tells it: Stable with members, Empty without. Deadlines are set when the whole
+def restore_group(group_id: str, config: GroupCoordinatorConfig, record: GroupMetadata) -> ClassicGroup:
+    """The group that a record describes: Stable with members, Empty without. Deadlines are set when the whole
     partition is loaded."""
     group = ClassicGroup(
         group_id,
+        config,
         state=GroupState.stable if record.members else GroupState.empty,
         state_since_ms=record.state_since_ms,
         generation=record.generation,
         protocol_type=record.protocol_type or None,
         protocol_name=record.protocol,
         leader=record.leader,
-        is_written=True,
+        has_records=True,
     )
     for member in record.members:
-        group.add(
-            Member(
+        group.add_member(
+            GroupMember(
                 member.member_id,
                 member.group_instance_id,
                 member.client_id,
@@ -360,5 +366,5 @@ def restored(group_id: str, record: GroupMetadata) -> ClassicGroup:
                 member.assignment,
             )
         )
-    group.subscribed = group.compute_subscribed()
+    group.subscribed_topics = group.compute_subscribed_topics()
     return group

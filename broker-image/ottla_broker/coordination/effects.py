@@ -1,6 +1,6 @@
-"""What goes into the group state machine and what comes out of it: requests, answers and writes, as plain values.
+"""Inputs and outputs of a classic group's state machine as plain values: requests, results, and effects to carry out.
 
-A *ticket* stands for one waiting request. The machine never looks inside it; who runs the machine makes it a future.
+A `PendingRequest` identifies one waiting request. It is opaque to the state machine; the shard uses a future.
 """
 
 from dataclasses import dataclass, field
@@ -9,22 +9,21 @@ from typing import NamedTuple
 from ottla_broker.coordination.records import GroupMetadata
 from ottla_broker.wire.errors import ErrorCode
 
-Ticket = object
-Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the member's favourite first
+PendingRequest = object
+Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the member's preferred one first
 
 
-class Now(NamedTuple):
-    """One moment on two clocks, both in milliseconds: the event loop's, for deadlines, and the wall's, for what is
-    written."""
+class Timestamps(NamedTuple):
+    """One moment on two clocks, in milliseconds: the event loop's, for deadlines, and the wall clock, for records."""
 
-    ms: int
+    loop_ms: int
     wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """`member_id` is empty for a member that has none yet; then `unique` (any text that no one else has) makes it one.
-    `needs_member_id`: the client understands MEMBER_ID_REQUIRED (v4, KIP-394). `may_skip_assignment`: v9, KIP-814."""
+    """`member_id` is empty for a new member, whose id then ends in `unique_suffix`. `needs_member_id`: the client
+    supports MEMBER_ID_REQUIRED (v4, KIP-394). `may_skip_assignment`: v9, KIP-814."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,15 +33,15 @@ class JoinRequest:
     session_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    unique: str = ""
+    unique_suffix: str = ""
     needs_member_id: bool = True
     may_skip_assignment: bool = True
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedMember:
-    """A member as the leader sees it."""
+class GroupMemberMetadata:
+    """A member in the leader's JoinGroup response."""
 
     member_id: str
     group_instance_id: str | None
@@ -58,7 +57,7 @@ class JoinResult:
     protocol_name: str | None = None
     leader: str = ""
     skip_assignment: bool = False
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[GroupMemberMetadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class SyncRequest:
     generation: int
     protocol_type: str | None
     protocol_name: str | None
-    assignments: dict[str, bytes] = field(default_factory=dict)  # member id → assignment; only the leader's counts
+    assignments: dict[str, bytes] = field(default_factory=dict)  # member id → assignment; only the leader sends them
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +88,22 @@ class LeavingMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    ticket: Ticket
+class CompleteRequest:
+    request: PendingRequest
     result: JoinResult | SyncResult
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentStored:
-    """The leader's assignment of this generation is being written; members get it when it is there."""
+class AssignmentWrite:
+    """Writes the leader's assignment for this generation, which members get once it is written."""
 
     generation: int
     assignments: dict[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class StaticMemberStored:
-    """A static member came back under a new member id into a stable group; `old_*` is what to go back to if the write
+class StaticMemberWrite:
+    """Writes a static member that rejoined a stable group under a new member id. `old_*` is restored if the write
     fails."""
 
     group_instance_id: str
@@ -118,20 +117,20 @@ class StaticMemberStored:
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyStored:
-    """The group has no members left. Nothing waits for this write: a group that loses it comes back with members that
-    time out."""
+class EmptyGroupWrite:
+    """Writes a group without members. No request waits for it: without this record the group is restored with members
+    that then expire."""
 
 
-Then = AssignmentStored | StaticMemberStored | EmptyStored
+WritePurpose = AssignmentWrite | StaticMemberWrite | EmptyGroupWrite
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """Write this, replicated; then tell the group (`classic_group` → `rebalance.stored`)."""
+class WriteGroupMetadata:
+    """Write the record, then call `rebalance.on_write_completed`."""
 
     metadata: GroupMetadata
-    then: Then
+    purpose: WritePurpose
 
 
-Effect = Answer | Store
+Effect = CompleteRequest | WriteGroupMetadata

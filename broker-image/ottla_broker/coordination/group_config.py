@@ -1,4 +1,4 @@
-"""What the group coordinator needs to know of the broker's settings, under Kafka's names (dots become underscores)."""
+"""The broker's settings for the group coordinator, under Kafka's names with underscores for dots."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class GroupCoordinatorConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1  # members
-    offset_metadata_max_bytes: int = 4096  # Kafka counts characters, and so do we
+    offset_metadata_max_bytes: int = 4096  # characters, as in Kafka
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000

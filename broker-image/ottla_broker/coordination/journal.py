@@ -1,4 +1,4 @@
-"""How a coordinator writes to its partition of `__consumer_offsets`, and reads it back."""
+"""A coordinator's reads and writes of its partition of `__consumer_offsets`."""
 
 import asyncio
 import logging
@@ -9,52 +9,52 @@ from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 512 << 10
-"""Writes of one turn of the loop share batches up to about this size; a single write is never split."""
+"""Approximate size of the batches that writes of one event loop iteration share; a single write is never split."""
 
 
 class Journal(Protocol):
     partition: int
 
     async def wait_until_recovered(self) -> None:
-        """Returns when everything that was ever acknowledged can be read. KafkaError when that will not be."""
+        """Returns when every acknowledged record can be read. KafkaError when leadership was lost."""
         ...
 
     async def append(self, batch: bytes) -> int:
-        """Base offset of the batch, once it is replicated. KafkaError otherwise: then it may or may not come to be."""
+        """Base offset of the batch, once it is replicated. After a KafkaError it may or may not become committed."""
         ...
 
     def read(self) -> Iterator[Buffer]:
-        """All batches from the log's start to its end, whole, in chunks of some size."""
+        """All batches from the log's start to its end, in chunks of whole batches."""
         ...
 
 
 class JournalWriter:
-    """The writes to one journal. Those of one turn of the event loop go into one batch, many batches can be on their
-    way, and what a write changes in memory (`apply`) is done when it is replicated, in the order of writing."""
+    """Writes records to one journal. Writes of one event loop iteration share a batch, and several batches may be in
+    flight. `apply` changes the state in memory once a write is replicated, in the order of the writes."""
 
     def __init__(self, journal: Journal, *, timeout_ms: int) -> None:
         self._journal = journal
         self._timeout_ms = timeout_ms
-        self._collected: list[_Write] = []
+        self._pending: list[_PendingWrite] = []
         self._running: set[asyncio.Task[None]] = set()
 
     def write_records(
         self, records: Sequence[Record], *, apply: Callable[[], None] | None = None
     ) -> asyncio.Future[ErrorCode]:
-        """Ends with `none`, or with the error a client of the coordinator is to see; it never raises."""
+        """The result is `none` or the error to return to clients of the coordinator; the future never raises."""
         loop = asyncio.get_running_loop()
-        write = _Write(records, apply, loop.create_future())
-        if not self._collected:
+        write = _PendingWrite(records, apply, loop.create_future())
+        if not self._pending:
             loop.call_soon(self._send)
-        self._collected.append(write)
+        self._pending.append(write)
         return write.done
 
     def _send(self) -> None:
-        collected, self._collected = self._collected, []
-        together: list[_Write] = []
+        collected, self._pending = self._pending, []
+        together: list[_PendingWrite] = []
         size = 0
         for write in collected:
             if together and size + write.size > BATCH_BYTES:
@@ -65,14 +65,14 @@ class JournalWriter:
         if together:
             self._start(together)
 
-    def _start(self, writes: list["_Write"]) -> None:
+    def _start(self, writes: list["_PendingWrite"]) -> None:
         task = asyncio.get_running_loop().create_task(self._append(writes))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _append(self, writes: list["_Write"]) -> None:
+    async def _append(self, writes: list["_PendingWrite"]) -> None:
         records = [record for write in writes for record in write.records]
-        code = ErrorCode.unknown_server_error  # stays when this task dies of something else: nobody must wait for ever
+        code = ErrorCode.unknown_server_error  # unless overwritten: requests must not wait for ever
         try:
             if records:
                 batch = encode_batch(records)
@@ -83,18 +83,22 @@ class JournalWriter:
                     write.apply()
             code = ErrorCode.none
         except KafkaError as reason:
-            log.warning("__consumer_offsets-%d: %s", self._journal.partition, reason)
-            code = seen_by_clients(reason.code)
+            logger.warning("write to __consumer_offsets-%d failed: %s", self._journal.partition, reason)
+            code = to_coordinator_error(reason.code)
         except TimeoutError:
-            log.warning("__consumer_offsets-%d: not replicated in %d ms", self._journal.partition, self._timeout_ms)
-            code = seen_by_clients(ErrorCode.request_timed_out)
+            logger.warning(
+                "write to __consumer_offsets-%d was not replicated within %d ms",
+                self._journal.partition,
+                self._timeout_ms,
+            )
+            code = to_coordinator_error(ErrorCode.request_timed_out)
         finally:
             for write in writes:
                 if not write.done.done():
                     write.done.set_result(code)
 
 
-class _Write:
+class _PendingWrite:
     __slots__ = ("apply", "done", "records", "size")
 
     def __init__(
@@ -106,13 +110,13 @@ class _Write:
         self.size = sum(len(record.key or b"") + len(record.value or b"") + 16 for record in records)
 
 
-def seen_by_clients(code: ErrorCode) -> ErrorCode:
-    """What a failed append means to a client of the coordinator, who knows nothing of the partition behind it: look the
-    coordinator up again, or (for what no retry mends) give up."""
-    return _SEEN.get(code, code)
+def to_coordinator_error(code: ErrorCode) -> ErrorCode:
+    """The error for a client of the coordinator, which does not know the partition behind it: find the coordinator
+    again, or, where retries cannot help, give up."""
+    return _COORDINATOR_ERRORS.get(code, code)
 
 
-_SEEN = {
+_COORDINATOR_ERRORS = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,

@@ -1,4 +1,4 @@
-"""Committed offsets of one partition's groups, and which of them have outlived their use (KIP-211). No I/O."""
+"""Committed offsets of one partition's groups, and their expiry (KIP-211). No I/O."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -9,8 +9,8 @@ from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
 TopicOffsets = dict[str, dict[int, OffsetCommit]]
 
 
-class Offsets:
-    """group → topic → partition → commit; nothing empty is kept."""
+class CommittedOffsets:
+    """group → topic → partition → commit, without empty levels."""
 
     __slots__ = ("_groups",)
 
@@ -41,47 +41,54 @@ class Offsets:
             if not topics:
                 del self._groups[group]
 
-    def groups(self) -> Iterator[str]:
+    def group_ids(self) -> Iterator[str]:
         return iter(self._groups)
 
-    def of(self, group: str) -> TopicOffsets:
+    def group_offsets(self, group: str) -> TopicOffsets:
         return self._groups.get(group, {})
 
     def get(self, group: str, topic: str, partition: int) -> OffsetCommit | None:
-        return self.of(group).get(topic, {}).get(partition)
+        return self.group_offsets(group).get(topic, {}).get(partition)
 
-    def keys_of(self, group: str) -> Iterator[tuple[OffsetCommitKey, OffsetCommit]]:
-        for topic, partitions in self.of(group).items():
+    def group_commits(self, group: str) -> Iterator[tuple[OffsetCommitKey, OffsetCommit]]:
+        for topic, partitions in self.group_offsets(group).items():
             for partition, commit in partitions.items():
                 yield OffsetCommitKey(group, topic, partition), commit
 
-    def of_topic(self, topic: str, topic_id: UUID | None) -> Iterator[OffsetCommitKey]:
-        """Commits for this topic, not those for another one of the same name that came after it."""
+    def topic_keys(self, topic: str, topic_id: UUID | None) -> Iterator[OffsetCommitKey]:
+        """Keys of commits for this topic; not those for a later topic of the same name."""
         for group, topics in self._groups.items():
             for partition, commit in topics.get(topic, {}).items():
                 if commit.topic_id is None or topic_id is None or commit.topic_id == topic_id:
                     yield OffsetCommitKey(group, topic, partition)
 
 
-def expired(group: ClassicGroup, offsets: Offsets, *, retention_ms: int, now_ms: int) -> list[OffsetCommitKey]:
-    """What may go. While a group has members, only offsets of topics that they do not read any more (and only if we can
-    know what they read); once it is empty, everything, counted from when it became empty; of a group that only stores
-    offsets, each one counted from its commit. `now_ms`: wall clock."""
+def expired_offsets(
+    group: ClassicGroup, offsets: CommittedOffsets, *, retention_ms: int, now_ms: int
+) -> list[OffsetCommitKey]:
+    """Offsets that have expired at `now_ms` (wall clock).
+
+    While a group has members, only offsets of topics without a subscriber expire, and only if the subscriptions are
+    known. Offsets of an empty group expire `retention_ms` after it became empty, those of a group that only stores
+    offsets `retention_ms` after their commit.
+    """
     if group.protocol_type is None:
         since_empty = False
     elif group.state is GroupState.empty:
         since_empty = True
-    elif group.state is GroupState.stable and group.uses_consumer_protocol and group.subscribed is not None:
+    elif group.state is GroupState.stable and group.uses_consumer_protocol and group.subscribed_topics is not None:
         since_empty = False
     else:
         return []
 
-    def is_over(commit: OffsetCommit) -> bool:
+    def is_expired(commit: OffsetCommit) -> bool:
         if commit.expire_ms >= 0:
             return now_ms >= commit.expire_ms
         since = group.state_since_ms if since_empty and group.state_since_ms >= 0 else commit.commit_ms
         return now_ms - since >= retention_ms
 
     return [
-        key for key, commit in offsets.keys_of(group.id) if not group.is_subscribed_to(key.topic) and is_over(commit)
+        key
+        for key, commit in offsets.group_commits(group.id)
+        if not group.is_subscribed_to(key.topic) and is_expired(commit)
     ]

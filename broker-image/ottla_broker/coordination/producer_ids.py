@@ -1,7 +1,6 @@
-"""Producer ids for idempotent producers: blocks from the controller, handed out one by one.
+"""Producer ids for idempotent producers: requested from the controller in blocks, handed out one by one.
 
-Ids of a block that a stopped broker did not hand out are lost, which is meant: there are 2⁶³ of them, and none may
-come twice.
+A broker that stops leaves the rest of its block unused: there are 2⁶³ ids, and none may be used twice.
 """
 
 import asyncio
@@ -17,27 +16,26 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ProducerIdAllocator:
-    """`allocate` asks the controller for a block; KafkaError when it cannot be had, and then the next request tries
-    again."""
+    """`allocate` requests a block from the controller. After a KafkaError the next call requests it again."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
-        self._allocate = allocate
+        self._request_block = allocate
         self._block = iter(range(0))
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def generate_id(self) -> int:
         if (found := next(self._block, None)) is not None:
             return found
-        async with self._turn:
-            while (found := next(self._block, None)) is None:  # somebody else may have fetched a block, and used it up
-                self._block = iter(await self._allocate())
+        async with self._lock:
+            while (found := next(self._block, None)) is None:  # another caller may have requested and used up a block
+                self._block = iter(await self._request_block())
         return found
 
 
 async def request_producer_id_block(link: ControllerChannel, broker: int, epoch: int) -> range:
-    """A block of the controller's for this broker."""
+    """AllocateProducerIds to the controller. KafkaError with its error code."""
     request = AllocateProducerIdsRequest(broker_id=BrokerId(broker), broker_epoch=i64(epoch))
     response: AllocateProducerIdsResponse = await link.send_request(request)
     if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code, "the controller gives no producer ids")
+        raise KafkaError(response.error_code, "the controller allocated no producer ids")
     return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)

@@ -1,258 +1,231 @@
-"""How a group gets from one generation to the next: waiting for joins, electing, waiting for the leader's assignment,
-and what time does.
+"""How a classic group moves from one generation to the next: joins, the leader's election and assignment, deadlines.
 
-Nobody waits for ever: whenever a JoinGroup waits, `join_due_ms` is set (or a new member's own deadline ends the
-wait); whenever a SyncGroup waits, the leader owes a sync by `sync_due_ms`, or its assignment is being written and
-`stored` will be called.
+No request waits for ever. Whenever a JoinGroup waits, `join_deadline_ms` is set, or a new member's own deadline ends
+the wait. Whenever a SyncGroup waits, the leader has to sync before `sync_deadline_ms`, or its assignment is being
+written and `on_write_completed` will be called.
 """
 
 import logging
+from dataclasses import replace
 
-from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, Member
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.effects import (
-    AssignmentStored,
+    AssignmentWrite,
     Effect,
-    EmptyStored,
+    EmptyGroupWrite,
     JoinResult,
-    Now,
-    StaticMemberStored,
+    StaticMemberWrite,
     SyncResult,
-    Then,
+    Timestamps,
+    WritePurpose,
 )
-from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.wire.errors import ErrorCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
-"""How long a member that cannot send heartbeats yet may wait in JoinGroup; then its client, if it is alive, asks
-again."""
+"""How long a member that cannot send heartbeats yet may wait in JoinGroup; after that its client retries."""
 
 
-def prepare_or_complete(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now, why: str) -> None:
-    """After a member came, changed or went."""
+def maybe_prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None:
+    """After a member joined, changed or left."""
     if group.can_rebalance:
-        prepare(group, settings, now, why)
+        prepare_rebalance(group, now, reason)
     else:
-        complete_if_all_joined(group, now)
+        maybe_complete_join(group, now)
 
 
-def prepare(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now, why: str) -> None:
-    """Into PreparingRebalance: whoever waits in SyncGroup has to rejoin. The first rebalance of an empty group waits
-    a little, so that members which start together land in one generation."""
+def prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None:
+    """Moves the group to PreparingRebalance; members that wait in SyncGroup have to rejoin. The first rebalance of an
+    empty group is delayed, so that members which start together join one generation."""
     if group.state is GroupState.completing:
-        refuse_assignment(group, now, ErrorCode.rebalance_in_progress)
+        reset_assignments(group, now, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
-    group.sync_due_ms = None
+    group.sync_deadline_ms = None
     initial = group.state is GroupState.empty
-    group.move_to(GroupState.preparing, now)
-    log.info("group %s rebalances after generation %d: %s", group.id, group.generation, why)
+    group.transition_to(GroupState.preparing, now)
+    logger.info("preparing to rebalance group %s in generation %d: %s", group.id, group.generation, reason)
     if initial:
-        group.newcomers = False
-        delay_ms = settings.group_initial_rebalance_delay_ms
+        group.has_new_members = False
+        delay_ms = group.config.group_initial_rebalance_delay_ms
         _wait_for_joins(group, now, delay_ms)
-        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-    elif group.all_joined:
-        complete_join(group, now)
+        group.initial_delay_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+    elif group.have_all_members_joined:
+        complete_join_phase(group, now)
     else:
         _wait_for_joins(group, now, group.rebalance_timeout_ms)
 
 
-def _wait_for_joins(group: ClassicGroup, now: Now, for_ms: int) -> None:
-    group.join_due_ms = now.ms + for_ms
-    group.initial_remaining_ms = None
-    group.wake_by(group.join_due_ms)
+def _wait_for_joins(group: ClassicGroup, now: Timestamps, for_ms: int) -> None:
+    group.join_deadline_ms = now.loop_ms + for_ms
+    group.initial_delay_remaining_ms = None
+    group.lower_next_deadline(group.join_deadline_ms)
 
 
-def complete_if_all_joined(group: ClassicGroup, now: Now) -> None:
-    """Not in the initial rebalance: that one waits for its delay."""
-    if group.state is GroupState.preparing and group.previous is not GroupState.empty and group.all_joined:
-        complete_join(group, now)
+def maybe_complete_join(group: ClassicGroup, now: Timestamps) -> None:
+    """The initial rebalance waits for its delay."""
+    if (
+        group.state is GroupState.preparing
+        and group.previous_state is not GroupState.empty
+        and group.have_all_members_joined
+    ):
+        complete_join_phase(group, now)
 
 
-def complete_join(group: ClassicGroup, now: Now) -> None:
-    """The next generation, from those who joined. A static member that did not keeps its place until its session
-    ends."""
-    group.join_due_ms = group.initial_remaining_ms = None
-    for member in [m for m in group.members.values() if m.joining is None and m.group_instance_id is None]:
-        group.remove(member.id)
+def complete_join_phase(group: ClassicGroup, now: Timestamps) -> None:
+    """Starts the next generation with the members that joined. A static member that did not join remains until its
+    session expires."""
+    group.join_deadline_ms = group.initial_delay_remaining_ms = None
+    for member in [m for m in group.members.values() if m.join_request is None and m.group_instance_id is None]:
+        group.remove_member(member.id)
     if group.members and not _elect_joined_leader(group):
-        log.warning("group %s: no member rejoined; waiting until their sessions end", group.id)
+        logger.warning("group %s: no member rejoined; waiting for their sessions to expire", group.id)
         _wait_for_joins(group, now, group.rebalance_timeout_ms)
         return
     group.generation += 1
     group.pending_syncs.clear()
     if not group.members:
         group.protocol_name = None
-        group.subscribed = group.compute_subscribed()
-        group.move_to(GroupState.empty, now)
-        group.store({}, EmptyStored())
+        group.subscribed_topics = group.compute_subscribed_topics()
+        group.transition_to(GroupState.empty, now)
+        group.write_assignments({}, EmptyGroupWrite())
         return
-    group.protocol_name = group.choose_protocol()
-    group.subscribed = group.compute_subscribed()
-    group.move_to(GroupState.completing, now)
+    group.protocol_name = group.select_protocol()
+    group.subscribed_topics = group.compute_subscribed_topics()
+    group.transition_to(GroupState.completing, now)
     for member in group.members.values():
-        group.answer_join(member, joined(group, member))
-        group.expect(member, now)
+        group.complete_join(member, join_result(group, member))
+        group.schedule_session_timeout(member, now)
         member.is_new = False
         group.pending_syncs[member.id] = None
-    group.sync_due_ms = now.ms + group.rebalance_timeout_ms
-    group.wake_by(group.sync_due_ms)
+    group.sync_deadline_ms = now.loop_ms + group.rebalance_timeout_ms
+    group.lower_next_deadline(group.sync_deadline_ms)
 
 
-def joined(group: ClassicGroup, member: Member) -> JoinResult:
-    """What a member is told of the current generation. Only the leader sees the others."""
+def join_result(group: ClassicGroup, member: GroupMember) -> JoinResult:
+    """A member's result in the current generation. Only the leader's lists the other members."""
     return JoinResult(
         member.id,
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader or "",
-        members=group.joined_members() if group.leader == member.id else (),
+        members=group.member_metadata() if group.leader == member.id else (),
     )
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """The leader has to be somebody who waits for the answer; false when nobody does."""
-    if group.leader is not None and group.members[group.leader].joining is not None:
+    """The leader must be a member whose JoinGroup waits. False when there is none."""
+    if group.leader is not None and group.members[group.leader].join_request is not None:
         return True
-    found = next((member.id for member in group.members.values() if member.joining is not None), None)
+    found = next((member.id for member in group.members.values() if member.join_request is not None), None)
     if found is None:
         return False
     group.leader = found
     return True
 
 
-def refuse_assignment(group: ClassicGroup, now: Now, error: ErrorCode) -> None:
+def reset_assignments(group: ClassicGroup, now: Timestamps, error: ErrorCode) -> None:
     for member in group.members.values():
         member.assignment = b""
-        if group.answer_sync(member, SyncResult(error)):
-            group.expect(member, now)
+        if group.complete_sync(member, SyncResult(error)):
+            group.schedule_session_timeout(member, now)
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncResult:
+def sync_result(group: ClassicGroup, member: GroupMember) -> SyncResult:
     return SyncResult(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
     )
 
 
-def stored(
-    group: ClassicGroup, settings: GroupCoordinatorConfig, then: Then, error: ErrorCode, now: Now
-) -> list[Effect]:
-    """A write that the group asked for has ended, well (`ErrorCode.none`) or not. Much may have happened meanwhile."""
-    if isinstance(then, AssignmentStored):
-        _assignment_stored(group, settings, then, error, now)
-    elif isinstance(then, StaticMemberStored):
-        _static_member_stored(group, then, error, now)
+def on_write_completed(group: ClassicGroup, write: WritePurpose, error: ErrorCode, now: Timestamps) -> list[Effect]:
+    """The group may have changed since it requested this write, which succeeded with `ErrorCode.none`."""
+    if isinstance(write, AssignmentWrite):
+        _on_assignment_written(group, write, error, now)
+    elif isinstance(write, StaticMemberWrite):
+        _on_static_member_written(group, write, error, now)
     elif error is not ErrorCode.none:
-        log.warning("group %s: could not write that it is empty: %s", group.id, error.name)
+        logger.warning("group %s: failed to write the empty group: %s", group.id, error.name)
     return group.take_effects()
 
 
-def _assignment_stored(
-    group: ClassicGroup, settings: GroupCoordinatorConfig, then: AssignmentStored, error: ErrorCode, now: Now
-) -> None:
-    if group.state is not GroupState.completing or group.generation != then.generation:
+def _on_assignment_written(group: ClassicGroup, write: AssignmentWrite, error: ErrorCode, now: Timestamps) -> None:
+    if group.state is not GroupState.completing or group.generation != write.generation:
         return
     if error is not ErrorCode.none:
-        refuse_assignment(group, now, error)
-        prepare_or_complete(group, settings, now, f"the assignment could not be written ({error.name})")
+        reset_assignments(group, now, error)
+        maybe_prepare_rebalance(group, now, f"the assignment could not be written ({error.name})")
         return
     for member in group.members.values():
-        member.assignment = then.assignments.get(member.id, b"")
-        if group.answer_sync(member, synced(group, member)):
-            group.expect(member, now)
-    group.move_to(GroupState.stable, now)
+        member.assignment = write.assignments.get(member.id, b"")
+        if group.complete_sync(member, sync_result(group, member)):
+            group.schedule_session_timeout(member, now)
+    group.transition_to(GroupState.stable, now)
 
 
-def _static_member_stored(group: ClassicGroup, then: StaticMemberStored, error: ErrorCode, now: Now) -> None:
-    member = group.members.get(then.new_member_id)
-    if member is None or member.joining is None or group.state is not GroupState.stable:
-        return  # replaced again, gone, or rebalancing: then the JoinGroup is answered by that
-    if error is ErrorCode.none:
-        is_leader = group.leader == member.id
-        if then.may_skip_assignment:
-            result = JoinResult(
-                member.id,
-                generation=group.generation,
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                leader=group.leader or "",
-                skip_assignment=is_leader,
-                members=group.joined_members() if is_leader else (),
-            )
-        else:
-            # Without `skip_assignment` the one way to keep a returning leader from assigning anew is to name its old
-            # id as leader.
-            result = JoinResult(
-                member.id,
-                generation=group.generation,
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                leader=then.old_leader or "",
-            )
-        group.answer_join(member, result)
-        return
-    group.answer_join(
-        member,
-        JoinResult(
-            "",
-            error,
-            generation=group.generation,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name,
-            leader=then.old_leader or "",
-        ),
-    )
-    group.change(member, then.old_protocols, then.old_rebalance_timeout_ms, then.old_session_timeout_ms)
-    group.rename_static(then.new_member_id, then.old_member_id)
-    group.expect(member, now)
+def _on_static_member_written(group: ClassicGroup, write: StaticMemberWrite, error: ErrorCode, now: Timestamps) -> None:
+    member = group.members.get(write.new_member_id)
+    if member is None or member.join_request is None or group.state is not GroupState.stable:
+        return  # replaced again, removed, or rebalancing, which completes the JoinGroup
+    result = join_result(group, member)
+    if error is not ErrorCode.none:
+        failed = replace(result, member_id="", error=error, leader=write.old_leader or "", members=())
+        group.complete_join(member, failed)
+        group.update_member(member, write.old_protocols, write.old_rebalance_timeout_ms, write.old_session_timeout_ms)
+        group.replace_static_member(write.new_member_id, write.old_member_id)
+        group.schedule_session_timeout(member, now)
+    elif write.may_skip_assignment:
+        group.complete_join(member, replace(result, skip_assignment=group.leader == member.id))
+    else:
+        # Without `skip_assignment`, a returning leader assigns again unless its old id is named as leader.
+        group.complete_join(member, replace(result, leader=write.old_leader or "", members=()))
 
 
-def tick(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now) -> list[Effect]:
-    """Does what the time asks for, and finds the next deadline."""
-    for member_id, due_ms in list(group.pending_joins.items()):
-        if due_ms <= now.ms:
-            group.remove(member_id)
-            complete_if_all_joined(group, now)
+def expire_deadlines(group: ClassicGroup, now: Timestamps) -> list[Effect]:
+    """Acts on the deadlines that have passed, and finds the next one."""
+    for member_id, deadline_ms in list(group.pending_joins.items()):
+        if deadline_ms <= now.loop_ms:
+            group.remove_member(member_id)
+            maybe_complete_join(group, now)
     for member in list(group.members.values()):
-        if member.due_ms is not None and member.due_ms <= now.ms and member.id in group.members:
-            member.due_ms = None  # one that waits is expected again when it is answered
-            if not member.is_waiting:
-                _expire(group, settings, member, now)
-    if group.join_due_ms is not None and group.join_due_ms <= now.ms:
-        _joins_are_due(group, settings, now)
-    if group.sync_due_ms is not None and group.sync_due_ms <= now.ms:
-        _syncs_are_due(group, settings, now)
-    deadlines = [group.join_due_ms, group.sync_due_ms, *group.pending_joins.values()]
-    deadlines += [member.due_ms for member in group.members.values()]
-    group.wake_ms = min((due for due in deadlines if due is not None), default=None)
+        session_deadline_ms = member.session_deadline_ms
+        if session_deadline_ms is not None and session_deadline_ms <= now.loop_ms and member.id in group.members:
+            member.session_deadline_ms = None  # scheduled again when its request is completed
+            if not member.is_awaiting_response:
+                _expire_member(group, member, now)
+    if group.join_deadline_ms is not None and group.join_deadline_ms <= now.loop_ms:
+        _on_join_deadline(group, now)
+    if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now.loop_ms:
+        _on_sync_deadline(group, now)
+    deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_joins.values()]
+    deadlines += [member.session_deadline_ms for member in group.members.values()]
+    group.next_deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
     return group.take_effects()
 
 
-def _expire(group: ClassicGroup, settings: GroupCoordinatorConfig, member: Member, now: Now) -> None:
-    log.info("group %s: the session of member %s ended", group.id, member.id)
-    group.answer_join(member, JoinResult("", ErrorCode.unknown_member_id))
-    group.answer_sync(member, SyncResult(ErrorCode.unknown_member_id))
-    group.remove(member.id)
-    prepare_or_complete(group, settings, now, f"member {member.id} did not send heartbeats")
+def _expire_member(group: ClassicGroup, member: GroupMember, now: Timestamps) -> None:
+    logger.info("group %s: session of member %s expired", group.id, member.id)
+    group.complete_join(member, JoinResult("", ErrorCode.unknown_member_id))
+    group.complete_sync(member, SyncResult(ErrorCode.unknown_member_id))
+    group.remove_member(member.id)
+    maybe_prepare_rebalance(group, now, f"member {member.id} did not send heartbeats")
 
 
-def _joins_are_due(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now) -> None:
-    remaining_ms = group.initial_remaining_ms
-    if remaining_ms and group.newcomers:
-        delay_ms = min(settings.group_initial_rebalance_delay_ms, remaining_ms)
+def _on_join_deadline(group: ClassicGroup, now: Timestamps) -> None:
+    remaining_ms = group.initial_delay_remaining_ms
+    if remaining_ms and group.has_new_members:
+        delay_ms = min(group.config.group_initial_rebalance_delay_ms, remaining_ms)
         _wait_for_joins(group, now, delay_ms)
-        group.initial_remaining_ms = remaining_ms - delay_ms
-        group.newcomers = False
+        group.initial_delay_remaining_ms = remaining_ms - delay_ms
+        group.has_new_members = False
     else:
-        group.newcomers = False
-        complete_join(group, now)
+        group.has_new_members = False
+        complete_join_phase(group, now)
 
 
-def _syncs_are_due(group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now) -> None:
-    group.sync_due_ms = None
+def _on_sync_deadline(group: ClassicGroup, now: Timestamps) -> None:
+    group.sync_deadline_ms = None
     if late := [member_id for member_id in group.pending_syncs if member_id in group.members]:
         for member_id in late:
-            group.remove(member_id)
-        prepare(group, settings, now, f"{len(late)} members did not send SyncGroup in time")
+            group.remove_member(member_id)
+        prepare_rebalance(group, now, f"{len(late)} members did not send SyncGroup in time")

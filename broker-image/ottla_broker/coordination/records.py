@@ -1,12 +1,12 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats, declared once.
+"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition that keeps a group.
 
 Source: `group-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1 (KIP-915 explains why only
 tagged fields are added). A key begins with its type as i16, a value with its version as i16; a null value is a
-tombstone. Keys of types that we do not know (those of KIP-848, KIP-932 and KIP-1071 groups, and whatever comes) are
-passed over, as KIP-915 asks.
+tombstone. Keys of unknown types (those of KIP-848, KIP-932 and KIP-1071 groups, and future ones) are ignored, as
+KIP-915 requires.
 
-Kafka 4.1 writes offset commits in version 4 (flexible, with the topic's id as tagged field) and group metadata in
-version 3; so do we.
+Like Kafka 4.1, the broker writes offset commits in version 4 (flexible, with the topic's id as tagged field) and group
+metadata in version 3.
 """
 
 import struct
@@ -15,9 +15,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from ottla_broker.coordination.schema import Field, Format, Kind, Malformed
+from ottla_broker.coordination.record_format import Field, Kind, RecordFormat
+from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.message_writer import write_varint
 
 T = TypeVar("T")
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class OffsetCommitKey(NamedTuple):
@@ -54,7 +58,7 @@ class MemberMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A generation of a classic group. `state_since_ms`: −1 when it was written by a Kafka that did not say."""
+    """A generation of a classic group. `state_since_ms`: −1 in records of Kafka versions that do not store it."""
 
     protocol_type: str
     generation: int
@@ -64,10 +68,10 @@ class GroupMetadata(NamedTuple):
     members: tuple[MemberMetadata, ...]
 
 
-OFFSET_COMMIT_KEY: Final = Format(
-    OffsetCommitKey, [Field(Kind.STRING), Field(Kind.STRING), Field(Kind.INT32)], newest=0
+OFFSET_COMMIT_KEY: Final = RecordFormat(
+    OffsetCommitKey, [Field(Kind.STRING), Field(Kind.STRING), Field(Kind.INT32)], latest=0
 )
-OFFSET_COMMIT: Final = Format(
+OFFSET_COMMIT: Final = RecordFormat(
     OffsetCommit,
     [
         Field(Kind.INT64),
@@ -77,11 +81,11 @@ OFFSET_COMMIT: Final = Format(
         Field(Kind.INT64, since=1, until=1, default=-1),
         Field(Kind.UUID, since=4, tag=0),
     ],
-    newest=4,
+    latest=4,
     flexible_from=4,
 )
-GROUP_METADATA_KEY: Final = Format(GroupMetadataKey, [Field(Kind.STRING)], newest=0)
-MEMBER_METADATA: Final = Format(
+GROUP_METADATA_KEY: Final = RecordFormat(GroupMetadataKey, [Field(Kind.STRING)], latest=0)
+MEMBER_METADATA: Final = RecordFormat(
     MemberMetadata,
     [
         Field(Kind.STRING),
@@ -93,10 +97,10 @@ MEMBER_METADATA: Final = Format(
         Field(Kind.BYTES),
         Field(Kind.BYTES),
     ],
-    newest=4,
+    latest=4,
     flexible_from=4,
 )
-GROUP_METADATA: Final = Format(
+GROUP_METADATA: Final = RecordFormat(
     GroupMetadata,
     [
         Field(Kind.STRING),
@@ -106,62 +110,98 @@ GROUP_METADATA: Final = Format(
         Field(Kind.INT64, since=2, default=-1),
         Field(MEMBER_METADATA),
     ],
-    newest=4,
+    latest=4,
     flexible_from=4,
 )
 
-LEGACY_OFFSET_COMMIT_TYPE: Final = 0  # Kafka before 0.9; the key looks the same
+LEGACY_OFFSET_COMMIT_TYPE: Final = 0  # Kafka before 0.9; the key has the same layout
 OFFSET_COMMIT_TYPE: Final = 1
 GROUP_METADATA_TYPE: Final = 2
 
 OFFSET_COMMIT_VERSION: Final = 4
-OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1  # the only one that carries it
+OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1  # the only version with an expiry time
 GROUP_METADATA_VERSION: Final = 3
 
-_TYPE: Final = struct.Struct(">h")
+_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
-_OFFSET_V4: Final = struct.Struct(">hqiB")  # version, offset, leader epoch, length of the metadata
-_write_offset_key: Final = OFFSET_COMMIT_KEY.writer(0)
-_write_group_key: Final = GROUP_METADATA_KEY.writer(0)
+_TYPE_AND_LENGTH: Final = struct.Struct(">hh")
+_VERSION_OFFSET_EPOCH: Final = struct.Struct(">hqi")
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field, tag 0, of 16 bytes
+_NO_TAGS: Final = b"\x00"
+
+
+def partition_of(group: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that keeps a group, as in Kafka: the absolute value of the group id's hash
+    (not the hash without its sign, as in Kafka's partitioner); the one number without an absolute value counts as 0."""
+    value = java_hash(group)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 code units, wrapping at 32 bits, signed."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+# -- encoding --------------------------------------------------------------------------------------
 
 
 def encode_offset_commit_key(group: str, topic: str, partition: int) -> bytes:
-    out = bytearray(_TYPE.pack(OFFSET_COMMIT_TYPE))
-    _write_offset_key(out, (group, topic, partition))
-    return bytes(out)
-
-
-def encode_offset_commit_value(commit: OffsetCommit) -> bytes:
-    return OFFSET_COMMIT.write(
-        commit, OFFSET_COMMIT_VERSION if commit.expire_ms < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
+    raw_group, raw_topic = group.encode(), topic.encode()
+    return b"".join(
+        (
+            _TYPE_AND_LENGTH.pack(OFFSET_COMMIT_TYPE, len(raw_group)),
+            raw_group,
+            _INT16.pack(len(raw_topic)),
+            raw_topic,
+            _INT32.pack(partition),
+        )
     )
 
 
-def encode_group_metadata_key(group: str) -> bytes:
-    out = bytearray(_TYPE.pack(GROUP_METADATA_TYPE))
-    _write_group_key(out, (group,))
+def encode_offset_commit_value(commit: OffsetCommit) -> bytes:
+    """Version 4 is written by hand: it is on the path of every OffsetCommit."""
+    if commit.expire_ms >= 0:
+        return OFFSET_COMMIT.write(commit, OFFSET_COMMIT_VERSION_WITH_EXPIRY)
+    metadata = commit.metadata.encode()
+    out = bytearray(_VERSION_OFFSET_EPOCH.pack(OFFSET_COMMIT_VERSION, commit.offset, commit.leader_epoch))
+    write_varint(out, len(metadata) + 1)
+    out += metadata
+    out += _INT64.pack(commit.commit_ms)
+    out += _NO_TAGS if commit.topic_id is None else _TOPIC_ID_TAG + commit.topic_id.bytes
     return bytes(out)
+
+
+def encode_group_metadata_key(group: str) -> bytes:
+    raw = group.encode()
+    return _TYPE_AND_LENGTH.pack(GROUP_METADATA_TYPE, len(raw)) + raw
 
 
 def encode_group_metadata_value(metadata: GroupMetadata) -> bytes:
     return GROUP_METADATA.write(metadata, GROUP_METADATA_VERSION)
 
 
+# -- decoding --------------------------------------------------------------------------------------
+
+
 def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """None for a record of a type that we do not know. Malformed when the key is cut off."""
+    """None for a record of an unknown type. MalformedMessage when the key is cut off."""
     if len(key) < 2:
-        raise Malformed(f"a key of {len(key)} bytes has no type")
-    kind = _TYPE.unpack_from(key)[0]
-    if kind in (OFFSET_COMMIT_TYPE, LEGACY_OFFSET_COMMIT_TYPE):
-        return _read_offset_key(key)
-    if kind == GROUP_METADATA_TYPE:
+        raise MalformedMessage(f"a key of {len(key)} bytes has no type")
+    (record_type,) = _INT16.unpack_from(key)
+    if record_type in (OFFSET_COMMIT_TYPE, LEGACY_OFFSET_COMMIT_TYPE):
+        return _decode_offset_commit_key(key)
+    if record_type == GROUP_METADATA_TYPE:
         return GROUP_METADATA_KEY.read(key, 2, 0)
     return None
 
 
-def _read_offset_key(key: bytes) -> OffsetCommitKey:
-    """OFFSET_COMMIT_KEY read by hand: a partition's loading reads nothing as often, and this halves its time."""
+def _decode_offset_commit_key(key: bytes) -> OffsetCommitKey:
+    """OFFSET_COMMIT_KEY decoded by hand, which halves the time of loading a partition."""
     size = len(key)
     topic_at = 4 + (key[2] << 8 | key[3]) if size >= 10 else size
     if topic_at + 6 <= size:
@@ -171,20 +211,21 @@ def _read_offset_key(key: bytes) -> OffsetCommitKey:
             try:
                 return OffsetCommitKey(group.decode(), topic.decode(), _INT32.unpack_from(key, partition_at)[0])
             except UnicodeDecodeError as error:
-                raise Malformed(f"an offset's key is no text: {error}") from error
-    raise Malformed(f"an offset's key is cut off at {size}")
+                raise MalformedMessage(f"the key of an offset commit is not UTF-8: {error}") from error
+    raise MalformedMessage(f"the key of an offset commit is cut off at {size} bytes")
 
 
 def decode_offset_commit(value: bytes) -> OffsetCommit:
-    """An OFFSET_COMMIT of any version; the one that is written today is read by hand, for the same reason."""
-    start = _OFFSET_V4.size
+    """An OFFSET_COMMIT of any version. Version 4 with short metadata, the usual one, is decoded by hand for speed."""
+    start = _VERSION_OFFSET_EPOCH.size + 1
     if len(value) >= start + 9 and value[1] == OFFSET_COMMIT_VERSION and not value[0]:
-        _, offset, leader_epoch, length = _OFFSET_V4.unpack_from(value)
+        _, offset, leader_epoch = _VERSION_OFFSET_EPOCH.unpack_from(value)
+        length = value[start - 1]
         end = start + length - 1  # metadata: a length of less than 127 is one byte, and counts from 1
         if 0 < length < 0x80 and end + 9 <= len(value):
             tags = value[end + 8 :]
-            if tags == b"\x00" or (len(tags) == 19 and tags.startswith(b"\x01\x00\x10")):
-                with suppress(UnicodeDecodeError):  # then the declared reader says what is wrong
+            if tags == _NO_TAGS or (len(tags) == 19 and tags.startswith(_TOPIC_ID_TAG)):
+                with suppress(UnicodeDecodeError):  # the declared format then raises MalformedMessage
                     metadata = value[start:end].decode() if length > 1 else ""
                     (commit_ms,) = _INT64.unpack_from(value, end)
                     return OffsetCommit(offset, leader_epoch, metadata, commit_ms, -1, _topic_id(tags[3:]))
@@ -196,8 +237,8 @@ def _topic_id(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if any(raw) else None
 
 
-def decode_value(form: Format[T], value: bytes) -> T:
-    """Malformed when the value is of a version that we do not know: to pass it over would lose an offset in silence."""
+def decode_value(record_format: RecordFormat[T], value: bytes) -> T:
+    """MalformedMessage when the value has an unknown version: ignoring it would lose an offset silently."""
     if len(value) < 2:
-        raise Malformed(f"a value of {len(value)} bytes has no version")
-    return form.read(value, 2, _TYPE.unpack_from(value)[0])
+        raise MalformedMessage(f"a value of {len(value)} bytes has no version")
+    return record_format.read(value, 2, _INT16.unpack_from(value)[0])

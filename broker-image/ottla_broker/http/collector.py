@@ -59,7 +59,7 @@ def _replicas(broker: Broker) -> Iterator[Family]:
     yield single(metrics.MAX_LAG, broker.replica_fetchers.max_lag)
     yield single(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
     yield single(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
-    yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failed is not None for p in broker.partitions))
+    yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failure is not None for p in broker.partitions))
     yield single(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
 
 
@@ -67,7 +67,7 @@ def _mirrors(broker: Broker) -> Iterator[Family]:
     now_s = asyncio.get_running_loop().time()
     copies = [
         ((link.name, copy.partition.topic, str(copy.partition.partition)), copy)
-        for link, copy in broker.mirrors.mirror_partitions()
+        for link, copy in broker.mirrors.mirrored_partitions()
         if copy.source_high_watermark >= 0
     ]
     yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]

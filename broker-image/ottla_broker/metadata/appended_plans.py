@@ -18,7 +18,7 @@ from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import MirrorReport
 from ottla_broker.metadata.records import AppendedPartitionRecord, AppendedSourceRecord, MetadataRecord
-from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
+from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -47,25 +47,25 @@ def plan_source(
     here = image.topics.get(wish.name)
     if here is None:
         topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
-        return [*NewTopics(image).creation(topic, topic_id), _source(topic_id, wish, producer_id)]
+        return [*TopicPlanner(image).plan_creation(topic, topic_id), _source_record(topic_id, wish, producer_id)]
     sources = image.appended_sources.get(here.id, {})
     if (known := sources.get(wish.source_id)) is not None:
         if why := source_conflict(known, wish.mirror):
             raise KafkaError(ErrorCode.invalid_topic_exception, why)
-        must_be_open(image, here)
-        now = _source(here.id, wish, known.producer_id)
-        forgotten = _forgotten(image, here, known) if known.carried else []
+        check_topic_writable(image, here)
+        now = _source_record(here.id, wish, known.producer_id)
+        forgotten = _cleared_partitions(image, here, known) if known.carried else []
         return [] if now == known else [*forgotten, now]
-    must_be_open(image, here)
+    check_topic_writable(image, here)
     copy = image.mirrored_topics.get(here.id)
     if copy is not None and copy.source_id == wish.source_id:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{wish.name!r} was an identical copy of it")
     before = [one for one in sources.values() if (one.mirror, one.source_topic) == (wish.mirror, wish.source_topic)]
     ends = [replace(one, ended=True) for one in before if not one.ended]
-    return [*ends, _source(here.id, wish, producer_id)]
+    return [*ends, _source_record(here.id, wish, producer_id)]
 
 
-def _source(topic_id: UUID, wish: NewAppendedSource, producer_id: int) -> AppendedSourceRecord:
+def _source_record(topic_id: UUID, wish: NewAppendedSource, producer_id: int) -> AppendedSourceRecord:
     return AppendedSourceRecord(
         topic_id,
         wish.source_id,
@@ -78,13 +78,15 @@ def _source(topic_id: UUID, wish: NewAppendedSource, producer_id: int) -> Append
     )
 
 
-def must_be_open(image: MetadataImage, topic: TopicImage) -> None:
+def check_topic_writable(image: MetadataImage, topic: TopicImage) -> None:
     """INVALID_TOPIC_EXCEPTION."""
     if image.active_mirror(topic.id) is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic.name!r} is an identical copy of another topic")
 
 
-def _forgotten(image: MetadataImage, topic: TopicImage, source: AppendedSourceRecord) -> list[AppendedPartitionRecord]:
+def _cleared_partitions(
+    image: MetadataImage, topic: TopicImage, source: AppendedSourceRecord
+) -> list[AppendedPartitionRecord]:
     """Of a source that was appended here before: what was known of its leader epochs, because another cluster has copied on since."""
     return [
         AppendedPartitionRecord(topic.id, source.source_id, partition)
@@ -102,7 +104,7 @@ def source_conflict(known: AppendedSourceRecord, mirror: str) -> str:
     return "its copying has ended for good" if known.ended else ""
 
 
-def report(image: MetadataImage, told: MirrorReport, source_id: UUID) -> list[MetadataRecord]:
+def plan_source_report(image: MetadataImage, told: MirrorReport, source_id: UUID) -> list[MetadataRecord]:
     """What the leader of a partition says of one source. UNKNOWN_TOPIC_ID when that is appended no more."""
     if source_id not in active_sources(image, told.topic_id):
         raise KafkaError(ErrorCode.unknown_topic_id, "the source is not appended to the topic any more")
@@ -115,7 +117,7 @@ def report(image: MetadataImage, told: MirrorReport, source_id: UUID) -> list[Me
     return [] if after == before else [after]
 
 
-def failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
+def plan_source_failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
     """Ends every source of this mirror."""
     return [
         replace(source, ended=True)
@@ -125,7 +127,7 @@ def failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
     ]
 
 
-def fed_topics(image: MetadataImage, mirror: str) -> list[str]:
+def appended_topic_names(image: MetadataImage, mirror: str) -> list[str]:
     """Names of the topics that have live sources of this mirror, sorted."""
     return sorted(
         image.topic_names[topic]
@@ -148,6 +150,6 @@ def stopped_partitions(image: MetadataImage, topic_id: UUID, source_id: UUID) ->
     return [known for known in found if known.stopped]
 
 
-def resumption(image: MetadataImage, topic_id: UUID, source_id: UUID) -> list[MetadataRecord]:
+def plan_resumption(image: MetadataImage, topic_id: UUID, source_id: UUID) -> list[MetadataRecord]:
     """Partitions that stood still go on, where the source's log and what was copied part."""
     return [replace(known, stopped="") for known in stopped_partitions(image, topic_id, source_id)]

@@ -27,19 +27,21 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.metadata.controller_channel import ControllerChannel
+from ottla_broker.metadata.heartbeat_tracker import leadership_timeout_s
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.last_life import PreviousIncarnation
+from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.records import Endpoint
-from ottla_broker.metadata.sessions import believed_s
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 NO_BROKER_EPOCH: Final = -1
-SOON_S: Final = 0.05  # between heartbeats while something is to come of them: being unfenced, being let go
-LEAVE_WITHIN_S: Final = 10.0
-PROTOCOL_CODES: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-AGAIN: Final = frozenset({ErrorCode.not_controller, ErrorCode.duplicate_broker_registration})
+FAST_HEARTBEAT_INTERVAL_S: Final = (
+    0.05  # between heartbeats while something is to come of them: being unfenced, being let go
+)
+CONTROLLED_SHUTDOWN_TIMEOUT_S: Final = 10.0
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+RETRIABLE_REGISTRATION_ERRORS: Final = frozenset({ErrorCode.not_controller, ErrorCode.duplicate_broker_registration})
 
 
 class Directory(Protocol):
@@ -67,43 +69,51 @@ class BrokerLifecycle:
         on_replaced: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._me = config.node_id
+        self._broker_id = config.node_id
         self._incarnation = incarnation
         self._image = image
-        self._link = controller_channel
+        self._controller_channel = controller_channel
         self._directories = directories
-        self._last_life = previous_incarnation
-        self._failed: list[UUID] = []
+        self._previous_incarnation = previous_incarnation
+        self._failed_directories: list[UUID] = []
         self._hears_majority = hears_majority
-        self._replaced = on_replaced
+        self._on_replaced = on_replaced
         self._interval_s = config(BROKER_HEARTBEAT_INTERVAL_MS) / 1000
         self._session_s = config(BROKER_SESSION_TIMEOUT_MS) / 1000
-        self._believed_s = believed_s(config)
+        self._leadership_timeout_s = leadership_timeout_s(config)
         self._now = asyncio.get_running_loop().time
-        self._heard_at = -self._session_s  # when the last heartbeat that was answered had been sent
-        self._deposed_at = -self._session_s  # as a controller; what was sent before that says nothing
+        self._last_heartbeat_s = -self._session_s  # when the last heartbeat that was answered had been sent
+        self._controller_resigned_s = -self._session_s  # as a controller; what was sent before that says nothing
         self._request: BrokerRegistrationRequest | None = None
         self._wake = asyncio.Event()
-        self._leaving = False
+        self._is_shutting_down = False
         self._unfenced = asyncio.Event()
-        self._let_go = asyncio.Event()
+        self._may_stop = asyncio.Event()
         self.broker_epoch = NO_BROKER_EPOCH
 
     @property
     def is_in_session(self) -> bool:
-        if self._now() - self._heard_at >= self._session_s or self._heard_at <= self._deposed_at:
+        if (
+            self._now() - self._last_heartbeat_s >= self._session_s
+            or self._last_heartbeat_s <= self._controller_resigned_s
+        ):
             return False
-        return self._hears_majority(self._believed_s) is not False
+        return self._hears_majority(self._leadership_timeout_s) is not False
 
     async def register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
         """Until a controller has taken the registration. KafkaError when it may not be, or was not within
         `initial.broker.registration.timeout.ms`."""
         self._request = BrokerRegistrationRequest(
-            broker_id=BrokerId(self._me),
+            broker_id=BrokerId(self._broker_id),
             cluster_id=cluster_id,
             incarnation_id=self._incarnation,
             listeners=tuple(
-                Listener(name=name, host=at.host, port=u16(at.port), security_protocol=i16(PROTOCOL_CODES[at.protocol]))
+                Listener(
+                    name=name,
+                    host=at.host,
+                    port=u16(at.port),
+                    security_protocol=i16(SECURITY_PROTOCOL_IDS[at.protocol]),
+                )
                 for name, at in endpoints.items()
             ),
             features=(),
@@ -121,34 +131,34 @@ class BrokerLifecycle:
                         return
                     except KafkaError as reason:
                         refusal = reason
-                        if reason.code not in AGAIN:
+                        if reason.code not in RETRIABLE_REGISTRATION_ERRORS:
                             raise
-                    logger.info("broker %d is not registered yet: %s", self._me, refusal)
+                    logger.info("broker %d is not registered yet: %s", self._broker_id, refusal)
                     await asyncio.sleep(self._interval_s)
         except TimeoutError:
             raise KafkaError(
-                refusal.code, f"broker {self._me} could not register within {within_s:g} s: {refusal}"
+                refusal.code, f"broker {self._broker_id} could not register within {within_s:g} s: {refusal}"
             ) from None
 
     def _previous_epoch(self) -> int:
         """Under which nothing was lost: it stopped in order, or its machine has kept what it wrote. −1: something may have been."""
         stopped = min(one.previous_broker_epoch for one in self._directories)
-        return self._last_life.epoch() if stopped == NO_BROKER_EPOCH else stopped
+        return self._previous_incarnation.trusted_epoch() if stopped == NO_BROKER_EPOCH else stopped
 
     async def run(self) -> None:
         """Heartbeats, until cancelled, let go or replaced."""
-        while not self._let_go.is_set():
+        while not self._may_stop.is_set():
             sent_at = self._now()
             self._wake.clear()
             try:
-                answer = await self._beat()
+                answer = await self._send_heartbeat()
             except KafkaError as reason:
-                logger.warning("the controller does not hear broker %d: %s", self._me, reason)
+                logger.warning("the controller does not hear broker %d: %s", self._broker_id, reason)
             else:
-                if not await self._heard(answer, sent_at):
+                if not await self._handle_response(answer, sent_at):
                     return
-            soon = self._leaving or not self._unfenced.is_set()
-            await self._pause(SOON_S if soon else sent_at + self._interval_s - self._now())
+            soon = self._is_shutting_down or not self._unfenced.is_set()
+            await self._pause(FAST_HEARTBEAT_INTERVAL_S if soon else sent_at + self._interval_s - self._now())
 
     async def wait_until_unfenced(self) -> None:
         """Returns when this broker may lead, and its own image says so."""
@@ -160,90 +170,92 @@ class BrokerLifecycle:
 
     def on_controller_resigned(self) -> None:
         """This broker is the controller no longer: another one has to hear it now."""
-        self._deposed_at = self._now()
+        self._controller_resigned_s = self._now()
 
     async def controlled_shutdown(self) -> None:
         """Before a stop, while everything is still served: returns when others lead what this broker led, or after a while in any case."""
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.broker_epoch == NO_BROKER_EPOCH:
             return
-        self._leaving = True
+        self._is_shutting_down = True
         self._wake.set()
         try:
-            async with asyncio.timeout(LEAVE_WITHIN_S):
-                while not self._let_go.is_set() and self._others_live():
-                    await self._pause_until_let_go()
+            async with asyncio.timeout(CONTROLLED_SHUTDOWN_TIMEOUT_S):
+                while not self._may_stop.is_set() and self._are_others_unfenced():
+                    await self._pause_until_may_stop()
         except TimeoutError:
-            logger.warning("broker %d stops without having been let go by the controller", self._me)
+            logger.warning("broker %d stops without having been let go by the controller", self._broker_id)
 
-    def _others_live(self) -> bool:
+    def _are_others_unfenced(self) -> bool:
         """Where all others have stopped before, nobody can take anything over, nor, mostly, commit that this broker goes."""
-        return any(one.id != self._me for one in self._image.unfenced_brokers())
+        return any(one.id != self._broker_id for one in self._image.unfenced_brokers())
 
-    async def _pause_until_let_go(self) -> None:
+    async def _pause_until_may_stop(self) -> None:
         try:
-            async with asyncio.timeout(SOON_S):
-                await self._let_go.wait()
+            async with asyncio.timeout(FAST_HEARTBEAT_INTERVAL_S):
+                await self._may_stop.wait()
         except TimeoutError:
             return
 
     async def _register_once(self) -> None:
-        response: BrokerRegistrationResponse = await self._link.send_request(self._request)
+        response: BrokerRegistrationResponse = await self._controller_channel.send_request(self._request)
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, f"the controller refused it: {response.error_code.name}")
-        await self._last_life.begins(response.broker_epoch)
+        await self._previous_incarnation.record_registration(response.broker_epoch)
         self.broker_epoch = response.broker_epoch
         for directory in self._directories:
             directory.broker_epoch = self.broker_epoch
 
-    async def _beat(self) -> BrokerHeartbeatResponse:
+    async def _send_heartbeat(self) -> BrokerHeartbeatResponse:
         failed = [one.directory_id for one in self._directories if one.failure is not None]
-        if failed != self._failed:
-            await self._last_life.lost_something()
-            self._failed = failed
+        if failed != self._failed_directories:
+            await self._previous_incarnation.record_data_loss()
+            self._failed_directories = failed
         request = BrokerHeartbeatRequest(
-            broker_id=BrokerId(self._me),
+            broker_id=BrokerId(self._broker_id),
             broker_epoch=i64(self.broker_epoch),
             current_metadata_offset=i64(self._image.end_offset - 1),
             want_fence=len(failed) == len(self._directories),
-            want_shut_down=self._leaving,
+            want_shut_down=self._is_shutting_down,
             offline_log_dirs=tuple(failed),
         )
-        return cast(BrokerHeartbeatResponse, await self._link.send_request(request, within_s=self._session_s / 2))
+        return cast(
+            BrokerHeartbeatResponse, await self._controller_channel.send_request(request, within_s=self._session_s / 2)
+        )
 
-    async def _heard(self, answer: BrokerHeartbeatResponse, sent_at: float) -> bool:
+    async def _handle_response(self, answer: BrokerHeartbeatResponse, sent_at: float) -> bool:
         """Whether to go on."""
         match answer.error_code:
             case ErrorCode.none:
-                self._heard_at = -self._session_s if answer.is_fenced else sent_at
-                self._stand(fenced=answer.is_fenced)
+                self._last_heartbeat_s = -self._session_s if answer.is_fenced else sent_at
+                self._update_fencing(fenced=answer.is_fenced)
                 if answer.should_shut_down:
-                    self._let_go.set()
+                    self._may_stop.set()
             case ErrorCode.stale_broker_epoch | ErrorCode.broker_id_not_registered as code:
-                return await self._come_again(code)
+                return await self._register_again(code)
             case code:
-                logger.warning("the controller refuses broker %d's heartbeat: %s", self._me, code.name)
+                logger.warning("the controller refuses broker %d's heartbeat: %s", self._broker_id, code.name)
         return True
 
-    def _stand(self, *, fenced: bool) -> None:
-        known = self._image.brokers.get(self._me)
+    def _update_fencing(self, *, fenced: bool) -> None:
+        known = self._image.brokers.get(self._broker_id)
         if fenced or known is None or known.fenced:
             self._unfenced.clear()
         else:
             self._unfenced.set()
 
-    async def _come_again(self, code: ErrorCode) -> bool:
+    async def _register_again(self, code: ErrorCode) -> bool:
         """The controller knows this broker under another epoch or not at all: it was taken out and registers anew, or it was replaced."""
-        known = self._image.brokers.get(self._me)
+        known = self._image.brokers.get(self._broker_id)
         if known is not None and known.epoch > self.broker_epoch and known.incarnation != self._incarnation:
-            self._heard_at = -self._session_s
-            self._replaced(f"another process has registered as broker {self._me}; this one must go")
+            self._last_heartbeat_s = -self._session_s
+            self._on_replaced(f"another process has registered as broker {self._broker_id}; this one must go")
             return False
         if code is ErrorCode.stale_broker_epoch and known is not None and known.epoch <= self.broker_epoch:
             return True  # our image will tell who that is
         try:
             await self._register_once()
         except KafkaError as reason:
-            logger.warning("broker %d cannot register again: %s", self._me, reason)
+            logger.warning("broker %d cannot register again: %s", self._broker_id, reason)
         return True
 
     async def _pause(self, seconds: float) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ottla_broker.metadata import broker_plans
+from ottla_broker.metadata.heartbeat_tracker import HeartbeatTracker
 from ottla_broker.metadata.image import BrokerRegistration
+from ottla_broker.metadata.metadata_writer import MetadataWriter
 from ottla_broker.metadata.records import MetadataRecord, RegisterBrokerRecord
-from ottla_broker.metadata.sessions import Sessions
 from ottla_broker.metadata.state_condition import StateCondition
-from ottla_broker.metadata.turn import Turn
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -49,61 +49,63 @@ class BrokerHeartbeatReply:
 class ClusterControl:
     """`believed_s`: see `sessions`. Times are the running loop's. Commands raise KafkaError: NOT_CONTROLLER when the lead was lost meanwhile."""
 
-    def __init__(self, turn: Turn, session_timeout_s: float, believed_s: float) -> None:
-        self._turn = turn
-        self._believed_s = believed_s
+    def __init__(self, turn: MetadataWriter, session_timeout_s: float, believed_s: float) -> None:
+        self._writer = turn
+        self._leadership_timeout_s = believed_s
         self._image = turn.image
         self._now = asyncio.get_running_loop().time
-        self.sessions = Sessions(session_timeout_s, self._now())
+        self.heartbeats = HeartbeatTracker(session_timeout_s, self._now())
         for (
             broker
         ) in self._image.unfenced_brokers():  # a new controller has heard nobody yet: everybody gets a whole session
-            self.sessions.heard(broker.id, broker.epoch, -1, self._now())
-        self._must_know: dict[
+            self.heartbeats.record_heartbeat(broker.id, broker.epoch, -1, self._now())
+        self._unfence_offsets: dict[
             int, int
         ] = {}  # fenced brokers → the metadata record that they have to know before they are not
-        self._heard = StateCondition()
-        self._left_by: dict[int, int] = {}  # brokers about to stop → the metadata record that others must know before
+        self._heartbeat_received = StateCondition()
+        self._shutdown_offsets: dict[
+            int, int
+        ] = {}  # brokers about to stop → the metadata record that others must know before
 
     async def register_broker(self, coming: RegisterBrokerRecord, previous_epoch: int) -> int:
         """The broker epoch. DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION."""
 
         def plan() -> list[MetadataRecord]:
             known = self._image.brokers.get(coming.broker)
-            lives = known is not None and self.sessions.lives(known.id, known.epoch, self._now())
-            broker_plans.check_registration(self._image, coming, in_session=lives)
-            return broker_plans.plan_registration(self._image, coming, previous_epoch, self._turn.rules())
+            lives = known is not None and self.heartbeats.is_alive(known.id, known.epoch, self._now())
+            broker_plans.validate_registration(self._image, coming, in_session=lives)
+            return broker_plans.plan_registration(self._image, coming, previous_epoch, self._writer.topic_rules())
 
-        came = await self._turn.carry_out(plan)
+        came = await self._writer.apply_plan(plan)
         epoch = self._image.brokers[coming.broker].epoch
         if came:
-            self.sessions.forget(coming.broker, epoch)
-            self._left_by.pop(coming.broker, None)
-            self._must_know[coming.broker] = epoch
-            self._heard.notify_all()
+            self.heartbeats.remove(coming.broker, epoch)
+            self._shutdown_offsets.pop(coming.broker, None)
+            self._unfence_offsets[coming.broker] = epoch
+            self._heartbeat_received.notify_all()
             logger.info("broker %d is registered with epoch %d", coming.broker, epoch)
         return epoch
 
     async def process_heartbeat(self, beat: BrokerHeartbeat) -> BrokerHeartbeatReply:
         """BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; NOT_CONTROLLER when there may be another one, because no majority is heard."""
-        if not self._turn.log.hears_majority(self._believed_s):
+        if not self._writer.log.hears_majority(self._leadership_timeout_s):
             raise KafkaError(
                 ErrorCode.not_controller, "this controller hears no majority of the metadata log's members"
             )
         known = self.check_broker_epoch(beat.broker_id, beat.broker_epoch)
-        self.sessions.heard(beat.broker_id, beat.broker_epoch, beat.metadata_offset, self._now())
-        self._heard.notify_all()
+        self.heartbeats.record_heartbeat(beat.broker_id, beat.broker_epoch, beat.metadata_offset, self._now())
+        self._heartbeat_received.notify_all()
         if beat.want_shut_down:
-            return await self._shut_down(known, beat)
-        caught_up = beat.metadata_offset >= self._lowest_known(known)
+            return await self._process_controlled_shutdown(known, beat)
+        caught_up = beat.metadata_offset >= self._required_offset(known)
         if beat.want_fence:
             await self.fence_broker(beat.broker_id, beat.broker_epoch, "it asked to be")
         elif known.fenced and caught_up:
             await self._unfence(beat.broker_id, beat.broker_epoch)
         if set(known.directories) & set(beat.offline_directories):
-            await self._turn.carry_out(
+            await self._writer.apply_plan(
                 lambda: broker_plans.plan_directory_failure(
-                    self._image, beat.broker_id, beat.offline_directories, self._turn.rules()
+                    self._image, beat.broker_id, beat.offline_directories, self._writer.topic_rules()
                 )
             )
         now = self.check_broker_epoch(beat.broker_id, beat.broker_epoch)
@@ -113,41 +115,45 @@ class ClusterControl:
         """Returns when this controller has heard every broker that is not fenced; in any case when who was silent is fenced."""
 
         def heard() -> bool:
-            return all(self.sessions.offset(one.id) >= 0 for one in self._image.unfenced_brokers())
+            return all(self.heartbeats.metadata_offset(one.id) >= 0 for one in self._image.unfenced_brokers())
 
-        await self._heard.wait_for(heard, timeout_s=self.sessions.timeout_s + 2 * self.sessions.turn_s)
+        await self._heartbeat_received.wait_for(
+            heard, timeout_s=self.heartbeats.timeout_s + 2 * self.heartbeats.check_interval_s
+        )
 
     async def fence_broker(self, broker: int, epoch: int, why: str, *, level: int = logging.WARNING) -> None:
         """Nothing when it is fenced, or registered anew."""
 
         def plan() -> list[MetadataRecord]:
-            return self._fencing(broker, epoch)
+            return self._plan_fencing(broker, epoch)
 
-        if await self._turn.carry_out(plan):
+        if await self._writer.apply_plan(plan):
             logger.log(level, "broker %d is fenced: %s", broker, why)
-        self.sessions.forget(broker, epoch)
-        self._heard.notify_all()
+        self.heartbeats.remove(broker, epoch)
+        self._heartbeat_received.notify_all()
 
-    async def fence_the_silent(self) -> None:
+    async def fence_expired_sessions(self) -> None:
         """Called every `sessions.turn_s`."""
-        for broker, epoch in self.sessions.turn(self._now()):
+        for broker, epoch in self.heartbeats.expire_sessions(self._now()):
 
             def plan(broker: int = broker, epoch: int = epoch) -> list[MetadataRecord]:
-                heard_meanwhile = self.sessions.lives(broker, epoch, self._now())
-                return [] if heard_meanwhile else self._fencing(broker, epoch)
+                heard_meanwhile = self.heartbeats.is_alive(broker, epoch, self._now())
+                return [] if heard_meanwhile else self._plan_fencing(broker, epoch)
 
-            if await self._turn.carry_out(plan):
-                logger.warning("broker %d is fenced: it was silent for %g s", broker, self.sessions.timeout_s)
-            if not self.sessions.lives(broker, epoch, self._now()):
-                self.sessions.forget(broker, epoch)
-                self._heard.notify_all()
+            if await self._writer.apply_plan(plan):
+                logger.warning("broker %d is fenced: it was silent for %g s", broker, self.heartbeats.timeout_s)
+            if not self.heartbeats.is_alive(broker, epoch, self._now()):
+                self.heartbeats.remove(broker, epoch)
+                self._heartbeat_received.notify_all()
 
     async def unregister_broker(self, broker: int) -> None:
         """BROKER_ID_NOT_REGISTERED."""
         known = self._image.brokers.get(broker)
-        await self._turn.carry_out(lambda: broker_plans.plan_unregistration(self._image, broker, self._turn.rules()))
+        await self._writer.apply_plan(
+            lambda: broker_plans.plan_unregistration(self._image, broker, self._writer.topic_rules())
+        )
         if known is not None:
-            self.sessions.forget(broker, known.epoch)
+            self.heartbeats.remove(broker, known.epoch)
         logger.warning("broker %d is not registered any more", broker)
 
     def check_broker_epoch(self, broker: int, epoch: int) -> BrokerRegistration:
@@ -164,32 +170,36 @@ class ClusterControl:
     async def _unfence(self, broker: int, epoch: int) -> None:
         def plan() -> list[MetadataRecord]:
             self.check_broker_epoch(broker, epoch)
-            return broker_plans.plan_unfencing(self._image, broker, self._turn.rules())
+            return broker_plans.plan_unfencing(self._image, broker, self._writer.topic_rules())
 
-        if await self._turn.carry_out(plan):
+        if await self._writer.apply_plan(plan):
             logger.info("broker %d is unfenced", broker)
-            self._must_know.pop(broker, None)
+            self._unfence_offsets.pop(broker, None)
 
-    def _lowest_known(self, known: BrokerRegistration) -> int:
+    def _required_offset(self, known: BrokerRegistration) -> int:
         """Everything until now, of a broker that is heard for the first time since it was fenced."""
-        return self._must_know.setdefault(known.id, self._image.end_offset - 1) if known.fenced else known.epoch
+        return self._unfence_offsets.setdefault(known.id, self._image.end_offset - 1) if known.fenced else known.epoch
 
-    async def _shut_down(self, known: BrokerRegistration, beat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+    async def _process_controlled_shutdown(
+        self, known: BrokerRegistration, beat: BrokerHeartbeat
+    ) -> BrokerHeartbeatReply:
         def plan() -> list[MetadataRecord]:
             self.check_broker_epoch(beat.broker_id, beat.broker_epoch)
-            return broker_plans.plan_controlled_shutdown(self._image, beat.broker_id, self._turn.rules())
+            return broker_plans.plan_controlled_shutdown(self._image, beat.broker_id, self._writer.topic_rules())
 
-        if await self._turn.carry_out(plan) or beat.broker_id not in self._left_by:
-            self._left_by[beat.broker_id] = self._image.end_offset - 1
+        if await self._writer.apply_plan(plan) or beat.broker_id not in self._shutdown_offsets:
+            self._shutdown_offsets[beat.broker_id] = self._image.end_offset - 1
         others = [one for one in self._image.unfenced_brokers() if one.id != beat.broker_id and not one.shutting_down]
-        may_stop = all(self.sessions.offset(one.id) >= self._left_by[beat.broker_id] for one in others)
+        may_stop = all(
+            self.heartbeats.metadata_offset(one.id) >= self._shutdown_offsets[beat.broker_id] for one in others
+        )
         if may_stop:
             await self.fence_broker(beat.broker_id, beat.broker_epoch, "it stops", level=logging.INFO)
-            self._left_by.pop(beat.broker_id, None)
+            self._shutdown_offsets.pop(beat.broker_id, None)
         return BrokerHeartbeatReply(beat.metadata_offset >= known.epoch, may_stop, should_shut_down=may_stop)
 
-    def _fencing(self, broker: int, epoch: int) -> list[MetadataRecord]:
+    def _plan_fencing(self, broker: int, epoch: int) -> list[MetadataRecord]:
         known = self._image.brokers.get(broker)
         if known is None or known.epoch != epoch:
             return []
-        return broker_plans.plan_fencing(self._image, broker, self._turn.rules())
+        return broker_plans.plan_fencing(self._image, broker, self._writer.topic_rules())

@@ -16,51 +16,53 @@ from ottla_broker.config import (
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
 from ottla_broker.metadata import appended_plans, mirror_plans
-from ottla_broker.metadata.broker_plans import electorate
-from ottla_broker.metadata.election import TopicElectionRules, after_unfencing, without_eligible
+from ottla_broker.metadata.broker_plans import election_candidates
+from ottla_broker.metadata.election import TopicElectionRules, state_after_unfencing, without_eligible_replicas
 from ottla_broker.metadata.image import BROKER_RESOURCE, MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-FIXED = (MIRROR_PREFIX, MIRROR_OFFSETS)  # what stays as it is while a mirror has copies
-MIN_INSYNC, UNCLEAN = TOPIC_MIN_INSYNC_REPLICAS.name, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE.name
+IMMUTABLE_WHILE_MIRRORING = (MIRROR_PREFIX, MIRROR_OFFSETS)  # what stays as it is while a mirror has copies
+MIN_ISR_NAME, UNCLEAN_ELECTION_NAME = TOPIC_MIN_INSYNC_REPLICAS.name, TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE.name
 
-RulesWith = Callable[[Mapping[str, str]], TopicElectionRules]
+RulesForConfig = Callable[[Mapping[str, str]], TopicElectionRules]
 """The rules of a topic with these configs."""
 
 
-def alteration(
-    image: MetadataImage, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesWith
+def plan_config_change(
+    image: MetadataImage, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesForConfig
 ) -> list[MetadataRecord]:
     """Nothing for what is as wished already."""
     current = image.configs.get((resource_type, name), {})
     different = {key: value for key, value in sorted(changes.items()) if current.get(key) != value}
     records: list[MetadataRecord] = [ConfigRecord(resource_type, name, key, value) for key, value in different.items()]
-    if resource_type == TOPIC_RESOURCE and different.keys() & {MIN_INSYNC, UNCLEAN}:
+    if resource_type == TOPIC_RESOURCE and different.keys() & {MIN_ISR_NAME, UNCLEAN_ELECTION_NAME}:
         after = {key: value for key, value in {**current, **different}.items() if value is not None}
-        records += _under(image, [image.topics[name]], rules_with(after))
-    if (resource_type, name) == (BROKER_RESOURCE, "") and MIN_INSYNC in different:
-        records += _under_default(image, different[MIN_INSYNC], rules_with)
+        records += _states_under_rules(image, [image.topics[name]], rules_with(after))
+    if (resource_type, name) == (BROKER_RESOURCE, "") and MIN_ISR_NAME in different:
+        records += _states_under_default_min_isr(image, different[MIN_ISR_NAME], rules_with)
     if resource_type == MIRROR_RESOURCE:
-        for setting in (setting for setting in FIXED if setting.name in different):
+        for setting in (setting for setting in IMMUTABLE_WHILE_MIRRORING if setting.name in different):
             if (current.get(setting.name) or setting.default) != (changes.get(setting.name) or setting.default):
-                _must_have_no_copies(image, name, setting.name)
+                _check_no_mirrored_topics(image, name, setting.name)
         if different.get(MIRROR_ROLE.name) == FAILED_OVER:
-            records += mirror_plans.failover(image, name)
-            records += appended_plans.failover(image, name)
+            records += mirror_plans.plan_failover(image, name)
+            records += appended_plans.plan_source_failover(image, name)
         if different and not {**current, **different}.keys() - {
             key for key, value in different.items() if value is None
         }:
-            _must_be_unused(image, name)
+            _check_mirror_unused(image, name)
     return records
 
 
 def mirror_topic_names(image: MetadataImage, mirror: str) -> list[str]:
     """Names of the topics that this mirror fills, sorted."""
-    return sorted([*mirror_plans.copied_topics(image, mirror), *appended_plans.fed_topics(image, mirror)])
+    return sorted(
+        [*mirror_plans.active_mirrored_topic_names(image, mirror), *appended_plans.appended_topic_names(image, mirror)]
+    )
 
 
-def _must_have_no_copies(image: MetadataImage, mirror: str, setting: str) -> None:
+def _check_no_mirrored_topics(image: MetadataImage, mirror: str, setting: str) -> None:
     if copies := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
@@ -68,7 +70,7 @@ def _must_have_no_copies(image: MetadataImage, mirror: str, setting: str) -> Non
         )
 
 
-def _must_be_unused(image: MetadataImage, mirror: str) -> None:
+def _check_mirror_unused(image: MetadataImage, mirror: str) -> None:
     if copies := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
@@ -77,22 +79,26 @@ def _must_be_unused(image: MetadataImage, mirror: str) -> None:
         )
 
 
-def _under(image: MetadataImage, topics: Iterable[TopicImage], rules: TopicElectionRules) -> list[PartitionRecord]:
-    voters = electorate(image)
+def _states_under_rules(
+    image: MetadataImage, topics: Iterable[TopicImage], rules: TopicElectionRules
+) -> list[PartitionRecord]:
+    voters = election_candidates(image)
     changed = (
-        without_eligible(state, rules) or after_unfencing(state, voters, rules)
+        without_eligible_replicas(state, rules) or state_after_unfencing(state, voters, rules)
         for topic in topics
         for state in topic.partitions.values()
     )
     return [state for state in changed if state is not None]
 
 
-def _under_default(image: MetadataImage, value: str | None, rules_with: RulesWith) -> list[PartitionRecord]:
+def _states_under_default_min_isr(
+    image: MetadataImage, value: str | None, rules_with: RulesForConfig
+) -> list[PartitionRecord]:
     """`value` None: brokers' own files say it now, which may be as little as 1."""
-    standing = [topic for topic in image.topics.values() if MIN_INSYNC not in image.topic_config(topic.name)]
+    standing = [topic for topic in image.topics.values() if MIN_ISR_NAME not in image.topic_config(topic.name)]
     return [
         changed
         for topic in standing
         for state in topic.partitions.values()
-        if (changed := without_eligible(state, rules_with({MIN_INSYNC: value or "1"}))) is not None
+        if (changed := without_eligible_replicas(state, rules_with({MIN_ISR_NAME: value or "1"}))) is not None
     ]

@@ -18,23 +18,23 @@ from ottla_broker.config import (
 )
 from ottla_broker.metadata import election
 from ottla_broker.metadata.cluster_control import ClusterControl
-from ottla_broker.metadata.config_plans import alteration
+from ottla_broker.metadata.config_plans import plan_config_change
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.heartbeat_tracker import leadership_timeout_s
 from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.metadata_writer import CommitLog, Decision, MetadataWriter
 from ottla_broker.metadata.mirror_control import MirrorControl
 from ottla_broker.metadata.records import MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord
 from ottla_broker.metadata.replication_control import ReplicationControl
-from ottla_broker.metadata.sessions import believed_s
-from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, growth, removal
-from ottla_broker.metadata.turn import Commits, Decision, Turn
+from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-PRODUCER_ID_BLOCK = 1000
-CLUSTERS_OWN_IDS = 1 << 40  # so many producer ids has each cluster, and there are some four million such ranges
+PRODUCER_ID_BLOCK_SIZE = 1000
+PRODUCER_IDS_PER_CLUSTER = 1 << 40  # so many producer ids has each cluster, and there are some four million such ranges
 T = TypeVar("T")
 
 
@@ -45,7 +45,7 @@ class Controller:
     def __init__(
         self,
         image: MetadataImage,
-        log: Commits,
+        log: CommitLog,
         runtime: Runtime,
         config: Config,
         me: int,
@@ -55,53 +55,57 @@ class Controller:
         self._runtime = runtime
         self._config = config
         self._me = me
-        self._turn = Turn(image, log, config)
-        self.cluster_control = ClusterControl(self._turn, config(BROKER_SESSION_TIMEOUT_MS) / 1000, believed_s(config))
-        self.replication_control = ReplicationControl(self._turn)
-        self.mirror_control = MirrorControl(self._turn, runtime, self.cluster_control.wait_until_all_heard)
-        self._pulses = pulses or FailureDetector(me, image, config.inter_broker_listener)
-        self._gone: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
+        self._writer = MetadataWriter(image, log, config)
+        self.cluster_control = ClusterControl(
+            self._writer, config(BROKER_SESSION_TIMEOUT_MS) / 1000, leadership_timeout_s(config)
+        )
+        self.replication_control = ReplicationControl(self._writer)
+        self.mirror_control = MirrorControl(self._writer, runtime, self.cluster_control.wait_until_all_heard)
+        self._failure_detector = pulses or FailureDetector(me, image, config.inter_broker_listener)
+        self._failed_brokers: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
 
     def hears_majority(self, within_s: float) -> bool:
-        return self._turn.log.hears_majority(within_s)
+        return self._writer.log.hears_majority(within_s)
 
     async def run(self) -> None:
         """What a controller does unasked, until it is cancelled. First: who was controller before was silent or is gone, so nothing is led by it
         any more."""
-        hook = self._pulses.on_broker_failed = lambda *gone: self._gone.put_nowait(gone)
+        hook = self._failure_detector.on_broker_failed = lambda *gone: self._failed_brokers.put_nowait(gone)
         try:
             known = self._image.brokers.get(self._image.previous_controller_id)
             if known is not None and known.id != self._me:
-                await attempt(
+                await run_and_log_failure(
                     self.cluster_control.fence_broker(
                         known.id, known.epoch, "it was the controller, and is not any more"
                     )
                 )
-            await attempt(self.replication_control.forget_the_eligible())
-            for gone in self._pulses.failed_brokers():
-                self._gone.put_nowait(gone)
+            await run_and_log_failure(self.replication_control.clear_unneeded_eligible_replicas())
+            for gone in self._failure_detector.failed_brokers():
+                self._failed_brokers.put_nowait(gone)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._fence_the_gone())
-                tasks.create_task(self._look_for_the_silent())
-                tasks.create_task(self._balance())
+                tasks.create_task(self._fence_failed_brokers())
+                tasks.create_task(self._fence_expired_sessions())
+                tasks.create_task(self._restore_preferred_leaders())
         finally:
-            if self._pulses.on_broker_failed is hook:  # else a later office of this broker has taken over already
-                self._pulses.on_broker_failed = None
+            if (
+                self._failure_detector.on_broker_failed is hook
+            ):  # else a later office of this broker has taken over already
+                self._failure_detector.on_broker_failed = None
 
-    async def _fence_the_gone(self) -> None:
+    async def _fence_failed_brokers(self) -> None:
         while True:
-            await attempt(self.cluster_control.fence_broker(*await self._gone.get()))
+            await run_and_log_failure(self.cluster_control.fence_broker(*await self._failed_brokers.get()))
 
-    async def _look_for_the_silent(self) -> None:
+    async def _fence_expired_sessions(self) -> None:
         while True:
-            await asyncio.sleep(self.cluster_control.sessions.turn_s)
-            await attempt(self.cluster_control.fence_the_silent())
+            await asyncio.sleep(self.cluster_control.heartbeats.check_interval_s)
+            await run_and_log_failure(self.cluster_control.fence_expired_sessions())
 
-    async def _balance(self) -> None:
+    async def _restore_preferred_leaders(self) -> None:
         while True:
             await asyncio.sleep(self._config(LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS))
             if self._config(AUTO_LEADER_REBALANCE_ENABLE) and (
-                moved := await attempt(self.replication_control.balance())
+                moved := await run_and_log_failure(self.replication_control.restore_preferred_leaders())
             ):
                 logger.info("%d partitions are led by their first replicas again", moved)
 
@@ -113,31 +117,33 @@ class Controller:
         """In one commit; what came of each, in their order: its id or why not."""
 
         def plan() -> Decision[list[UUID | KafkaError]]:
-            made, records, answers = NewTopics(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
+            made, records, answers = TopicPlanner(self._image), list[MetadataRecord](), list[UUID | KafkaError]()
             for topic in topics:
                 topic_id = self._runtime.new_uuid()
                 try:
-                    records += _begun(made.creation(topic, topic_id), self._turn.rules_with(topic.config))
+                    records += _with_initial_eligible_replicas(
+                        made.plan_creation(topic, topic_id), self._writer.rules_for_config(topic.config)
+                    )
                     answers.append(topic_id)
                 except KafkaError as reason:
                     answers.append(reason)
             return [] if validate_only else records, answers
 
         await self.cluster_control.wait_until_all_heard()
-        return await self._turn.take(plan)
+        return await self._writer.execute(plan)
 
     async def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
     ) -> None:
         def plan() -> list[MetadataRecord]:
-            rules = self._turn.rules_with(self._image.topic_config(name))
-            return _begun(growth(self._image, name, count, assignment), rules)
+            rules = self._writer.rules_for_config(self._image.topic_config(name))
+            return _with_initial_eligible_replicas(plan_partition_growth(self._image, name, count, assignment), rules)
 
         await self.cluster_control.wait_until_all_heard()
         await self._commit(plan, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
-        await self._commit(lambda: removal(self._image, name))
+        await self._commit(lambda: plan_topic_deletion(self._image, name))
 
     # --- configs and producer ids
 
@@ -146,7 +152,7 @@ class Controller:
     ) -> None:
         """Sets (or with None removes) keys of one resource. Values were validated by the caller against the table of settings."""
         await self._commit(
-            lambda: alteration(self._image, resource_type, name, changes, self._turn.rules_with),
+            lambda: plan_config_change(self._image, resource_type, name, changes, self._writer.rules_for_config),
             validate_only=validate_only,
         )
 
@@ -155,10 +161,12 @@ class Controller:
         records are copied here, have the ids of ours (Kafka's begin at 0)."""
 
         def plan() -> Decision[range]:
-            first = self._image.next_producer_id or (self._runtime.random.getrandbits(22) + 1) * CLUSTERS_OWN_IDS
-            return [ProducerIdsRecord(first + PRODUCER_ID_BLOCK)], range(first, first + PRODUCER_ID_BLOCK)
+            first = (
+                self._image.next_producer_id or (self._runtime.random.getrandbits(22) + 1) * PRODUCER_IDS_PER_CLUSTER
+            )
+            return [ProducerIdsRecord(first + PRODUCER_ID_BLOCK_SIZE)], range(first, first + PRODUCER_ID_BLOCK_SIZE)
 
-        return await self._turn.take(plan)
+        return await self._writer.execute(plan)
 
     async def adopt_topics(self, broker: int, topics: Mapping[str, tuple[UUID, Mapping[int, int]]]) -> None:
         """Takes partition folders found on a first start into the metadata: name → (topic id, partition → latest leader epoch).
@@ -185,14 +193,19 @@ class Controller:
             records = plan()
             return [] if validate_only else records, None
 
-        await self._turn.take(decided)
+        await self._writer.execute(decided)
 
 
-def _begun(records: Sequence[MetadataRecord], rules: TopicElectionRules) -> list[MetadataRecord]:
-    return [election.begun(record, rules) if isinstance(record, PartitionRecord) else record for record in records]
+def _with_initial_eligible_replicas(
+    records: Sequence[MetadataRecord], rules: TopicElectionRules
+) -> list[MetadataRecord]:
+    return [
+        election.with_initial_eligible_replicas(record, rules) if isinstance(record, PartitionRecord) else record
+        for record in records
+    ]
 
 
-async def attempt(work: Awaitable[T]) -> T | None:
+async def run_and_log_failure(work: Awaitable[T]) -> T | None:
     """What nobody asked for is tried again at its next turn; a controller that has lost the lead is told so by others."""
     try:
         return await work

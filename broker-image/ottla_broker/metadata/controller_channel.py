@@ -18,15 +18,17 @@ from ottla_broker.wire.message_reader import MalformedMessage
 FORWARDING_SOFTWARE_NAME: Final = (
     "ottla-broker"  # what a connection that relays calls its software: what comes over it is not relayed again
 )
-ASK_WITHIN_S: Final = 10.0
-RELAY_WITHIN_S: Final = 15.0
-FIRST_PAUSE_S: Final = 0.02
-LONGEST_PAUSE_S: Final = 0.2
-LOOK_S: Final = 0.1  # how often the one that waits looks whether the controller is still the one it asked
-MOST_IDLE: Final = 3
+REQUEST_TIMEOUT_S: Final = 10.0
+FORWARD_TIMEOUT_S: Final = 15.0
+INITIAL_RETRY_PAUSE_S: Final = 0.02
+MAX_RETRY_PAUSE_S: Final = 0.2
+CONTROLLER_CHECK_INTERVAL_S: Final = (
+    0.1  # how often the one that waits looks whether the controller is still the one it asked
+)
+MAX_IDLE_CHANNELS: Final = 3
 
 
-class Leader(Protocol):
+class ControllerLocator(Protocol):
     """Who leads the metadata log."""
 
     @property
@@ -41,14 +43,17 @@ class ControllerChannel:
     """`handle_locally` answers a request in this process, while this broker is the controller."""
 
     def __init__(
-        self, leader: Leader, client_id: str, handle_locally: Callable[[Any], Awaitable[Any]] | None = None
+        self,
+        locator: ControllerLocator,
+        client_id: str,
+        handle_locally: Callable[[Any], Awaitable[Any]] | None = None,
     ) -> None:
-        self._leader = leader
+        self._locator = locator
         self._client_id = client_id
         self._idle: list[tuple[tuple[str, int], Channel]] = []
         self._handle_locally = handle_locally
 
-    async def send_request(self, request: Any, *, within_s: float = ASK_WITHIN_S) -> Any:
+    async def send_request(self, request: Any, *, within_s: float = REQUEST_TIMEOUT_S) -> Any:
         """The controller's answer to a kio request, in the version of the request. KafkaError NOT_CONTROLLER when there was none in time."""
 
         async def one(channel: Channel) -> Any:
@@ -58,9 +63,9 @@ class ControllerChannel:
             assert self._handle_locally is not None
             return await self._handle_locally(request)
 
-        return await self._until_answered(one, here, within_s)
+        return await self._retry_until_answered(one, here, within_s)
 
-    async def forward_frame(self, frame: bytes | bytearray, *, within_s: float = RELAY_WITHIN_S) -> bytes | None:
+    async def forward_frame(self, frame: bytes | bytearray, *, within_s: float = FORWARD_TIMEOUT_S) -> bytes | None:
         """The answer to a client's request, as bytes with their size in front; None when this broker has become the controller and can answer
         itself. KafkaError NOT_CONTROLLER."""
         asked = bytes(frame)
@@ -72,28 +77,28 @@ class ControllerChannel:
         async def here() -> None:
             return None
 
-        relayed: bytes | None = await self._until_answered(one, here, within_s)
+        relayed: bytes | None = await self._retry_until_answered(one, here, within_s)
         return relayed
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop()[1].close()
 
-    async def _until_answered(
+    async def _retry_until_answered(
         self, there: Callable[[Channel], Awaitable[Any]], here: Callable[[], Awaitable[Any]], within_s: float
     ) -> Any:
-        pause_s, why = FIRST_PAUSE_S, "nobody leads the metadata log"
+        pause_s, why = INITIAL_RETRY_PAUSE_S, "nobody leads the metadata log"
         try:
             async with asyncio.timeout(within_s):
                 while True:
                     try:
-                        if self._leader.is_active_controller:
+                        if self._locator.is_active_controller:
                             answer = await here()
-                        elif (at := self._leader.controller_address()) is not None:
+                        elif (at := self._locator.controller_address()) is not None:
                             answer = await self._send(at, there)
                         else:
-                            answer = NOTHING
-                        if answer is not NOTHING and not _is_refused(answer):
+                            answer = NO_RESPONSE
+                        if answer is not NO_RESPONSE and not _is_not_controller(answer):
                             return answer
                     except KafkaError as reason:
                         if reason.code is not ErrorCode.not_controller:
@@ -102,7 +107,7 @@ class ControllerChannel:
                     except (OSError, MalformedMessage) as reason:
                         why = str(reason)
                     await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                    pause_s = min(pause_s * 2, MAX_RETRY_PAUSE_S)
         except TimeoutError:
             raise KafkaError(ErrorCode.not_controller, f"no controller answered within {within_s:g} s: {why}") from None
 
@@ -111,8 +116,10 @@ class ControllerChannel:
         asking = asyncio.ensure_future(self._over_channel(at, there))
         try:
             while not asking.done():
-                await asyncio.wait({asking}, timeout=LOOK_S)
-                if not asking.done() and (self._leader.is_active_controller or self._leader.controller_address() != at):
+                await asyncio.wait({asking}, timeout=CONTROLLER_CHECK_INTERVAL_S)
+                if not asking.done() and (
+                    self._locator.is_active_controller or self._locator.controller_address() != at
+                ):
                     raise ConnectionAbortedError("another broker became the controller")
             return asking.result()
         finally:
@@ -125,7 +132,7 @@ class ControllerChannel:
         except BaseException:
             channel.close()
             raise
-        if len(self._idle) < MOST_IDLE:
+        if len(self._idle) < MAX_IDLE_CHANNELS:
             self._idle.append((at, channel))
         else:
             channel.close()
@@ -141,8 +148,8 @@ class ControllerChannel:
         return None
 
 
-NOTHING: Final = object()
+NO_RESPONSE: Final = object()
 
 
-def _is_refused(answer: Any) -> bool:
+def _is_not_controller(answer: Any) -> bool:
     return getattr(answer, "error_code", ErrorCode.none) is ErrorCode.not_controller

@@ -23,28 +23,28 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Electorate:
+class ElectionCandidates:
     """Who may lead. `alive`: unfenced brokers, with the directories that they have (empty: not known); `leaving`: those of them about to stop."""
 
-    alive: Mapping[int, Collection[UUID]]
-    leaving: Collection[int] = ()
+    unfenced: Mapping[int, Collection[UUID]]
+    shutting_down: Collection[int] = ()
 
-    def may_stay(self, state: PartitionRecord, broker: int) -> bool:
+    def can_remain_leader(self, state: PartitionRecord, broker: int) -> bool:
         """Whether a leader need not give way: it is unfenced and has the directory of its replica."""
-        if broker not in self.alive:
+        if broker not in self.unfenced:
             return False
-        has, wanted = self.alive[broker], directory_of(state, broker)
+        has, wanted = self.unfenced[broker], directory_of(state, broker)
         return not has or wanted is None or wanted in has
 
-    def may_lead(self, state: PartitionRecord, broker: int) -> bool:
+    def can_become_leader(self, state: PartitionRecord, broker: int) -> bool:
         """Whether it may be made leader: it may stay, and is not about to stop."""
-        return broker not in self.leaving and self.may_stay(state, broker)
+        return broker not in self.shutting_down and self.can_remain_leader(state, broker)
 
-    def without(self, gone: int) -> "Electorate":
-        return replace(self, alive={broker: has for broker, has in self.alive.items() if broker != gone})
+    def without(self, gone: int) -> "ElectionCandidates":
+        return replace(self, unfenced={broker: has for broker, has in self.unfenced.items() if broker != gone})
 
-    def with_leaving(self, leaving: int) -> "Electorate":
-        return replace(self, leaving=(*self.leaving, leaving))
+    def with_shutting_down(self, leaving: int) -> "ElectionCandidates":
+        return replace(self, shutting_down=(*self.shutting_down, leaving))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,12 @@ def effective_min_isr(state: PartitionRecord, min_insync: int) -> int:
     return min(min_insync, len(state.replicas) - len(state.adding))
 
 
-def elected(
-    old: PartitionRecord, isr: Collection[int], trusted: Collection[int], voters: Electorate, rules: TopicElectionRules
+def elect_leader(
+    old: PartitionRecord,
+    isr: Collection[int],
+    trusted: Collection[int],
+    voters: ElectionCandidates,
+    rules: TopicElectionRules,
 ) -> PartitionRecord:
     """`old` with this ISR: its leader stays if it may, else another is found; what is left of the trusted becomes eligible where it counts.
 
@@ -70,9 +74,9 @@ def elected(
     """
     in_sync = tuple(broker for broker in old.replicas if broker in isr)
     others = tuple(broker for broker in old.replicas if broker in trusted and broker not in in_sync)
-    stays = old.leader in in_sync and voters.may_stay(old, old.leader)
-    leader = old.leader if stays else _first(in_sync, old, voters)
-    if leader == NO_LEADER and (leader := _first(others, old, voters)) != NO_LEADER:
+    stays = old.leader in in_sync and voters.can_remain_leader(old, old.leader)
+    leader = old.leader if stays else _first_electable(in_sync, old, voters)
+    if leader == NO_LEADER and (leader := _first_electable(others, old, voters)) != NO_LEADER:
         others = tuple(broker for broker in old.replicas if broker in trusted and broker != leader)
         in_sync = (leader,)
     last_known = tuple(broker for broker in old.replicas if broker in old.last_known and broker not in trusted)
@@ -80,11 +84,11 @@ def elected(
         rules.acks_are_synced
         and not in_sync
         and not others
-        and (leader := _first(last_known, old, voters)) != NO_LEADER
+        and (leader := _first_electable(last_known, old, voters)) != NO_LEADER
     ):
         in_sync, others, last_known = (leader,), tuple(broker for broker in last_known if broker != leader), ()
     if leader == NO_LEADER and rules.allow_unclean:
-        leader = _first((*last_known, *old.replicas), old, voters)
+        leader = _first_electable((*last_known, *old.replicas), old, voters)
         if leader != NO_LEADER:
             in_sync, others, last_known = (leader,), (), ()
     if not in_sync and others:
@@ -94,7 +98,7 @@ def elected(
     return msgspec.structs.replace(old, isr=in_sync, leader=leader, eligible=others, last_known=last_known)
 
 
-def begun(new: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord:
+def with_initial_eligible_replicas(new: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord:
     """A partition that is made now: all its replicas are equally empty. Where its ISR is too small for anything to be committed the others are
     eligible from the beginning, so that it is not lost with the one broker that was there."""
     if len(new.isr) >= effective_min_isr(new, rules.min_insync):
@@ -102,7 +106,7 @@ def begun(new: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord:
     return msgspec.structs.replace(new, eligible=tuple(broker for broker in new.replicas if broker not in new.isr))
 
 
-def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
+def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
     """`new` with its epochs as the successor of `old`; None when it says the same. Members of an ISR may stand in any order."""
     if set(new.isr) == set(old.isr) and set(new.eligible) == set(old.eligible):
         new = msgspec.structs.replace(new, isr=old.isr, eligible=old.eligible)
@@ -115,85 +119,89 @@ def next_state(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | 
     )
 
 
-def after_fencing(
-    old: PartitionRecord, gone: int, voters: Electorate, rules: TopicElectionRules
+def state_after_fencing(
+    old: PartitionRecord, gone: int, voters: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """Broker `gone` (which is no more in `voters`) serves nobody any more: another leads, and the ISR is without it."""
     isr = [broker for broker in old.isr if broker != gone] or old.isr
-    return next_state(old, elected(old, isr, _trusted(old), voters, rules))
+    return with_next_epochs(old, elect_leader(old, isr, _trusted_replicas(old), voters, rules))
 
 
-def after_unfencing(old: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
+def state_after_unfencing(
+    old: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules
+) -> PartitionRecord | None:
     """A broker has come: a partition without a leader may have one now."""
     if old.leader != NO_LEADER:
         return None
-    return next_state(old, elected(old, old.isr, _trusted(old), voters, rules))
+    return with_next_epochs(old, elect_leader(old, old.isr, _trusted_replicas(old), voters, rules))
 
 
-def after_shutdown_began(
-    old: PartitionRecord, leaving: int, voters: Electorate, rules: TopicElectionRules
+def state_after_shutdown_request(
+    old: PartitionRecord, leaving: int, voters: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """Broker `leaving` is about to stop, and still serves: what it leads goes to others in sync, and it leaves the ISR.
 
     Where nobody else in sync may lead it stays what it is, until it is fenced.
     """
     others = [broker for broker in old.isr if broker != leaving]
-    if leaving not in old.isr or not any(voters.may_lead(old, broker) for broker in others):
+    if leaving not in old.isr or not any(voters.can_become_leader(old, broker) for broker in others):
         return None
-    return next_state(old, elected(old, others, _trusted(old), voters, rules))
+    return with_next_epochs(old, elect_leader(old, others, _trusted_replicas(old), voters, rules))
 
 
-def after_unclean_stop(
-    old: PartitionRecord, returned: int, voters: Electorate, rules: TopicElectionRules
+def state_after_unclean_shutdown(
+    old: PartitionRecord, returned: int, voters: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """Broker `returned` (fenced still) may lack what it had not synced: others are trusted in its place, if there are others."""
-    trusted = [broker for broker in _trusted(old) if broker != returned]
+    trusted = [broker for broker in _trusted_replicas(old) if broker != returned]
     if not trusted:
-        return after_fencing(old, returned, voters, rules)
+        return state_after_fencing(old, returned, voters, rules)
     isr = [broker for broker in old.isr if broker != returned]
     doubted = old
-    if returned in _trusted(old):
+    if returned in _trusted_replicas(old):
         doubted = msgspec.structs.replace(old, last_known=(*old.last_known, returned))
-    return next_state(old, elected(doubted, isr, trusted, voters, rules))
+    return with_next_epochs(old, elect_leader(doubted, isr, trusted, voters, rules))
 
 
-def after_loss(
-    old: PartitionRecord, returned: int, directory: UUID, voters: Electorate, rules: TopicElectionRules
+def state_after_directory_loss(
+    old: PartitionRecord, returned: int, directory: UUID, voters: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
     """The replica of broker `returned` was on a directory that it has no more: it is trusted with nothing, even if nobody else is left.
 
     From now on its replica belongs on `directory`.
     """
     isr = [broker for broker in old.isr if broker != returned]
-    trusted = [broker for broker in _trusted(old) if broker != returned]
+    trusted = [broker for broker in _trusted_replicas(old) if broker != returned]
     moved = msgspec.structs.replace(
         old,
         directories=with_directory(old, returned, directory),
         last_known=tuple(broker for broker in old.last_known if broker != returned),
     )
-    return next_state(old, elected(moved, isr, trusted, voters, rules))
+    return with_next_epochs(old, elect_leader(moved, isr, trusted, voters, rules))
 
 
-def preferred(old: PartitionRecord, voters: Electorate) -> PartitionRecord | None:
+def elect_preferred_leader(old: PartitionRecord, voters: ElectionCandidates) -> PartitionRecord | None:
     """The first replica leads; None when it does, or is not in sync, or may not."""
     first = old.replicas[0]
-    if old.leader == first or first not in old.isr or not voters.may_lead(old, first):
+    if old.leader == first or first not in old.isr or not voters.can_become_leader(old, first):
         return None
-    return next_state(old, msgspec.structs.replace(old, leader=first))
+    return with_next_epochs(old, msgspec.structs.replace(old, leader=first))
 
 
-def unclean(old: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
+def elect_unclean_leader(
+    old: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules
+) -> PartitionRecord | None:
     """Any living replica leads a partition that has no leader, because a person says so: the trusted come first, then those that were trusted
     until they lost power, then whoever lives. None when nobody does."""
-    wished = elected(old, old.isr, _trusted(old), voters, replace(rules, allow_unclean=True))
-    return None if wished.leader == NO_LEADER else next_state(old, wished)
+    wished = elect_leader(old, old.isr, _trusted_replicas(old), voters, replace(rules, allow_unclean=True))
+    return None if wished.leader == NO_LEADER else with_next_epochs(old, wished)
 
 
-def without_eligible(old: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord | None:
+def without_eligible_replicas(old: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord | None:
     """min.insync.replicas fell to what the ISR has: the high watermark will move, so whoever is not in sync is trusted no more."""
     if not (old.eligible or old.last_known) or len(old.isr) < effective_min_isr(old, rules.min_insync):
         return None
-    return next_state(old, msgspec.structs.replace(old, eligible=(), last_known=()))
+    return with_next_epochs(old, msgspec.structs.replace(old, eligible=(), last_known=()))
 
 
 def directory_of(state: PartitionRecord, broker: int) -> UUID | None:
@@ -212,9 +220,9 @@ def with_directory(state: PartitionRecord, broker: int, directory: UUID) -> tupl
     )
 
 
-def _trusted(state: PartitionRecord) -> tuple[int, ...]:
+def _trusted_replicas(state: PartitionRecord) -> tuple[int, ...]:
     return (*state.isr, *state.eligible)
 
 
-def _first(candidates: Iterable[int], state: PartitionRecord, voters: Electorate) -> int:
-    return next((broker for broker in candidates if voters.may_lead(state, broker)), NO_LEADER)
+def _first_electable(candidates: Iterable[int], state: PartitionRecord, voters: ElectionCandidates) -> int:
+    return next((broker for broker in candidates if voters.can_become_leader(state, broker)), NO_LEADER)

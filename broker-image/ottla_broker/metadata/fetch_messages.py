@@ -14,7 +14,12 @@ from kio.schema.fetch.v18.response import (
 from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i8, i32, i32Timedelta, i64
 
-from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID, NOTHING, MetadataFetchRequest, MetadataFetchResponse
+from ottla_broker.metadata.metadata_fetch import (
+    METADATA_TOPIC_ID,
+    NO_EPOCH_AND_OFFSET,
+    MetadataFetchRequest,
+    MetadataFetchResponse,
+)
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.wire.errors import ErrorCode
 
@@ -57,7 +62,7 @@ def parse_fetch_request(request: FetchRequest) -> MetadataFetchRequest:
 
 
 def build_fetch_response(told: MetadataFetchResponse) -> FetchResponse:
-    diverging, snapshot = told.diverging_epoch or NOTHING, told.snapshot_id or NOTHING
+    diverging, snapshot = told.diverging_epoch or NO_EPOCH_AND_OFFSET, told.snapshot_id or NO_EPOCH_AND_OFFSET
     data = PartitionData(
         partition_index=i32(0),
         error_code=told.error,
@@ -87,8 +92,8 @@ def parse_fetch_response(response: FetchResponse) -> MetadataFetchResponse:
         int(data.high_watermark),
         int(data.log_start_offset),
         bytes(data.records or b""),
-        None if diverging == NOTHING else diverging,
-        None if snapshot == NOTHING else snapshot,
+        None if diverging == NO_EPOCH_AND_OFFSET else diverging,
+        None if snapshot == NO_EPOCH_AND_OFFSET else snapshot,
     )
 
 

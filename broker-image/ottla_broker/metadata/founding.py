@@ -1,10 +1,10 @@
 """A cluster's beginning, and what a broker checks before it takes a register for its cluster's."""
 
-from ottla_broker.metadata.register import Member, RegisterValue
+from ottla_broker.metadata.register import RegisterValue, Voter
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-def check_may_found(remembered: RegisterValue | None, me: Member) -> None:
+def check_may_create_cluster(remembered: RegisterValue | None, me: Voter) -> None:
     """An empty register that was not always empty was lost, and only a broker that kept the metadata alone can begin it anew.
     INCONSISTENT_CLUSTER_ID."""
     if remembered is None:
@@ -18,7 +18,7 @@ def check_may_found(remembered: RegisterValue | None, me: Member) -> None:
         )
 
 
-def check_cluster(mine: str | None, value: RegisterValue) -> None:
+def check_cluster_id(mine: str | None, value: RegisterValue) -> None:
     """INCONSISTENT_CLUSTER_ID when the log directory belongs to another cluster than the register."""
     if mine not in (None, value.cluster_id):
         raise KafkaError(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from ottla_broker.metadata.placed import Placed
+from ottla_broker.metadata.placed import ReplicaIndex
 from ottla_broker.metadata.records import (
     AppendedPartitionRecord,
     AppendedSourceRecord,
@@ -87,7 +87,7 @@ class MetadataImage:
     controller_id: int = -1
     previous_controller_id: int = -1  # who had the office before, perhaps the same
     end_offset: int = 0  # offset after the last record applied
-    _placed: Placed | None = None
+    _replica_index: ReplicaIndex | None = None
 
     def apply_records(self, records: Iterable[tuple[int, MetadataRecord]]) -> MetadataDelta:
         """Applies (offset, record) pairs in order."""
@@ -121,18 +121,20 @@ class MetadataImage:
         return None if topic is None else topic.partitions.get(partition)
 
     @property
-    def replica_index(self) -> Placed:
+    def replica_index(self) -> ReplicaIndex:
         """What lies on and is led by which broker. Counted at the first question and kept from then on: only a controller asks."""
-        if self._placed is None:
-            self._placed = Placed()
+        if self._replica_index is None:
+            self._replica_index = ReplicaIndex()
             for topic in self.topics.values():
                 for state in topic.partitions.values():
-                    self._placed.replace(None, state)
-        return self._placed
+                    self._replica_index.update(None, state)
+        return self._replica_index
 
     def partitions_on_broker(self, broker: int) -> list[PartitionRecord]:
         """The partitions that have a replica on this broker."""
-        found = (self.partition(topic_id, partition) for topic_id, partition in self.replica_index.on(broker))
+        found = (
+            self.partition(topic_id, partition) for topic_id, partition in self.replica_index.partitions_on(broker)
+        )
         return [state for state in found if state is not None]
 
     def broker_addresses(self, listener: str) -> list[tuple[str, int]]:
@@ -148,8 +150,8 @@ class MetadataImage:
             case PartitionRecord():
                 name = self.topic_names[record.topic]
                 partitions = self.topics[name].partitions
-                if self._placed is not None:
-                    self._placed.replace(partitions.get(record.partition), record)
+                if self._replica_index is not None:
+                    self._replica_index.update(partitions.get(record.partition), record)
                 partitions[record.partition] = record
                 changes.changed_partitions.add((name, record.partition))
             case TopicRecord():
@@ -159,9 +161,9 @@ class MetadataImage:
             case RemoveTopicRecord():
                 name = self.topic_names.pop(record.id)
                 removed = self.topics.pop(name)
-                if self._placed is not None:
+                if self._replica_index is not None:
                     for state in removed.partitions.values():
-                        self._placed.replace(state, None)
+                        self._replica_index.update(state, None)
                 changes.deleted_topics.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
                 self.mirrored_topics.pop(record.id, None)
@@ -171,7 +173,7 @@ class MetadataImage:
                     for source in sources:
                         self.appended_partitions.pop((record.id, source, partition), None)
             case ConfigRecord():
-                self._configure(record)
+                self._apply_config(record)
                 changes.changed_configs.add((record.resource_type, record.name))
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
@@ -200,7 +202,7 @@ class MetadataImage:
                 )
                 changes.changed_brokers.add(record.broker)
             case BrokerRegistrationChangeRecord():
-                self._change(record)
+                self._apply_registration_change(record)
                 changes.changed_brokers.add(record.broker)
             case LeaderChangeRecord():
                 self.previous_controller_id, self.controller_id = self.controller_id, record.broker
@@ -209,7 +211,7 @@ class MetadataImage:
                 self.brokers.pop(record.broker, None)
                 changes.changed_brokers.add(record.broker)
 
-    def _configure(self, record: ConfigRecord) -> None:
+    def _apply_config(self, record: ConfigRecord) -> None:
         resource = self.configs.setdefault((record.resource_type, record.name), {})
         if record.value is None:
             resource.pop(record.key, None)
@@ -218,7 +220,7 @@ class MetadataImage:
         if not resource:
             del self.configs[record.resource_type, record.name]
 
-    def _change(self, change: BrokerRegistrationChangeRecord) -> None:
+    def _apply_registration_change(self, change: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(change.broker)
         if broker is not None and broker.epoch == change.epoch:
             self.brokers[change.broker] = replace(

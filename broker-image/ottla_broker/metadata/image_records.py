@@ -54,7 +54,7 @@ def _broker(broker: BrokerRegistration) -> list[MetadataRecord]:
     ]
 
 
-def become(image: MetadataImage, other: MetadataImage) -> MetadataDelta:
+def replace_image(image: MetadataImage, other: MetadataImage) -> MetadataDelta:
     """Makes `image` what `other` is, and says what changed by it. `other` is not to be used afterwards."""
     removed = [topic for name, topic in image.topics.items() if getattr(other.topics.get(name), "id", None) != topic.id]
     changes = MetadataDelta(

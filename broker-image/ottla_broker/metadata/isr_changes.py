@@ -11,13 +11,13 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.election import Electorate, TopicElectionRules, elected, next_state
+from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules, elect_leader, with_next_epochs
 from ottla_broker.metadata.image import BrokerRegistration
-from ottla_broker.metadata.reassignment import completed
+from ottla_broker.metadata.reassignment import complete_reassignment
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-UNCHECKED = -1  # a broker epoch that its sender did not know
+UNKNOWN_BROKER_EPOCH = -1  # a broker epoch that its sender did not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class IsrChangeRequest:
     isr: Sequence[tuple[int, int]]
 
 
-def proposed(
+def apply_isr_change(
     old: PartitionRecord,
     proposal: IsrChangeRequest,
     leader: int,
     brokers: Mapping[int, BrokerRegistration],
-    voters: Electorate,
+    voters: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord:
     """The partition's next state by the word of broker `leader`. A reassignment whose last target has come ends with it. An ISR that is as
@@ -55,10 +55,10 @@ def proposed(
             f"ISR {members} must hold the leader {leader} and distinct replicas, which are {list(old.replicas)}",
         )
     for broker, epoch in proposal.isr:
-        check_member(brokers.get(broker), broker, epoch, joins=broker not in old.isr)
+        check_isr_member(brokers.get(broker), broker, epoch, joins=broker not in old.isr)
     trusted = (*old.isr, *old.eligible)
-    wanted = elected(old, members, trusted, voters, rules)
-    new = next_state(old, completed(wanted, voters, rules) or wanted)
+    wanted = elect_leader(old, members, trusted, voters, rules)
+    new = with_next_epochs(old, complete_reassignment(wanted, voters, rules) or wanted)
     return new or msgspec.structs.replace(old, partition_epoch=old.partition_epoch + 1)
 
 
@@ -77,13 +77,13 @@ def check_epochs(old: PartitionRecord, proposal: IsrChangeRequest) -> None:
         )
 
 
-def check_member(registered: BrokerRegistration | None, broker: int, epoch: int, *, joins: bool) -> None:
+def check_isr_member(registered: BrokerRegistration | None, broker: int, epoch: int, *, joins: bool) -> None:
     """INELIGIBLE_REPLICA when it may not be in an ISR."""
     if registered is None:
         why = "is not registered"
     elif registered.fenced:
         why = "is fenced"
-    elif epoch not in (UNCHECKED, registered.epoch):
+    elif epoch not in (UNKNOWN_BROKER_EPOCH, registered.epoch):
         why = f"is registered with epoch {registered.epoch}, not {epoch}"
     elif joins and registered.shutting_down:
         why = "is about to stop"

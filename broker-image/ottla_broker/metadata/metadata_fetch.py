@@ -9,8 +9,8 @@ from ottla_broker.wire.errors import ErrorCode
 
 METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
 CONSUMER_REPLICA_ID = -1
-UNKNOWN = -1
-NOTHING = EpochAndOffset(-1, -1)
+UNKNOWN_OFFSET = -1
+NO_EPOCH_AND_OFFSET = EpochAndOffset(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class MetadataFetchRequest:
     directory_id: UUID | None
     leader_epoch: int
     log_end: EpochAndOffset
-    high_watermark: int = UNKNOWN
+    high_watermark: int = UNKNOWN_OFFSET
     max_bytes: int = 1 << 20
     max_wait_ms: int = 0
     cluster_id: str | None = None
@@ -36,14 +36,14 @@ class MetadataFetchResponse:
     the leader's. `snapshot`: what to fetch instead of records that are gone."""
 
     error: ErrorCode = ErrorCode.none
-    high_watermark: int = UNKNOWN
-    log_start_offset: int = UNKNOWN
+    high_watermark: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
     records: bytes = b""
     diverging_epoch: EpochAndOffset | None = None
     snapshot_id: EpochAndOffset | None = None
 
 
-def agreement(epochs: LeaderEpochs, log_end: int, asked: EpochAndOffset) -> EpochAndOffset | None:
+def find_diverging_epoch(epochs: LeaderEpochs, log_end: int, asked: EpochAndOffset) -> EpochAndOffset | None:
     """None when a log that goes as far as `asked` is a beginning of this one; else the largest epoch of this log that is not above the asker's,
     and its end, as KIP-595 has it."""
     if asked.offset == 0:
@@ -54,7 +54,7 @@ def agreement(epochs: LeaderEpochs, log_end: int, asked: EpochAndOffset) -> Epoc
     return EpochAndOffset(epoch, max(end, 0))
 
 
-def where_to_cut(epochs: LeaderEpochs, log_end: int, diverging: EpochAndOffset) -> int:
+def truncation_offset(epochs: LeaderEpochs, log_end: int, diverging: EpochAndOffset) -> int:
     """The offset from which on a follower's log is not its leader's, as far as can be told from where the leader says that they part."""
     epoch, end = epochs.end_offset_for(diverging.epoch, log_end)
     return min(diverging.offset, log_end if epoch < 0 else end)

@@ -28,7 +28,7 @@ from ottla_broker.metadata.records import (
     PartitionRecord,
     RemoveTopicRecord,
 )
-from ottla_broker.metadata.topic_plans import NewTopic, NewTopics
+from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NO_OFFSET = -1
@@ -68,7 +68,7 @@ class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: int = 0  # offsets that are here beyond `joined`
 
 
-def must_replicate(image: MetadataImage, mirror: str) -> None:
+def check_mirror_replicates(image: MetadataImage, mirror: str) -> None:
     """INVALID_REQUEST when it does not any more: what became its copy now would be closed, and nobody would open it."""
     settings = image.configs.get((MIRROR_RESOURCE, mirror))
     if settings is None:
@@ -77,17 +77,17 @@ def must_replicate(image: MetadataImage, mirror: str) -> None:
         raise KafkaError(ErrorCode.invalid_request, f"mirror {mirror!r} does not replicate: its role is {role}")
 
 
-def creation(made: NewTopics, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
+def plan_mirrored_topic(made: TopicPlanner, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """The errors of `NewTopics.creation`."""
     topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, config=wish.config)
     return [
-        *made.creation(topic, topic_id),
+        *made.plan_creation(topic, topic_id),
         MirroredTopicRecord(topic_id, wish.mirror, wish.source_topic, wish.source_id, origins=wish.origins),
         *carried_source_records(MetadataImage(), topic_id, wish.sources),
     ]
 
 
-def recreation(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
+def plan_recreation(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
     """The copy `old_id` is thrown away for a new one of the same name. UNKNOWN_TOPIC_ID when it is there no more, or no copy any more."""
     name = image.topic_names.get(old_id)
     if name != wish.name or image.active_mirror(old_id) is None:
@@ -96,10 +96,10 @@ def recreation(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID, old
         topics={other: topic for other, topic in image.topics.items() if other != name},
         brokers=image.brokers,
     )
-    return [RemoveTopicRecord(old_id), *creation(NewTopics(without), wish, topic_id)]
+    return [RemoveTopicRecord(old_id), *plan_mirrored_topic(TopicPlanner(without), wish, topic_id)]
 
 
-def led(image: MetadataImage, told: MirrorReport) -> PartitionRecord:
+def check_leader(image: MetadataImage, told: MirrorReport) -> PartitionRecord:
     """The partition, which who tells leads. UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH when somebody else leads, or leads anew."""
     state = image.partition(told.topic_id, told.partition)
     if state is None:
@@ -110,15 +110,15 @@ def led(image: MetadataImage, told: MirrorReport) -> PartitionRecord:
     return state
 
 
-def report(image: MetadataImage, told: MirrorReport) -> list[MetadataRecord]:
+def plan_report(image: MetadataImage, told: MirrorReport) -> list[MetadataRecord]:
     """The errors of `led`; INVALID_TOPIC_EXCEPTION when the topic is no copy."""
-    state = led(image, told)
+    state = check_leader(image, told)
     topic = image.mirrored_topics.get(told.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.invalid_topic_exception, "the topic is no copy")
     before = mirrored_partition(image, told.topic_id, told.partition)
     if told.joined != NO_OFFSET:
-        return _join(image, state, topic, before, told)
+        return _plan_join(image, state, topic, before, told)
     if told.end != NO_OFFSET and not topic.failed_over:
         raise KafkaError(ErrorCode.invalid_request, "the topic does not fail over")
     after = replace(
@@ -132,7 +132,7 @@ def report(image: MetadataImage, told: MirrorReport) -> list[MetadataRecord]:
     return [] if after == before else [after]
 
 
-def traced(
+def plan_origins(
     image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
 ) -> list[MetadataRecord]:
     """The copy's records come by way of these clusters now, and from these sources. UNKNOWN_TOPIC_ID when it is no copy any more."""
@@ -143,7 +143,7 @@ def traced(
     return [*changed, *carried_source_records(image, topic_id, sources)]
 
 
-def _join(
+def _plan_join(
     image: MetadataImage,
     state: PartitionRecord,
     topic: MirroredTopicRecord,
@@ -155,7 +155,7 @@ def _join(
     waits = is_awaiting_join(topic, before)
     if topic.failed_over or not (waits or before.joined == told.joined):
         raise KafkaError(ErrorCode.invalid_request, "the partition is not to be joined to its source's, or not there")
-    if told.cut and waits and not _may_cut(image, topic.mirror):
+    if told.cut and waits and not _may_truncate(image, topic.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {topic.mirror!r} may not cut anything off")
     epochs = before.epochs if told.epochs is None else told.epochs
     return [
@@ -171,11 +171,11 @@ def _join(
     ]
 
 
-def _may_cut(image: MetadataImage, mirror: str) -> bool:
+def _may_truncate(image: MetadataImage, mirror: str) -> bool:
     return image.configs.get((MIRROR_RESOURCE, mirror), {}).get(MIRROR_ON_DIVERGENCE.name) == TRUNCATE
 
 
-def taking_back(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
+def plan_failback(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """A copy that has failed over becomes one again. UNKNOWN_TOPIC_ID when it is none; INVALID_REQUEST while it fails over; POLICY_VIOLATION without consent
     to cut off what it has of its own."""
     topic, copy = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
@@ -183,7 +183,7 @@ def taking_back(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) ->
         raise KafkaError(ErrorCode.unknown_topic_id, "it is no copy that has failed over")
     if why := failback_obstacle(image, topic, copy):
         raise KafkaError(ErrorCode.invalid_request, why)
-    if not _may_cut(image, copy.mirror):
+    if not _may_truncate(image, copy.mirror):
         raise KafkaError(ErrorCode.policy_violation, f"mirror {copy.mirror!r} may not cut anything off")
     taken_back = replace(copy, failed_over=False, adopted=False, origins=wish.origins)
     return [taken_back, *carried_source_records(image, topic_id, wish.sources)]
@@ -199,7 +199,7 @@ def failback_obstacle(image: MetadataImage, topic: TopicImage, copy: MirroredTop
     return appending_obstacle(image, topic.id)
 
 
-def adoption(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
+def plan_adoption(image: MetadataImage, wish: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """A topic with records of its own becomes a copy: from now on it takes its source's only. UNKNOWN_TOPIC_ID when it is there no more;
     INVALID_TOPIC_EXCEPTION when it is a copy already, or records are appended to it."""
     topic = image.topic_by_id(topic_id)
@@ -243,19 +243,19 @@ def is_awaiting_join(copy: MirroredTopicRecord, known: MirroredPartitionRecord) 
     return known.end != NO_OFFSET or (copy.adopted and known.joined == NO_OFFSET)
 
 
-def failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
+def plan_failover(image: MetadataImage, mirror: str) -> list[MetadataRecord]:
     """Opens every copy of this mirror for writing."""
-    return [replace(topic, failed_over=True) for topic in copies(image, mirror)]
+    return [replace(topic, failed_over=True) for topic in active_mirrored_topics(image, mirror)]
 
 
-def copies(image: MetadataImage, mirror: str) -> Iterable[MirroredTopicRecord]:
+def active_mirrored_topics(image: MetadataImage, mirror: str) -> Iterable[MirroredTopicRecord]:
     """Those that have not failed over."""
     return [topic for topic in image.mirrored_topics.values() if topic.mirror == mirror and not topic.failed_over]
 
 
-def copied_topics(image: MetadataImage, mirror: str) -> list[str]:
+def active_mirrored_topic_names(image: MetadataImage, mirror: str) -> list[str]:
     """Names of topics that have not failed over, sorted."""
-    return sorted(image.topic_names[topic.topic] for topic in copies(image, mirror))
+    return sorted(image.topic_names[topic.topic] for topic in active_mirrored_topics(image, mirror))
 
 
 def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> MirroredPartitionRecord:

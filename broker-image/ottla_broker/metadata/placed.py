@@ -8,28 +8,28 @@ from uuid import UUID
 
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
-Key = tuple[UUID, int]
+TopicIdPartition = tuple[UUID, int]
 
 
-class Placed:
+class ReplicaIndex:
     """`leaders`: how many partitions each broker leads; `in_directory`: how many replicas each directory holds. Keys are (topic id,
     partition), in the order in which they came."""
 
-    __slots__ = ("_on", "in_directory", "leaders")
+    __slots__ = ("_on", "directory_counts", "leader_counts")
 
     def __init__(self) -> None:
-        self._on: dict[int, dict[Key, None]] = {}
-        self.leaders: Counter[int] = Counter()
-        self.in_directory: Counter[UUID] = Counter()
+        self._on: dict[int, dict[TopicIdPartition, None]] = {}
+        self.leader_counts: Counter[int] = Counter()
+        self.directory_counts: Counter[UUID] = Counter()
 
-    def on(self, broker: int) -> Collection[Key]:
+    def partitions_on(self, broker: int) -> Collection[TopicIdPartition]:
         return self._on.get(broker, {})
 
-    def replicas(self) -> Counter[int]:
+    def replica_counts(self) -> Counter[int]:
         """How many replicas each broker has."""
         return Counter({broker: len(keys) for broker, keys in self._on.items()})
 
-    def replace(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
+    def update(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
         """One partition's state became another; None: it was not, or is no more."""
         before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
         state = new or old
@@ -43,10 +43,10 @@ class Placed:
         for one, step in ((old, -1), (new, 1)):
             if one is not None:
                 if one.leader != NO_LEADER:
-                    self.leaders[one.leader] += step
+                    self.leader_counts[one.leader] += step
                 if old is None or new is None or old.directories != new.directories:
                     for directory in one.directories:
-                        self.in_directory[directory] += step
+                        self.directory_counts[directory] += step
 
 
 class HasDirectories(Protocol):
@@ -54,15 +54,15 @@ class HasDirectories(Protocol):
     def directories(self) -> Sequence[UUID]: ...
 
 
-class Directories:
+class DirectoryAssigner:
     """Gives new replicas a directory each: that of their broker which has the fewest, counting what was given before in the same plan."""
 
-    def __init__(self, brokers: Mapping[int, HasDirectories], placed: Placed) -> None:
+    def __init__(self, brokers: Mapping[int, HasDirectories], placed: ReplicaIndex) -> None:
         self._brokers = brokers
-        self._held = placed.in_directory
+        self._held = placed.directory_counts
         self._given: Counter[UUID] = Counter()
 
-    def of(self, replicas: Sequence[int]) -> dict[int, UUID]:
+    def assign_directories(self, replicas: Sequence[int]) -> dict[int, UUID]:
         """By broker; one whose directories are not known is left out."""
         found = {}
         for broker in replicas:

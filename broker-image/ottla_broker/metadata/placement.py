@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-CANDIDATES = 24  # brokers that are compared for one replica, so that placing costs no more in a cluster of hundreds
+MAX_COMPARED_BROKERS = (
+    24  # brokers that are compared for one replica, so that placing costs no more in a cluster of hundreds
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class UsableBroker:
     rack: str | None = None
 
 
-def ring(places: Sequence[UsableBroker]) -> list[UsableBroker]:
+def alternate_racks(places: Sequence[UsableBroker]) -> list[UsableBroker]:
     """Brokers in an order that takes one of each rack in turn."""
     racks: dict[str, list[UsableBroker]] = defaultdict(list)
     for place in sorted(places, key=lambda p: p.broker):
@@ -51,7 +53,7 @@ def assign_replicas(
         raise ValueError(
             f"replication factor {replication_factor} is not between 1 and the number of brokers, {len(places)}"
         )
-    order = ring(places)
+    order = alternate_racks(places)
     load = Counter(held or {})
     load.update(
         order[(start + p) % len(order)].broker for p in range(partitions)
@@ -69,7 +71,7 @@ def _replicas(
 ) -> tuple[int, ...]:
     first = order[leader % len(order)]
     chosen, racks = [first.broker], {first.rack}
-    near = list(islice(_others(order, leader, shift), CANDIDATES)) if count > 1 else []
+    near = list(islice(_others(order, leader, shift), MAX_COMPARED_BROKERS)) if count > 1 else []
     while len(chosen) < count:
         others = [one for one in near if one.broker not in chosen]
         new_racks = [one for one in others if one.rack is None or one.rack not in racks]
@@ -90,5 +92,5 @@ def _others(order: Sequence[UsableBroker], leader: int, shift: int) -> Iterator[
 
 def least_loaded_start(places: Sequence[UsableBroker], leaders: Mapping[int, int] | Counter[int]) -> int:
     """The position on the ring of the broker that leads the fewest partitions: where the next topic should begin."""
-    order = ring(places)
+    order = alternate_racks(places)
     return min(range(len(order)), key=lambda i: (leaders.get(order[i].broker, 0), i), default=0)

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla_broker.metadata.register import Member, MemberKey
+from ottla_broker.metadata.register import ReplicaKey, Voter
 
-MOST_MEMBERS = 5
-USUAL_MEMBERS = 3
-BROKERS_FOR_MOST = 5
+MAX_VOTERS = 5
+DEFAULT_VOTERS = 3
+BROKERS_FOR_MAX_VOTERS = 5
 
 
 class EpochAndOffset(NamedTuple):
@@ -32,12 +32,12 @@ def majority_size(members: int) -> int:
     return members // 2 + 1
 
 
-def needed_to_lead(members: int) -> int:
+def election_quorum_size(members: int) -> int:
     """So many members share one with every majority."""
     return members - majority_size(members) + 1
 
 
-def commit_point(ends: Mapping[MemberKey, int], memberships: Iterable[Collection[Member]]) -> int:
+def committed_offset(ends: Mapping[ReplicaKey, int], memberships: Iterable[Collection[Voter]]) -> int:
     """The offset below which everything is on a majority of every membership. `ends`: how far each member's disk is known to go."""
     return min(
         sorted((ends.get(member.key, 0) for member in members), reverse=True)[majority_size(len(members)) - 1]
@@ -45,35 +45,35 @@ def commit_point(ends: Mapping[MemberKey, int], memberships: Iterable[Collection
     )
 
 
-def may_be_asked_for(
-    members: Collection[Member], ends: Mapping[MemberKey, int], *, high_watermark: int, epoch_start: int
+def can_propose_voters(
+    members: Collection[Voter], ends: Mapping[ReplicaKey, int], *, high_watermark: int, epoch_start: int
 ) -> bool:
     """Whether the leader may ask the register for a membership: a majority of it has everything that may be committed.
 
     That is what lies below the high watermark, and what the leader took over when its epoch began, which any earlier leader may have committed.
     """
-    return commit_point(ends, [members]) >= max(high_watermark, epoch_start)
+    return committed_offset(ends, [members]) >= max(high_watermark, epoch_start)
 
 
-def wanted_members(brokers: int) -> int:
+def target_voter_count(brokers: int) -> int:
     """How many members a cluster of so many brokers should have."""
-    return max(1, min(brokers, MOST_MEMBERS if brokers >= BROKERS_FOR_MOST else USUAL_MEMBERS))
+    return max(1, min(brokers, MAX_VOTERS if brokers >= BROKERS_FOR_MAX_VOTERS else DEFAULT_VOTERS))
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class VoterCandidate:
     """A broker that follows the metadata log. `caught_up`: its disk has everything committed, as of a moment ago; `alive`: it fetches; `leaving`: it
     has said that it is about to stop."""
 
-    member: Member
-    caught_up: bool
-    alive: bool
-    leaving: bool = False
+    voter: Voter
+    is_caught_up: bool
+    is_alive: bool
+    is_shutting_down: bool = False
 
 
-def next_membership(
-    members: Sequence[Member], leader: Member, candidates: Sequence[Candidate], brokers: int
-) -> tuple[Member, ...] | None:
+def next_voter_set(
+    members: Sequence[Voter], leader: Voter, candidates: Sequence[VoterCandidate], brokers: int
+) -> tuple[Voter, ...] | None:
     """The membership that the leader should ask the register for now, one step away; None when it is as it should be.
 
     A member whose disk was wiped has nothing left to count on. One that is dead makes room only where a living candidate is ready to take its
@@ -81,17 +81,21 @@ def next_membership(
     as the only member, which nobody may succeed. Of two, one that is leaving is taken out while it is still there: alone the other can go on, with
     a member that is gone it could not. The leader never takes itself out.
     """
-    by_broker = {candidate.member.broker: candidate for candidate in candidates}
+    by_broker = {candidate.voter.broker: candidate for candidate in candidates}
     known = [member.key for member in members]
     ready = sorted(
-        (c.member for c in candidates if c.alive and c.caught_up and not c.leaving and c.member.key not in known),
+        (
+            c.voter
+            for c in candidates
+            if c.is_alive and c.is_caught_up and not c.is_shutting_down and c.voter.key not in known
+        ),
         key=lambda m: m.broker,
     )
     others = [m for m in members if m.key != leader.key]
-    wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].member.key != m.key]
-    dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].alive)]
-    leaving = [m for m in others if m.broker in by_broker and by_broker[m.broker].leaving]
-    wanted = wanted_members(brokers)
+    wiped = [m for m in others if m.broker in by_broker and by_broker[m.broker].voter.key != m.key]
+    dead = [m for m in others if not (m.broker in by_broker and by_broker[m.broker].is_alive)]
+    leaving = [m for m in others if m.broker in by_broker and by_broker[m.broker].is_shutting_down]
+    wanted = target_voter_count(brokers)
     if wiped:
         return _without(members, wiped[0])
     if leaving and len(members) == 2:
@@ -105,5 +109,5 @@ def next_membership(
     return None
 
 
-def _without(members: Sequence[Member], gone: Member) -> tuple[Member, ...]:
+def _without(members: Sequence[Voter], gone: Voter) -> tuple[Voter, ...]:
     return tuple(member for member in members if member.key != gone.key)

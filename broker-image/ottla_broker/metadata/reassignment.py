@@ -13,30 +13,36 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.metadata.election import Electorate, TopicElectionRules, directory_of, elected, next_state
+from ottla_broker.metadata.election import (
+    ElectionCandidates,
+    TopicElectionRules,
+    directory_of,
+    elect_leader,
+    with_next_epochs,
+)
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-def targets(state: PartitionRecord) -> tuple[int, ...]:
+def target_replicas(state: PartitionRecord) -> tuple[int, ...]:
     """Where the partition is to be when nothing moves any more."""
     return tuple(broker for broker in state.replicas if broker not in state.removing)
 
 
-def before_move(state: PartitionRecord) -> tuple[int, ...]:
+def original_replicas(state: PartitionRecord) -> tuple[int, ...]:
     """Where it was before anything moved."""
     return tuple(broker for broker in state.replicas if broker not in state.adding)
 
 
-def moves(state: PartitionRecord) -> bool:
+def is_reassigning(state: PartitionRecord) -> bool:
     return bool(state.adding or state.removing)
 
 
-def begun(
+def begin_reassignment(
     old: PartitionRecord,
     wanted: Sequence[int],
     directories: Mapping[int, UUID],
-    voters: Electorate,
+    voters: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord | None:
     """On the way to `wanted`, or there already when that takes no new replica; None when it is on that way. A move that is on its way is
@@ -44,7 +50,7 @@ def begun(
 
     `directories`: where new replicas will lie. INVALID_REPLICA_ASSIGNMENT when nobody of the ISR would be left.
     """
-    before = before_move(old)
+    before = original_replicas(old)
     adding = tuple(broker for broker in wanted if broker not in before)
     removing = tuple(broker for broker in before if broker not in wanted)
     moving = _with_replicas(old, (*wanted, *removing), directories)
@@ -55,24 +61,28 @@ def begun(
             ErrorCode.invalid_replica_assignment,
             f"of the in-sync replicas {list(old.isr)} none would be left among {list(moving.replicas)}",
         )
-    moving = elected(moving, isr, _kept(old, moving.replicas), voters, rules)
-    return next_state(old, completed(moving, voters, rules) or moving)
+    moving = elect_leader(moving, isr, _trusted_among(old, moving.replicas), voters, rules)
+    return with_next_epochs(old, complete_reassignment(moving, voters, rules) or moving)
 
 
-def completed(state: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
+def complete_reassignment(
+    state: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules
+) -> PartitionRecord | None:
     """`state` with its move at the end, when every target is in the ISR; None while it is not. Epochs are not raised."""
-    wanted = targets(state)
-    if not moves(state) or not set(wanted) <= set(state.isr):
+    wanted = target_replicas(state)
+    if not is_reassigning(state) or not set(wanted) <= set(state.isr):
         return None
     there = msgspec.structs.replace(_with_replicas(state, wanted, {}), adding=(), removing=())
-    return elected(there, wanted, (), voters, rules)
+    return elect_leader(there, wanted, (), voters, rules)
 
 
-def cancelled(old: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord | None:
+def cancel_reassignment(
+    old: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules
+) -> PartitionRecord | None:
     """Back to the replicas before the move. NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT when none of those is in sync."""
-    if not moves(old):
+    if not is_reassigning(old):
         raise KafkaError(ErrorCode.no_reassignment_in_progress, "the partition does not move")
-    before = before_move(old)
+    before = original_replicas(old)
     isr = [broker for broker in old.isr if broker in before]
     if not isr and old.isr:
         raise KafkaError(
@@ -80,10 +90,10 @@ def cancelled(old: PartitionRecord, voters: Electorate, rules: TopicElectionRule
             f"of the in-sync replicas {list(old.isr)} none is among those before the move, {list(before)}",
         )
     back = msgspec.structs.replace(_with_replicas(old, before, {}), adding=(), removing=())
-    return next_state(old, elected(back, isr, _kept(old, before), voters, rules))
+    return with_next_epochs(old, elect_leader(back, isr, _trusted_among(old, before), voters, rules))
 
 
-def check_targets(wanted: Sequence[int], known: Collection[int], current: int | None) -> None:
+def validate_targets(wanted: Sequence[int], known: Collection[int], current: int | None) -> None:
     """INVALID_REPLICA_ASSIGNMENT; INVALID_REPLICATION_FACTOR when `current` is the number of replicas that must stay."""
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         raise KafkaError(
@@ -98,7 +108,7 @@ def check_targets(wanted: Sequence[int], known: Collection[int], current: int | 
         )
 
 
-def _kept(old: PartitionRecord, replicas: Collection[int]) -> list[int]:
+def _trusted_among(old: PartitionRecord, replicas: Collection[int]) -> list[int]:
     return [broker for broker in (*old.isr, *old.eligible) if broker in replicas]
 
 

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS
 from ottla_broker.wire.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, iter_batches
 
-_SECRET: Final = [name for name, it in {**BROKER_SETTINGS, **MIRROR_SETTINGS}.items() if it.sensitive]
+_SECRET: Final = [name for name, it in {**BROKER_SETTINGS, **MIRROR_SETTINGS}.items() if it.is_sensitive]
 _FOUND: Final = re.compile(
     rb'"key":"(?:' + b"|".join(re.escape(name.encode()) for name in _SECRET) + rb')","value":"((?:[^"\\]|\\.)*)"'
 )

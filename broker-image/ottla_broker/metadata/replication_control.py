@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ottla_broker.metadata import election, reassignment
-from ottla_broker.metadata.broker_plans import electorate
-from ottla_broker.metadata.election import Electorate, TopicElectionRules
+from ottla_broker.metadata.broker_plans import election_candidates
+from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules
 from ottla_broker.metadata.image import TopicImage
-from ottla_broker.metadata.isr_changes import IsrChangeRequest, proposed
-from ottla_broker.metadata.placed import Directories
+from ottla_broker.metadata.isr_changes import IsrChangeRequest, apply_isr_change
+from ottla_broker.metadata.metadata_writer import Decision, MetadataWriter
+from ottla_broker.metadata.placed import DirectoryAssigner
 from ottla_broker.metadata.records import NO_LEADER, MetadataRecord, PartitionRecord
-from ottla_broker.metadata.turn import Decision, Turn
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 TopicPartition = tuple[str, int]
@@ -28,8 +28,8 @@ class PartitionReassignment:
 
 
 class ReplicationControl:
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, turn: MetadataWriter) -> None:
+        self._writer = turn
         self._image = turn.image
 
     async def alter_partitions(
@@ -39,14 +39,14 @@ class ReplicationControl:
         (it was done, and with it a move ended in which the leader had no part), and those of `isr_changes`."""
 
         def plan() -> Decision[list[PartitionRecord | KafkaError]]:
-            voters, rules_of = electorate(self._image), self._turn.rules()
+            voters, rules_of = election_candidates(self._image), self._writer.topic_rules()
             records: list[MetadataRecord] = []
             answers: list[PartitionRecord | KafkaError] = []
             for proposal in proposals:
                 try:
-                    old = self._known(proposal)
+                    old = self._partition_of(proposal)
                     rules = rules_of(proposal.topic)
-                    new = proposed(old, proposal, leader, self._image.brokers, voters, rules)
+                    new = apply_isr_change(old, proposal, leader, self._image.brokers, voters, rules)
                 except KafkaError as reason:
                     answers.append(reason)
                     continue
@@ -59,14 +59,14 @@ class ReplicationControl:
                     )
             return records, answers
 
-        return await self._turn.take(plan)
+        return await self._writer.execute(plan)
 
     async def elect_preferred_leaders(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
         """None: every partition that is not led by its first replica and can be. UNKNOWN_TOPIC_OR_PARTITION,
         PREFERRED_LEADER_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
 
-        def one(state: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord:
-            new = election.preferred(state, voters)
+        def one(state: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
+            new = election.elect_preferred_leader(state, voters)
             if new is None and state.leader == state.replicas[0]:
                 raise KafkaError(ErrorCode.election_not_needed, f"broker {state.leader} is the leader already")
             if new is None:
@@ -81,10 +81,10 @@ class ReplicationControl:
     async def elect_unclean_leaders(self, wanted: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
         """For partitions without a leader. UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE, ELECTION_NOT_NEEDED."""
 
-        def one(state: PartitionRecord, voters: Electorate, rules: TopicElectionRules) -> PartitionRecord:
+        def one(state: PartitionRecord, voters: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             if state.leader != NO_LEADER:
                 raise KafkaError(ErrorCode.election_not_needed, f"broker {state.leader} leads")
-            new = election.unclean(state, voters, rules)
+            new = election.elect_unclean_leader(state, voters, rules)
             if new is None:
                 raise KafkaError(ErrorCode.eligible_leaders_not_available, "none of its replicas lives")
             return new
@@ -98,21 +98,21 @@ class ReplicationControl:
         and the codes of `reassignment`."""
 
         def plan() -> Decision[list[Outcome]]:
-            voters, rules_of = electorate(self._image), self._turn.rules()
-            directories = Directories(self._image.brokers, self._image.replica_index)
+            voters, rules_of = election_candidates(self._image), self._writer.topic_rules()
+            directories = DirectoryAssigner(self._image.brokers, self._image.replica_index)
             records: list[MetadataRecord] = []
             outcomes: list[Outcome] = []
             for move in moves:
                 try:
-                    topic, old = self._named(move.topic, move.partition)
+                    topic, old = self._existing_partition(move.topic, move.partition)
                     rules = rules_of(topic.id)
                     if move.replicas is None:
-                        new = reassignment.cancelled(old, voters, rules)
+                        new = reassignment.cancel_reassignment(old, voters, rules)
                     else:
-                        current = len(reassignment.before_move(old)) if same_factor else None
-                        reassignment.check_targets(move.replicas, self._image.brokers, current)
-                        places = directories.of(move.replicas)
-                        new = reassignment.begun(old, move.replicas, places, voters, rules)
+                        current = len(reassignment.original_replicas(old)) if same_factor else None
+                        reassignment.validate_targets(move.replicas, self._image.brokers, current)
+                        places = directories.assign_directories(move.replicas)
+                        new = reassignment.begin_reassignment(old, move.replicas, places, voters, rules)
                 except KafkaError as reason:
                     outcomes.append(reason)
                     continue
@@ -121,32 +121,32 @@ class ReplicationControl:
                 outcomes.append(None)
             return records, outcomes
 
-        return await self._turn.take(plan)
+        return await self._writer.execute(plan)
 
     def ongoing_reassignments(self) -> Iterator[tuple[TopicImage, PartitionRecord]]:
         """Partitions whose reassignment is under way."""
         for topic in self._image.topics.values():
             for state in topic.partitions.values():
-                if reassignment.moves(state):
+                if reassignment.is_reassigning(state):
                     yield topic, state
 
-    async def forget_the_eligible(self) -> None:
+    async def clear_unneeded_eligible_replicas(self) -> None:
         """Where the ISR is large enough by this controller's settings, which may be others than its predecessor's: while somebody is eligible, a
         leader's high watermark stands still."""
 
         def plan() -> list[PartitionRecord]:
-            rules_of = self._turn.rules()
+            rules_of = self._writer.topic_rules()
             changed = (
-                election.without_eligible(state, rules_of(topic.id))
+                election.without_eligible_replicas(state, rules_of(topic.id))
                 for topic in self._image.topics.values()
                 for state in topic.partitions.values()
                 if state.eligible or state.last_known
             )
             return [state for state in changed if state is not None]
 
-        await self._turn.carry_out(plan)
+        await self._writer.apply_plan(plan)
 
-    async def balance(self) -> int:
+    async def restore_preferred_leaders(self) -> int:
         """Gives leadership back to first replicas wherever they are in sync and live; how many partitions that changed."""
         outcomes = await self.elect_preferred_leaders(None)
         return sum(outcome is None for outcome in outcomes.values())
@@ -154,15 +154,15 @@ class ReplicationControl:
     async def _elect(
         self,
         wanted: Iterable[TopicPartition] | None,
-        one: Callable[[PartitionRecord, Electorate, TopicElectionRules], PartitionRecord],
+        one: Callable[[PartitionRecord, ElectionCandidates, TopicElectionRules], PartitionRecord],
     ) -> dict[TopicPartition, Outcome]:
         def plan() -> Decision[dict[TopicPartition, Outcome]]:
-            voters, rules_of = electorate(self._image), self._turn.rules()
+            voters, rules_of = election_candidates(self._image), self._writer.topic_rules()
             records: list[MetadataRecord] = []
             outcomes: dict[TopicPartition, Outcome] = {}
-            for name, partition in self._everything() if wanted is None else wanted:
+            for name, partition in self._all_partitions() if wanted is None else wanted:
                 try:
-                    topic, state = self._named(name, partition)
+                    topic, state = self._existing_partition(name, partition)
                     records.append(one(state, voters, rules_of(topic.id)))
                     outcomes[name, partition] = None
                 except KafkaError as reason:
@@ -170,20 +170,20 @@ class ReplicationControl:
                         outcomes[name, partition] = reason
             return records, outcomes
 
-        return await self._turn.take(plan)
+        return await self._writer.execute(plan)
 
-    def _everything(self) -> list[TopicPartition]:
+    def _all_partitions(self) -> list[TopicPartition]:
         return [(topic.name, partition) for topic in self._image.topics.values() for partition in topic.partitions]
 
-    def _named(self, name: str, partition: int) -> tuple[TopicImage, PartitionRecord]:
+    def _existing_partition(self, name: str, partition: int) -> tuple[TopicImage, PartitionRecord]:
         topic = self._image.topics.get(name)
         state = None if topic is None else topic.partitions.get(partition)
         if topic is None or state is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{partition}")
         return topic, state
 
-    def _known(self, proposal: IsrChangeRequest) -> PartitionRecord:
+    def _partition_of(self, proposal: IsrChangeRequest) -> PartitionRecord:
         topic = self._image.topic_by_id(proposal.topic)
         if topic is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {proposal.topic}")
-        return self._named(topic.name, proposal.partition)[1]
+        return self._existing_partition(topic.name, proposal.partition)[1]

@@ -11,10 +11,10 @@ from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
-async def pieces(channel: Channel, me: int, epoch: int, snapshot: EpochAndOffset) -> AsyncIterator[bytes]:
+async def fetch_snapshot(channel: Channel, me: int, epoch: int, snapshot: EpochAndOffset) -> AsyncIterator[bytes]:
     """All bytes of it, in order. KafkaError SNAPSHOT_NOT_FOUND and what else the other side says; ConnectionError."""
     position, size = 0, 1
     while position < size:
@@ -26,7 +26,7 @@ async def pieces(channel: Channel, me: int, epoch: int, snapshot: EpochAndOffset
         )
         request = FetchSnapshotRequest(
             replica_id=BrokerId(me),
-            max_bytes=i32(PIECE_BYTES),
+            max_bytes=i32(CHUNK_BYTES),
             topics=(TopicSnapshot(name=TopicName(METADATA_TOPIC), partitions=(wanted,)),),
         )
         answer = await channel.send(request)

@@ -14,10 +14,10 @@ from ottla_broker.metadata.records import MetadataRecord, decode_record, encode_
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 
-KEPT = 2
-RECORDS_IN_BATCH = 500
-_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_PART = ".part"
+MAX_SNAPSHOTS = 2
+RECORDS_PER_BATCH = 500
+_FILE_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PARTIAL_SUFFIX = ".part"
 
 
 class SnapshotStore:
@@ -26,29 +26,29 @@ class SnapshotStore:
     def __init__(self, folder: str, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
-        self.kept: list[EpochAndOffset] = []
+        self.snapshot_ids: list[EpochAndOffset] = []
         for name in disk.list(folder):
-            if found := _NAME.fullmatch(name):
-                self.kept.append(EpochAndOffset(int(found[2]), int(found[1])))
-            elif name.endswith(_PART):
+            if found := _FILE_NAME.fullmatch(name):
+                self.snapshot_ids.append(EpochAndOffset(int(found[2]), int(found[1])))
+            elif name.endswith(_PARTIAL_SUFFIX):
                 disk.remove(f"{folder}/{name}")
-        self.kept.sort(key=lambda one: one.offset)
+        self.snapshot_ids.sort(key=lambda one: one.offset)
 
     @property
     def latest(self) -> EpochAndOffset | None:
-        return self.kept[-1] if self.kept else None
+        return self.snapshot_ids[-1] if self.snapshot_ids else None
 
     def epoch_before(self, offset: int) -> int | None:
         """The epoch of the last record below `offset`, where a snapshot says it."""
-        return next((one.epoch for one in self.kept if one.offset == offset), None)
+        return next((one.epoch for one in self.snapshot_ids if one.offset == offset), None)
 
     def path(self, snapshot: EpochAndOffset) -> str:
         return f"{self._folder}/{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
-    def size(self, snapshot: EpochAndOffset) -> int:
+    def file_size(self, snapshot: EpochAndOffset) -> int:
         return self._disk.file_size(self.path(snapshot))
 
-    def read(self, snapshot: EpochAndOffset, position: int, count: int) -> bytes:
+    def read_bytes(self, snapshot: EpochAndOffset, position: int, count: int) -> bytes:
         """Bytes of the file. OSError."""
         file = self._disk.open(self.path(snapshot), read_only=True)
         try:
@@ -56,7 +56,7 @@ class SnapshotStore:
         finally:
             file.close()
 
-    def records(self, snapshot: EpochAndOffset) -> Iterator[MetadataRecord]:
+    def read_records(self, snapshot: EpochAndOffset) -> Iterator[MetadataRecord]:
         """KafkaError CORRUPT_MESSAGE, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR."""
         try:
             data = self._disk.read_file(self.path(snapshot))
@@ -72,40 +72,40 @@ class SnapshotStore:
         """Blocks for the device. OSError."""
         batches = [
             encode_batch(
-                [Record(now_ms, None, encode_record(record)) for record in records[at : at + RECORDS_IN_BATCH]],
+                [Record(now_ms, None, encode_record(record)) for record in records[at : at + RECORDS_PER_BATCH]],
                 base_offset=at,
                 leader_epoch=snapshot.epoch,
             )
-            for at in range(0, len(records), RECORDS_IN_BATCH)
+            for at in range(0, len(records), RECORDS_PER_BATCH)
         ]
         self._disk.replace_file(self.path(snapshot), b"".join(batches))
 
-    def begin(self, snapshot: EpochAndOffset) -> None:
+    def create_partial(self, snapshot: EpochAndOffset) -> None:
         """A snapshot comes from another broker, piece by piece. OSError."""
-        self._disk.open(self.path(snapshot) + _PART, create=True).close()
+        self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX, create=True).close()
 
-    def add(self, snapshot: EpochAndOffset, data: bytes) -> None:
-        file = self._disk.open(self.path(snapshot) + _PART)
+    def append_partial(self, snapshot: EpochAndOffset, data: bytes) -> None:
+        file = self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX)
         try:
             file.append([data])
         finally:
             file.close()
 
-    def finish(self, snapshot: EpochAndOffset) -> None:
+    def complete_partial(self, snapshot: EpochAndOffset) -> None:
         """All of it is there. Blocks for the device. OSError."""
-        file = self._disk.open(self.path(snapshot) + _PART)
+        file = self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX)
         try:
             file.sync()
         finally:
             file.close()
-        self._disk.rename(self.path(snapshot) + _PART, self.path(snapshot))
+        self._disk.rename(self.path(snapshot) + _PARTIAL_SUFFIX, self.path(snapshot))
         self._disk.sync_directory(self._folder)
 
-    def keep(self, snapshot: EpochAndOffset) -> EpochAndOffset:
+    def add_snapshot(self, snapshot: EpochAndOffset) -> EpochAndOffset:
         """The file is there: it counts from now on, and those that are too old go. The oldest that is left."""
-        if snapshot not in self.kept:
-            self.kept.append(snapshot)
-            self.kept.sort(key=lambda one: one.offset)
-        while len(self.kept) > KEPT:
-            self._disk.remove(self.path(self.kept.pop(0)))
-        return self.kept[0]
+        if snapshot not in self.snapshot_ids:
+            self.snapshot_ids.append(snapshot)
+            self.snapshot_ids.sort(key=lambda one: one.offset)
+        while len(self.snapshot_ids) > MAX_SNAPSHOTS:
+            self._disk.remove(self.path(self.snapshot_ids.pop(0)))
+        return self.snapshot_ids[0]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-LONGEST = 249
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+MAX_NAME_LENGTH = 249
+_ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: str) -> None:
@@ -17,14 +17,14 @@ def validate_topic_name(name: str) -> None:
         problem = "it is empty"
     elif name in (".", ".."):
         problem = "'.' and '..' are folders"
-    elif len(name) > LONGEST:
-        problem = f"it has {len(name)} characters, at most {LONGEST} are allowed"
-    elif not _LEGAL.fullmatch(name):
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"it has {len(name)} characters, at most {MAX_NAME_LENGTH} are allowed"
+    elif not _ALLOWED.fullmatch(name):
         problem = "allowed are ASCII letters and digits, '.', '_' and '-'"
     elif name == METADATA_TOPIC:
         problem = "it is the cluster's own metadata log"
     if problem:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"topic name {name[:LONGEST]!r}: {problem}")
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"topic name {name[:MAX_NAME_LENGTH]!r}: {problem}")
 
 
 def is_valid_topic_name(name: str) -> bool:
@@ -38,12 +38,12 @@ def is_valid_topic_name(name: str) -> bool:
 
 def colliding_name(name: str, existing: Iterable[str]) -> str | None:
     """The topic that would share `name`'s metric names ('.' and '_' are one character there), if there is one."""
-    wanted = plain(name)
+    wanted = metric_name(name)
     if wanted == name and "_" not in name:
         return None
-    return next((other for other in existing if other != name and plain(other) == wanted), None)
+    return next((other for other in existing if other != name and metric_name(other) == wanted), None)
 
 
-def plain(name: str) -> str:
+def metric_name(name: str) -> str:
     """The name as it is in metrics."""
     return name.replace(".", "_")

@@ -1,1 +1,1 @@
-"""Links to other clusters: copies of their topics, filled by the brokers that lead them (docs/mirroring.md)."""
+"""Mirrors of other clusters: their topics are filled by the brokers that lead them here (docs/mirroring.md)."""

@@ -1,21 +1,22 @@
-"""Topics that become copies, and have records of their own: the old source comes back after a failover, or a failover is taken back.
+"""Failback: a topic with records of its own becomes mirrored, after its mirror has failed over or after its own failover.
 
-For each partition that this broker leads, and of which the metadata do not say yet where it goes on:
+For each partition that this broker leads and whose join offset is not in the metadata yet:
 
-1. The source's leader says which of our leader epochs it copied from which offset on, and where its own records begin. That and our log's epochs give
-   the offset up to which the two logs are one (`lineage`). Who cannot say that proves nothing, and the partition stays as it is. Where a failover is taken back
-   the metadata know that offset: it was a copy up to there.
-2. What we have beyond is only cut off by consent (`on.divergence=Truncate`). It is written to a file first (`divergence`), and the committed offsets
-   of groups that lie beyond are taken back to where it begins: a group that went on from there would pass over what the source has in its place.
-3. The controller commits where the partition joins its source's, together with a new leader epoch; whoever leads in that cuts first (`mirrors`).
+1. The source's leader reports which of our leader epochs it mirrored and where its own records begin. With our log's
+   epochs that gives the offset below which both logs are identical (`source_epochs`). A source that reports nothing
+   proves nothing, and the partition stays as it is. When a failover is reverted, the metadata contain the offset.
+2. Records beyond it are truncated only with consent (`on.divergence=Truncate`). They are saved to a file before
+   (`diverged_records`), and committed group offsets beyond are reset: a group there would skip the source's records.
+3. The controller commits the join offset together with a new leader epoch. The leader of that epoch truncates first
+   (`mirror_manager`).
 
-A broker that dies anywhere in this leaves a partition that is whole: with everything that it had, until 3 is committed; and from then on whoever leads
-either has cut, or cuts before it copies anything.
+If a broker crashes during this, the partition keeps all of its records until step 3 is committed. From then on every
+leader has truncated, or truncates before it mirrors anything.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -23,11 +24,16 @@ from typing import Final, TypeVar
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
-from ottla_broker.mirroring.lineage import epochs_below, find_divergence_offset, mirrored_end_offset
+from ottla_broker.mirroring.group_offsets import reset_offsets
 from ottla_broker.mirroring.mirror_config import MirrorConfig
-from ottla_broker.mirroring.rewinding import reset_offsets
-from ottla_broker.mirroring.source_copies import fetch_epoch_history
-from ottla_broker.mirroring.source_epochs import EpochEntries
+from ottla_broker.mirroring.mirrored_partition import SendReport
+from ottla_broker.mirroring.source_cluster import fetch_epoch_history
+from ottla_broker.mirroring.source_epochs import (
+    EpochEntries,
+    epochs_below,
+    find_divergence_offset,
+    mirrored_end_offset,
+)
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
@@ -35,16 +41,18 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
-PAUSE_S: Final = 1.0
-STUCK_PAUSE_S: Final = 5.0
+RETRY_PAUSE_S: Final = 1.0
+BLOCKED_RETRY_PAUSE_S: Final = 5.0  # while every partition waits for an operator
 T = TypeVar("T")
-
-Tell = Callable[[str, MirrorReport], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
 class FailbackPartition:
-    """`diverging`: how many offsets are here beyond the common point, for whose end there is no consent; `why`: what it waits for."""
+    """A partition in the leader epoch in which this broker leads it.
+
+    `diverging_records` counts records beyond the join offset that there is no consent to truncate. `reason` says what
+    the partition waits for. With `needs_operator` only a change of settings or of the source can help.
+    """
 
     partition: Partition
     topic: MirroredTopicRecord
@@ -52,187 +60,189 @@ class FailbackPartition:
     leader_epoch: int
     reason: str = ""
     diverging_records: int = 0
-    needs_operator: bool = False  # only a person can help
+    needs_operator: bool = False
 
     @property
-    def is_led(self) -> bool:
+    def is_leader(self) -> bool:
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
+
+    def wait_for(self, reason: str, *, diverging_records: int = 0, needs_operator: bool = False) -> None:
+        if needs_operator and self.reason != reason:
+            logger.warning("%r: the failback is blocked: %s", self.partition, reason)
+        self.reason, self.diverging_records, self.needs_operator = reason, diverging_records, needs_operator
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPoint:
-    """Where a partition joins. `epochs`: the source's leader epochs below; None: as the metadata know."""
+    """The offset at which a partition joins its source's log. `epochs`: the source's leader epochs below; None if unchanged."""
 
-    rejoiner: FailbackPartition
-    at: int
+    target: FailbackPartition
+    offset: int
     epochs: EpochEntries | None
 
     @property
-    def first(self) -> int:
-        """The first offset beyond."""
-        return first_diverged_offset(self.rejoiner.partition.log, self.at)
+    def first_diverged(self) -> int:
+        return first_diverged_offset(self.target.partition.log, self.offset)
 
     @property
-    def cut(self) -> int:
-        return max(self.rejoiner.partition.log.end - self.first, 0)
+    def diverged_count(self) -> int:
+        return max(self.target.partition.log.end - self.first_diverged, 0)
 
 
 class MirrorFailback:
-    """Of one mirror. `own`: this cluster's addresses, as they are when they are needed; `me`: this broker."""
+    """The partitions of one mirror that fail back on this broker. `target_addresses` gives this cluster's addresses."""
 
-    def __init__(self, me: int, link: MirrorConfig, tell: Tell, own: Callable[[], Sequence[tuple[str, int]]]) -> None:
-        self.link = link
+    def __init__(
+        self,
+        broker_id: int,
+        config: MirrorConfig,
+        send_report: SendReport,
+        target_addresses: Callable[[], Sequence[tuple[str, int]]],
+    ) -> None:
+        self.config = config
         self.partitions: dict[Partition, FailbackPartition] = {}
-        self._me = me
-        self._tell = tell
-        self._own = own
-        self._wanted = asyncio.Event()
-        self._running = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {link.name} joins")
-        self._running.add_done_callback(self._ended)
+        self._broker_id = broker_id
+        self._send_report = send_report
+        self._target_addresses = target_addresses
+        self._added = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {config.name} failback")
+        self._task.add_done_callback(self._log_failure)
 
-    def follow(self, partition: Partition, topic: MirroredTopicRecord, known: MirroredPartitionRecord) -> None:
+    def add_partition(self, partition: Partition, topic: MirroredTopicRecord, record: MirroredPartitionRecord) -> None:
         before = self.partitions.get(partition)
-        if before is None or not before.is_led or (before.topic, before.record) != (topic, known):
-            self.partitions[partition] = FailbackPartition(partition, topic, known, partition.leader_epoch)
-            self._wanted.set()
+        if before is None or not before.is_leader or (before.topic, before.record) != (topic, record):
+            self.partitions[partition] = FailbackPartition(partition, topic, record, partition.leader_epoch)
+            self._added.set()
 
-    def forget(self, partition: Partition) -> None:
+    def remove_partition(self, partition: Partition) -> None:
         self.partitions.pop(partition, None)
 
     async def close(self) -> None:
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (reason := task.exception()) is not None:
-            logger.error("mirror %s: %s", self.link.name, reason, exc_info=reason)
+            logger.error("mirror %s: failback stopped: %s", self.config.name, reason, exc_info=reason)
 
-    def _holds(self, rejoiner: FailbackPartition) -> bool:
-        return self.partitions.get(rejoiner.partition) is rejoiner and rejoiner.is_led
+    def _is_current(self, target: FailbackPartition) -> bool:
+        return self.partitions.get(target.partition) is target and target.is_leader
 
     async def _run(self) -> None:
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            name = f"mirror-{self.link.name}-{self._me}-rejoining"
-            source = self.link.source_client(name)
-            own = Client(self._own(), client_id=name)
+            await self._added.wait()
+            self._added.clear()
+            client_id = f"mirror-{self.config.name}-{self._broker_id}-rejoining"
+            source = self.config.source_client(client_id)
+            own = Client(self._target_addresses(), client_id=client_id)
             try:
                 while self.partitions:
-                    await self._once(source, own)
-                    stuck = all(one.needs_operator for one in self.partitions.values())
+                    await self._advance_partitions(source, own)
+                    is_blocked = all(it.needs_operator for it in self.partitions.values())
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(STUCK_PAUSE_S if stuck else PAUSE_S):
-                            await self._wanted.wait()
-                    self._wanted.clear()
+                        async with asyncio.timeout(BLOCKED_RETRY_PAUSE_S if is_blocked else RETRY_PAUSE_S):
+                            await self._added.wait()
+                    self._added.clear()
             finally:
                 await source.close()
                 await own.close()
 
-    async def _once(self, source: Client, own: Client) -> None:
-        """Takes every partition as far as it can go now."""
+    async def _advance_partitions(self, source: Client, own: Client) -> None:
+        """Takes every partition as far as possible. Group offsets are reset once, for all partitions together."""
         saved: list[JoinPoint] = []
-        for rejoiner in tuple(self.partitions.values()):
-            decided = await self._trying(rejoiner, self._decide(source, rejoiner))
-            if decided is not None and await self._trying(rejoiner, self._save(decided)):
-                saved.append(decided)
-        cut = {
-            (one.rejoiner.partition.topic, one.rejoiner.partition.partition): one.at
-            for one in saved
-            if one.cut and self._holds(one.rejoiner)
+        for target in tuple(self.partitions.values()):
+            point = await self._attempt(target, self._find_join_point(source, target))
+            if point is not None and await self._attempt(target, self._save_records(point)):
+                saved.append(point)
+        ends = {
+            (it.target.partition.topic, it.target.partition.partition): it.offset
+            for it in saved
+            if it.diverged_count and self._is_current(it.target)
         }
         try:
-            await reset_offsets(own, cut)
+            await reset_offsets(own, ends)
         except (KafkaError, OSError, TimeoutError) as reason:
-            logger.info("mirror %s: groups cannot be taken back: %s", self.link.name, reason or "no answer in time")
+            why = reason or "no response in time"
+            logger.info("mirror %s: cannot reset group offsets, retrying: %s", self.config.name, why)
             return
-        for one in saved:
-            await self._trying(one.rejoiner, self._join(one))
+        for point in saved:
+            await self._attempt(point.target, self._report_join(point))
 
-    async def _trying(self, rejoiner: FailbackPartition, work: Coroutine[object, object, T]) -> T | None:
-        """None when it is to be tried again later, and the rejoiner says why."""
+    async def _attempt(self, target: FailbackPartition, work: Coroutine[object, object, T]) -> T | None:
+        """None if it failed and is to be retried."""
         try:
             return await work
         except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
-            self._says(rejoiner, str(reason) or "no answer in time")
+            target.wait_for(str(reason) or "no response in time")
             return None
 
-    def _says(self, rejoiner: FailbackPartition, why: str, *, diverging: int = 0, stuck: bool = False) -> None:
-        if stuck and rejoiner.reason != why:
-            logger.warning("%r is stopped: %s", rejoiner.partition, why)
-        rejoiner.reason, rejoiner.diverging_records, rejoiner.needs_operator = why, diverging, stuck
-
-    async def _decide(self, source: Client, rejoiner: FailbackPartition) -> JoinPoint | None:
-        partition, log = rejoiner.partition, rejoiner.partition.log
-        if rejoiner.record.end != NO_OFFSET and not rejoiner.topic.adopted:
-            return self._by_consent(_by_failover(rejoiner))
-        if rejoiner.record.end == NO_OFFSET and rejoiner.record.joined != NO_OFFSET:
-            return JoinPoint(
-                rejoiner, rejoiner.record.joined, None
-            )  # an earlier leader's word, who has not cut, or not everywhere
-        lineage = await fetch_epoch_history(source, rejoiner.topic.source_topic, partition.partition)
-        if not self._holds(rejoiner):
+    async def _find_join_point(self, source: Client, target: FailbackPartition) -> JoinPoint | None:
+        partition, log, record = target.partition, target.partition.log, target.record
+        if record.end != NO_OFFSET and not target.topic.adopted:
+            return self._check_consent(_failover_point(target))
+        if record.end == NO_OFFSET and record.joined != NO_OFFSET:
+            # An earlier leader reported the offset, and not every replica has truncated.
+            return JoinPoint(target, record.joined, None)
+        history = await fetch_epoch_history(source, target.topic.source_topic, partition.partition)
+        if not self._is_current(target):
             return None
-        if lineage is None or lineage.source_id != rejoiner.topic.topic:
-            self._says(
-                rejoiner,
-                "the source does not say up to where its log and this one are the same: it must be an Ottla cluster whose copy of this topic has "
-                "failed over",
-                stuck=True,
+        if history is None or history.source_id != target.topic.topic:
+            target.wait_for(
+                "the source does not report up to which offset its log is identical to this one: it must be an Ottla"
+                " cluster whose mirror of this topic has failed over",
+                needs_operator=True,
             )
             return None
         epochs = tuple(log.epochs.entries())
         if log.end > log.start and not epochs:
-            self._says(rejoiner, "the leader epochs of the records that are here are not known", stuck=True)
+            target.wait_for("the leader epochs of the records in this log are not known", needs_operator=True)
             return None
-        at = find_divergence_offset(epochs, log.end, lineage.copied, lineage.end)
-        decided = JoinPoint(rejoiner, at, epochs_below(lineage.epochs, at))
-        if rejoiner.record.end != NO_OFFSET and (own := _by_failover(rejoiner)).at > at:
-            return self._by_consent(own)  # it was the source's copy again since that was this one's
-        return self._by_consent(decided, f", whose own follow from {lineage.end} on")
+        offset = find_divergence_offset(epochs, log.end, history.mirrored_epochs, history.failover_offset)
+        point = JoinPoint(target, offset, epochs_below(history.epochs, offset))
+        if record.end != NO_OFFSET and (own := _failover_point(target)).offset > offset:
+            # This partition mirrored the source again after the source had mirrored it.
+            return self._check_consent(own)
+        return self._check_consent(point, f"; its own begin at offset {history.failover_offset}")
 
-    def _by_consent(self, decided: JoinPoint, more: str = "") -> JoinPoint | None:
-        """`more`: about the source, in words."""
-        if not decided.cut or self.link.truncates_on_divergence:
-            return decided
-        self._says(
-            decided.rejoiner,
-            f"{decided.cut} records, from offset {decided.first} to {decided.rejoiner.partition.log.end - 1}, are here and not at the source{more}; "
-            "on.divergence=Truncate writes them to a file and cuts them off",
-            diverging=decided.cut,
-            stuck=True,
+    def _check_consent(self, point: JoinPoint, about_source: str = "") -> JoinPoint | None:
+        """None if records would be truncated without consent."""
+        if not point.diverged_count or self.config.truncates_on_divergence:
+            return point
+        last = point.target.partition.log.end - 1
+        point.target.wait_for(
+            f"{point.diverged_count} records, from offset {point.first_diverged} to {last}, are not at the source"
+            f"{about_source}; on.divergence=Truncate saves them to a file and truncates them",
+            diverging_records=point.diverged_count,
+            needs_operator=True,
         )
         return None
 
-    async def _save(self, decided: JoinPoint) -> bool:
-        rejoiner, at = decided.rejoiner, decided.at
-        if decided.cut and self._holds(rejoiner):
-            folder = await save_diverged_records(rejoiner.partition.log, at, rejoiner.leader_epoch)
-            logger.warning(
-                "%r: what it has from offset %d on is saved in %s", rejoiner.partition, decided.first, folder
-            )
-        return self._holds(rejoiner)
+    async def _save_records(self, point: JoinPoint) -> bool:
+        target = point.target
+        if point.diverged_count and self._is_current(target):
+            folder = await save_diverged_records(target.partition.log, point.offset, target.leader_epoch)
+            logger.warning("%r: saved records from offset %d on to %s", target.partition, point.first_diverged, folder)
+        return self._is_current(target)
 
-    async def _join(self, decided: JoinPoint) -> None:
-        rejoiner, partition = decided.rejoiner, decided.rejoiner.partition
-        if not self._holds(rejoiner):
+    async def _report_join(self, point: JoinPoint) -> None:
+        target, partition = point.target, point.target.partition
+        if not self._is_current(target):
             return
         report = MirrorReport(
-            self._me,
+            self._broker_id,
             partition.topic_id,
             partition.partition,
-            rejoiner.leader_epoch,
-            epochs=decided.epochs,
-            joined=decided.at,
-            cut=decided.cut,
+            target.leader_epoch,
+            epochs=point.epochs,
+            joined=point.offset,
+            cut=point.diverged_count,
         )
-        logger.info("%r: it and its source are one log up to offset %d", partition, decided.at)
-        await self._tell(partition.topic, report)
+        logger.info("%r: joining the source's log at offset %d", partition, point.offset)
+        await self._send_report(partition.topic, report)
 
 
-def _by_failover(rejoiner: FailbackPartition) -> JoinPoint:
-    """It copies on where it failed over: it was the source's log up to there, whatever the source is. Whether that still is so, the source says to the
-    first fetch."""
-    known, log = rejoiner.record, rejoiner.partition.log
-    at = mirrored_end_offset(tuple(log.epochs.entries()), log.end, known.end, known.end_epoch)
-    return JoinPoint(rejoiner, at, epochs_below(known.epochs, at))
+def _failover_point(target: FailbackPartition) -> JoinPoint:
+    """The offset of the failover: the log is identical to the source's below. The source checks that at the first fetch."""
+    record, log = target.record, target.partition.log
+    offset = mirrored_end_offset(tuple(log.epochs.entries()), log.end, record.end, record.end_epoch)
+    return JoinPoint(target, offset, epochs_below(record.epochs, offset))

@@ -1,73 +1,83 @@
-"""A copy that fails over is opened for writing by whoever leads it: at an offset that everybody knows, and without transactions that nobody could end.
+"""Failover of a mirrored partition: it becomes writable at an offset that every replica knows, without open transactions.
 
-1. Nothing is copied any more; the leader waits until all of its in-sync replicas have what was.
-2. It reports where the log ends then. Whoever leads later has all of that, so this is where our own records begin, whatever happens.
-3. When the metadata say so, the leader of that moment writes abort markers for the transactions of the source's producers that are open in the
-   log, before it takes the first record of a producer; and so does every later one that finds some.
+1. Nothing is mirrored any more; the leader waits until all of its in-sync replicas have the mirrored records.
+2. The leader reports its log end to the controller. Every later leader has all records below, so this is where the
+   partition's own records begin.
+3. When the metadata contain the report, the leader writes abort markers for the transactions that the source's
+   producers left open, before it accepts the first record of a producer. Every later leader does the same.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
 from ottla_broker.log.transaction_markers import build_abort_markers
 from ottla_broker.metadata.mirror_plans import MirrorReport
+from ottla_broker.mirroring.mirrored_partition import SendReport
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-PAUSE_S = 0.1
-LEADER_ONLY = 1  # acks
+REPORT_RETRY_PAUSE_S: Final = 0.1
+REPLICATION_POLL_S: Final = 0.1  # no waiter is notified when a follower of an empty log reaches its start
+LEADER_ACKS: Final = 1
 
-SendReport = Callable[[str, MirrorReport], Awaitable[None]]
 
-
-async def report_end_offset(partition: Partition, me: int, source_end: int, tell: SendReport) -> None:
-    """Until it is committed, or somebody else leads."""
+async def report_end_offset(
+    partition: Partition, broker_id: int, source_high_watermark: int, send_report: SendReport
+) -> None:
+    """Reports where the mirrored records end; returns when that is committed or this broker's leader epoch is over."""
     epoch = partition.leader_epoch
 
-    def leads() -> bool:
+    def is_leader() -> bool:
         return partition.is_leader and partition.leader_epoch == epoch
 
-    changed = asyncio.Event()
-    partition.read_waiters.add(changed.set)
+    advanced = asyncio.Event()
+    partition.read_waiters.add(advanced.set)
     try:
-        while leads() and not is_fully_replicated(partition):
+        while is_leader() and not is_fully_replicated(partition):
             with suppress(TimeoutError):
-                async with asyncio.timeout(
-                    PAUSE_S
-                ):  # a follower that only comes to where an empty log begins wakes nobody
-                    await changed.wait()
-            changed.clear()
+                async with asyncio.timeout(REPLICATION_POLL_S):
+                    await advanced.wait()
+            advanced.clear()
     finally:
-        partition.read_waiters.remove(changed.set)
-    end = partition.log.end
-    report = MirrorReport(me, partition.topic_id, partition.partition, epoch, end=end, source_end=source_end)
-    while leads():
+        partition.read_waiters.remove(advanced.set)
+    report = MirrorReport(
+        broker_id,
+        partition.topic_id,
+        partition.partition,
+        epoch,
+        end=partition.log.end,
+        source_end=source_high_watermark,
+    )
+    while is_leader():
         try:
-            await tell(partition.topic, report)
+            await send_report(partition.topic, report)
             return
         except (KafkaError, OSError, TimeoutError) as reason:
             if isinstance(reason, KafkaError) and reason.code is ErrorCode.invalid_request:
-                return  # it became a copy again meanwhile
-            logger.info("%r: the controller cannot be told where it ends: %s", partition, reason)
-        await asyncio.sleep(PAUSE_S)
+                return  # the failover was reverted meanwhile
+            logger.info("%r: cannot report the end of the mirrored records to the controller: %s", partition, reason)
+        await asyncio.sleep(REPORT_RETRY_PAUSE_S)
 
 
 def is_fully_replicated(partition: Partition) -> bool:
-    """Whether all in-sync replicas have all that is here. The high watermark alone does not say so: where the source's log begins
-    behind what was copied, the copy begins anew there, and its high watermark too, before a follower has heard of that."""
+    """True if all in-sync replicas have every record of the log.
+
+    The high watermark alone is not enough. Where the source's log begins behind the mirrored records, the log was
+    emptied and starts there, and so does its high watermark, before a follower has done the same.
+    """
     end = partition.log.end
     return partition.log.high_watermark >= end and partition.followers.least_end(end) >= end
 
 
 def abort_open_transactions(partition: Partition, end: int, now_ms: int) -> int:
-    """Ends what the source's producers have begun below `end` and nobody has ended; how many."""
+    """Aborts transactions that began below `end` and are still open; returns how many."""
     markers = build_abort_markers(partition.log.producers, now_ms, below=end)
     for marker in markers:
-        partition.append_records(marker, acks=LEADER_ONLY, from_client=False)
+        partition.append_records(marker, acks=LEADER_ACKS, from_client=False)
     if markers:
-        logger.warning("%r: %d transactions that were open at the failover are aborted", partition, len(markers))
+        logger.warning("%r: aborted %d transactions that were open at the failover", partition, len(markers))
     return len(markers)

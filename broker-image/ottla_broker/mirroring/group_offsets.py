@@ -1,8 +1,10 @@
-"""Committed offsets of the source's consumer groups, copied: at identical offsets a group that moves here goes on at the very next record.
+"""Committed offsets of consumer groups: copied from the source, and reset where a topic is truncated.
 
-- Only for topics that are copies of this mirror's, and only as far as the copy goes: an offset beyond its high watermark would hide what is
-  written here after a failover.
-- Only forward, and only while nobody is in the group here: then the group is this cluster's own affair.
+Offsets of mirrored records are identical, so a group that moves here continues at the very next record.
+
+- Offsets are copied for mirrored topics only, and at most to the high watermark here: a greater offset would skip
+  records that are written here after a failover.
+- Offsets only move forward, and only while the group has no members here.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
-from ottla_broker.mirroring.patterns import matches_name
+from ottla_broker.mirroring.mirror_config import matches_name
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.offset_commits import offset_commit
@@ -34,7 +36,6 @@ GROUP_IN_USE_ERRORS: Final = frozenset(
         ErrorCode.non_empty_group,
     }
 )
-GROUP_NOT_FOUND_ERRORS: Final = frozenset({ErrorCode.group_id_not_found})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,111 +44,136 @@ class CommittedOffset:
     metadata: str = ""
 
 
+Commits = Mapping[TopicPartition, CommittedOffset]
+
+
 def offsets_to_commit(
-    there: Mapping[TopicPartition, CommittedOffset],
-    here: Mapping[TopicPartition, CommittedOffset],
-    ends: Mapping[TopicPartition, int],
+    source: Commits, target: Commits, high_watermarks: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What is to be committed here. `ends`: high watermarks of the copies. Pure."""
+    """Offsets to commit for a group here. `high_watermarks` are those of the mirrored partitions. Pure."""
     found: dict[TopicPartition, CommittedOffset] = {}
-    for place, commit in there.items():
-        end = ends.get(place)
-        if end is not None:
-            offset = min(commit.offset, end)
-            if place not in here or here[place].offset < offset:
+    for place, commit in source.items():
+        high_watermark = high_watermarks.get(place)
+        if high_watermark is not None:
+            offset = min(commit.offset, high_watermark)
+            if place not in target or target[place].offset < offset:
                 found[place] = CommittedOffset(offset, commit.metadata)
     return found
 
 
-def rename_topics(
-    there: Mapping[TopicPartition, CommittedOffset], topics: Mapping[str, str]
-) -> dict[TopicPartition, CommittedOffset]:
-    """What the source's group has committed for topics that are copied, by the names of the copies. Pure."""
-    return {(topics[topic], index): one for (topic, index), one in there.items() if topic in topics}
+def offsets_to_reset(committed: Commits, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    """Commits beyond the ends that partitions will have, each moved back to the end. Pure."""
+    return {
+        place: CommittedOffset(ends[place], it.metadata)
+        for place, it in committed.items()
+        if place in ends and it.offset > ends[place]
+    }
+
+
+def rename_topics(commits: Commits, topics: Mapping[str, str]) -> dict[TopicPartition, CommittedOffset]:
+    """Commits for mirrored topics by the names that these have here. `topics`: name at the source → name here. Pure."""
+    return {(topics[topic], index): it for (topic, index), it in commits.items() if topic in topics}
 
 
 class GroupOffsetSync:
-    """`source`, `own`: clients of the two clusters."""
+    """Copies the committed offsets of the groups that `patterns` match from the source cluster to the target."""
 
-    def __init__(self, patterns: tuple[str, ...], source: Client, own: Client) -> None:
+    def __init__(self, patterns: tuple[str, ...], source: Client, target: Client) -> None:
         self._patterns = patterns
         self._source = source
-        self._own = own
-        self._settled: dict[
-            str, Mapping[TopicPartition, CommittedOffset]
-        ] = {}  # what the source's groups had when all of it was here
+        self._target = target
+        self._synced: dict[str, Commits] = {}  # the source's commits when all of them were committed here
         self._unfinished: set[str] = set()
 
     async def sync_groups(self, topics: Mapping[str, str]) -> None:
-        """Once for all groups. `topics`: the copies, their names there → here. OSError, TimeoutError; KafkaError, of the first group that is refused, when
-        all others have been copied. Who could not be copied comes last the next time: nobody waits for ever behind a coordinator that does not answer."""
-        refused: KafkaError | None = None
-        for group in sorted(await self._groups(), key=self._unfinished.__contains__):
+        """Synchronises every group once. `topics`: name at the source → name here.
+
+        Groups that failed the last time come last, so that a coordinator that does not respond does not block the
+        others. Raises OSError, TimeoutError; KafkaError of the first group that failed, after all groups were tried.
+        """
+        first_error: KafkaError | None = None
+        groups = [it for it in await list_groups(self._source) if matches_name(it, self._patterns)]
+        for group in sorted(groups, key=self._unfinished.__contains__):
             self._unfinished.add(group)
             try:
-                there = rename_topics(await fetch_committed_offsets(self._source, group), topics)
-                if there and there != self._settled.get(group):
-                    await self._copy(group, there)
+                commits = rename_topics(await fetch_committed_offsets(self._source, group), topics)
+                if commits and commits != self._synced.get(group):
+                    await self._sync_group(group, commits)
             except KafkaError as reason:
-                refused = refused or reason
+                first_error = first_error or reason
             else:
                 self._unfinished.remove(group)
-        if refused is not None:
-            raise refused
+        if first_error is not None:
+            raise first_error
 
-    async def _copy(self, group: str, there: Mapping[TopicPartition, CommittedOffset]) -> None:
-        here, ends = await fetch_committed_offsets(self._own, group), await self._ends(there)
+    async def _sync_group(self, group: str, commits: Commits) -> None:
+        target, ends = await fetch_committed_offsets(self._target, group), await self._high_watermarks(commits)
         try:
-            if wanted := offsets_to_commit(there, here, ends):
-                await commit_offsets(self._own, group, wanted)
+            if wanted := offsets_to_commit(commits, target, ends):
+                await commit_offsets(self._target, group, wanted)
         except KafkaError as reason:
             if reason.code not in GROUP_IN_USE_ERRORS:
                 raise
-            logger.debug("group %s is in use here: its offsets are its own", group)
+            logger.debug("group %s has members in this cluster: its offsets are not copied", group)
             return
-        if all(one.offset <= ends.get(place, -1) for place, one in there.items()):
-            self._settled[group] = there
+        if all(it.offset <= ends.get(place, -1) for place, it in commits.items()):
+            self._synced[group] = commits
 
-    async def _groups(self) -> list[str]:
-        return [group for group in await list_groups(self._source) if matches_name(group, self._patterns)]
-
-    async def _ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _high_watermarks(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = sorted(places)
-        ends = await asyncio.gather(*(self._own.list_offset(*place) for place in wanted))
+        ends = await asyncio.gather(*(self._target.list_offset(*place) for place in wanted))
         return dict(zip(wanted, ends, strict=True))
 
 
-async def list_groups(client: Client, passed_over: frozenset[ErrorCode] = COORDINATOR_UNAVAILABLE_ERRORS) -> list[str]:
-    """Of all groups of a cluster, but for those whose coordinators answer with one of these codes. KafkaError."""
-    brokers = [int(one.node_id) for one in (await client.metadata(())).brokers]
-    answers = await asyncio.gather(*(client.send(ListGroupsRequest(), broker=one) for one in brokers))
+async def reset_offsets(client: Client, ends: Mapping[TopicPartition, int]) -> None:
+    """Moves the commits of all groups back to the ends that partitions will have after a truncation.
+
+    The source's records take the same offsets, and a group beyond them would skip them. A group with members is left
+    alone: its consumers detect the truncation (KIP-320). Raises OSError, TimeoutError, KafkaError.
+    """
+    if not ends:
+        return
+    for group in await list_groups(client, ignored=frozenset()):
+        wanted = offsets_to_reset(await fetch_committed_offsets(client, group), ends)
+        if not wanted:
+            continue
+        try:
+            await commit_offsets(client, group, wanted)
+        except KafkaError as reason:
+            if reason.code not in GROUP_IN_USE_ERRORS:
+                raise
+            logger.warning("group %s has members: its offsets are not reset to %s", group, wanted)
+
+
+async def list_groups(client: Client, ignored: frozenset[ErrorCode] = COORDINATOR_UNAVAILABLE_ERRORS) -> list[str]:
+    """Names of all groups, without those whose coordinators respond with an `ignored` error. Raises KafkaError."""
+    brokers = [int(it.node_id) for it in (await client.metadata(())).brokers]
+    responses = await asyncio.gather(*(client.send(ListGroupsRequest(), broker=it) for it in brokers))
     found: set[str] = set()
-    for answer in answers:
-        if answer.error_code not in passed_over:
-            raise_for_error(answer.error_code, f"a broker does not tell its groups: {answer.error_code.name}")
-        found.update(str(one.group_id) for one in answer.groups)
+    for response in responses:
+        if response.error_code not in ignored:
+            raise_for_error(response.error_code, f"a broker did not list its groups: {response.error_code.name}")
+        found.update(str(it.group_id) for it in response.groups)
     return sorted(found)
 
 
 async def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, CommittedOffset]:
-    """Empty for a group that is not there."""
-    answer = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
-    if answer.error_code in GROUP_NOT_FOUND_ERRORS:
+    """Empty for a group that does not exist."""
+    response = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
+    if response.error_code is ErrorCode.group_id_not_found:
         return {}
-    raise_for_error(answer.error_code, f"offsets of group {group!r}")
+    raise_for_error(response.error_code, f"offsets of group {group!r}")
     return {
-        (str(topic.name), int(one.partition_index)): CommittedOffset(int(one.committed_offset), one.metadata or "")
-        for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code is ErrorCode.none and one.committed_offset >= 0
+        (str(topic.name), int(it.partition_index)): CommittedOffset(int(it.committed_offset), it.metadata or "")
+        for topic in response.topics
+        for it in topic.partitions
+        if it.error_code is ErrorCode.none and it.committed_offset >= 0
     }
 
 
-async def commit_offsets(client: Client, group: str, places: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """For a group without members. KafkaError, of the first partition that is refused."""
-    request = offset_commit(group, {place: (one.offset, one.metadata) for place, one in places.items()})
+async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
+    """Commits for a group without members. Raises KafkaError of the first partition that is refused."""
+    request = offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
-        for answered in topic.partitions:
-            raise_for_error(
-                answered.error_code, f"offset of group {group!r} in {topic.name}-{answered.partition_index}"
-            )
+        for it in topic.partitions:
+            raise_for_error(it.error_code, f"offset of group {group!r} in {topic.name}-{it.partition_index}")

@@ -1,8 +1,10 @@
-"""A mirror's settings as they count now."""
+"""A mirror's settings, and which names its patterns match."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from ottla_broker.config import (
     APPENDED,
@@ -27,21 +29,23 @@ from ottla_broker.config import (
     Setting,
     SettingError,
 )
-from ottla_broker.config.problems import parse_value
-from ottla_broker.config.sources import source_security
+from ottla_broker.config.mirror_settings import source_security
 from ottla_broker.config.value_types import MAX_INT64
-from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage
+from ottla_broker.metadata.image import INTERNAL_TOPICS, MIRROR_RESOURCE, MetadataImage
+from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.wire.channel import UNSECURED
 from ottla_broker.wire.client import Client, parse_bootstrap_servers
 from ottla_broker.wire.client_security import ClientSecurity
 
 T = TypeVar("T")
 
+NEVER_MIRRORED: Final = INTERNAL_TOPICS | {METADATA_TOPIC}
+_INTERNAL_PREFIX: Final = "__"
+
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How a mirror fetches: milliseconds and bytes. `rate`: bytes a second for each broker; `committed_only`: only what readers of committed
-    transactions see."""
+    """`max_bytes_per_s` is the throttle of each broker. `reads_committed` fetches as a read_committed consumer does."""
 
     max_wait_ms: int = 500
     max_bytes: int = 10 << 20
@@ -52,9 +56,12 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class MirrorConfig:
-    """`bootstrap`: host:port pairs separated by commas. `replicates`: whether copies are filled; `resyncs`: whether one that the source has parted
-    from is made anew; `truncates`: whether what a topic has beyond its source may be cut off when it becomes a copy; `prefix`: before a topic's name
-    there makes that of its copy; `appends`: whether records get offsets of their own here."""
+    """`bootstrap_servers` are host:port pairs separated by commas.
+
+    `resyncs_on_truncation`: a partition whose source has diverged is mirrored again from the source's log.
+    `truncates_on_divergence`: records that the source does not have may be truncated when a topic becomes mirrored.
+    `appends_records`: mirrored records get offsets of their own here. `topic_prefix` comes before a topic's name.
+    """
 
     name: str
     bootstrap_servers: str
@@ -72,7 +79,6 @@ class MirrorConfig:
     appends_records: bool = False
 
     def source_client(self, client_id: str) -> Client:
-        """Of the source."""
         return Client(parse_bootstrap_servers(self.bootstrap_servers), client_id=client_id, security=self.security)
 
     @property
@@ -80,53 +86,75 @@ class MirrorConfig:
         return self.role == REPLICATE
 
     def target_topic(self, topic: str) -> str:
-        """What the copy of a topic of the source is called."""
+        """Name here of a topic of the source."""
         return self.topic_prefix + topic
 
 
 def mirror_configs(image: MetadataImage) -> dict[str, MirrorConfig]:
-    """By name."""
-    return {name: _link(name, set_) for (kind, name), set_ in image.configs.items() if kind == MIRROR_RESOURCE}
+    """Every mirror's settings by its name."""
+    return {name: _parse_config(name, set_) for (kind, name), set_ in image.configs.items() if kind == MIRROR_RESOURCE}
 
 
 def mirror_config(image: MetadataImage, name: str) -> MirrorConfig | None:
     settings = image.configs.get((MIRROR_RESOURCE, name))
-    return None if settings is None else _link(name, settings)
+    return None if settings is None else _parse_config(name, settings)
 
 
-def _link(name: str, settings: Mapping[str, str]) -> MirrorConfig:
-    def of(setting: Setting[T]) -> T:
+def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
+    def value(setting: Setting[T]) -> T:
         text = settings.get(setting.name)
         try:
-            return setting.default if text is None else parse_value(setting, text)
+            return setting.default if text is None else setting.parse(text)
         except SettingError:  # written by another version, which allowed more
             return setting.default
 
-    appends = of(MIRROR_OFFSETS) == APPENDED
+    appends, max_bytes_per_s = value(MIRROR_OFFSETS) == APPENDED, value(MIRROR_THROTTLED_RATE)
     return MirrorConfig(
-        name,
-        ",".join(of(MIRROR_BOOTSTRAP_SERVERS)),
-        of(MIRROR_TOPICS),
-        of(MIRROR_GROUPS),
-        of(MIRROR_ROLE),
-        of(MIRROR_ON_SOURCE_TRUNCATION) == RESYNC,
-        of(MIRROR_SYNC_CONFIGS),
-        of(MIRROR_METADATA_MAX_AGE_MS) / 1000,
-        _pace(
-            of(MIRROR_FETCH_MAX_WAIT_MS),
-            of(MIRROR_FETCH_MAX_BYTES),
-            of(MIRROR_MAX_PARTITION_FETCH_BYTES),
-            of(MIRROR_THROTTLED_RATE),
-            appends,
+        name=name,
+        bootstrap_servers=",".join(value(MIRROR_BOOTSTRAP_SERVERS)),
+        topics=value(MIRROR_TOPICS),
+        groups=value(MIRROR_GROUPS),
+        role=value(MIRROR_ROLE),
+        resyncs_on_truncation=value(MIRROR_ON_SOURCE_TRUNCATION) == RESYNC,
+        sync_configs=value(MIRROR_SYNC_CONFIGS),
+        metadata_max_age_s=value(MIRROR_METADATA_MAX_AGE_MS) / 1000,
+        # One fetch brings no more bytes than a second may.
+        fetch_limits=FetchLimits(
+            value(MIRROR_FETCH_MAX_WAIT_MS),
+            min(value(MIRROR_FETCH_MAX_BYTES), max_bytes_per_s),
+            min(value(MIRROR_MAX_PARTITION_FETCH_BYTES), max_bytes_per_s),
+            max_bytes_per_s,
+            reads_committed=appends,
         ),
-        of(MIRROR_ON_DIVERGENCE) == TRUNCATE,
-        source_security(of),
-        of(MIRROR_CREDENTIALS_VERSION),
-        of(MIRROR_PREFIX),
-        appends,
+        truncates_on_divergence=value(MIRROR_ON_DIVERGENCE) == TRUNCATE,
+        security=source_security(value),
+        credentials_version=value(MIRROR_CREDENTIALS_VERSION),
+        topic_prefix=value(MIRROR_PREFIX),
+        appends_records=appends,
     )
 
 
-def _pace(max_wait_ms: int, max_bytes: int, partition_bytes: int, rate: int, committed_only: bool) -> FetchLimits:
-    """One fetch brings no more than what a second may."""
-    return FetchLimits(max_wait_ms, min(max_bytes, rate), min(partition_bytes, rate), rate, committed_only)
+def matches_topic(name: str, patterns: Sequence[str]) -> bool:
+    """True if `patterns` choose the topic. Topics that brokers write themselves are never mirrored."""
+    return name not in NEVER_MIRRORED and matches_name(name, patterns)
+
+
+def matches_name(name: str, patterns: Sequence[str]) -> bool:
+    """True if a pattern matches the name and no pattern with a leading `!` does.
+
+    A pattern is a name, or contains `*` for any characters. Only a pattern without `*` matches names that begin with
+    `__`.
+    """
+    included = any(_matches(name, pattern) for pattern in patterns if not pattern.startswith("!"))
+    return included and not any(_matches(name, pattern[1:]) for pattern in patterns if pattern.startswith("!"))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if "*" not in pattern:
+        return name == pattern
+    return not name.startswith(_INTERNAL_PREFIX) and _compile_pattern(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compile_pattern(pattern: str) -> "re.Pattern[str]":
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)

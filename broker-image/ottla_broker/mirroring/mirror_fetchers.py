@@ -1,18 +1,19 @@
-"""The copies of one mirror that this broker leads: each is fetched from the broker of the source that leads it there.
+"""The partitions of one mirror that this broker leads: each is assigned to the fetcher of the source broker that leads it there.
 
-A copy is *homeless* while nobody knows where that is. What the source's metadata say of its topic decides: another id means that the topic was made
-anew, and then the copy is stopped; a topic that is not there any more leaves its copy as it is.
+A partition is *unassigned* while its source leader is unknown. The source's metadata decide: another topic id means that
+the topic was deleted and created again, and the partition stops as diverged. A topic that the source has deleted
+leaves its mirrored partitions as they are.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Final
 
 from ottla_broker.metadata.mirror_plans import MirrorReport
 from ottla_broker.mirroring.mirror_config import FetchLimits, MirrorConfig
-from ottla_broker.mirroring.mirrored_partition import MirroredPartition
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition, SendReport
 from ottla_broker.mirroring.source_cluster import SourceMetadata, fetch_source_metadata
 from ottla_broker.mirroring.source_epochs import EpochEntries
 from ottla_broker.mirroring.source_fetcher import SourceFetcher
@@ -24,40 +25,79 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_S: Final = 0.05
-LONGEST_PAUSE_S: Final = 2.0
-START_EVERY_S: Final = 1.0  # how often a log start that waits for the high watermark is looked at
-
-Tell = Callable[[str, MirrorReport], Awaitable[None]]
-"""Brings a report to the controller (with the topic's name), and returns when it is committed. KafkaError."""
+FIRST_RETRY_PAUSE_S: Final = 0.05
+MAX_RETRY_PAUSE_S: Final = 2.0
+LOG_START_CHECK_INTERVAL_S: Final = 1.0
 
 
 class MirrorFetchers:
-    """`me`: this broker."""
+    """`source_error` says why the source cannot be reached; it is empty if it can."""
 
-    def __init__(self, me: int, config: MirrorConfig, tell: Tell) -> None:
-        self.link = config
+    def __init__(self, broker_id: int, config: MirrorConfig, send_report: SendReport) -> None:
+        self.config = config
         self.partitions: dict[Partition, MirroredPartition] = {}
-        self.source_error = ""  # why the source cannot be reached
-        self._me = me
-        self._tell = tell
+        self.source_error = ""
+        self._broker_id = broker_id
+        self._send_report = send_report
         self._client = config.source_client(self.client_id)
         self._fetchers: dict[int, SourceFetcher] = {}
-        self._throttle = Throttle(lambda: config.fetch_limits.max_bytes_per_s, asyncio.get_running_loop().time)
-        self._homeless: dict[MirroredPartition, None] = {}
-        self._searched = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._throttle = Throttle(lambda: config.fetch_limits.max_bytes_per_s, self._loop.time)
+        self._unassigned: dict[MirroredPartition, None] = {}
+        self._has_unassigned = asyncio.Event()
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._spawn(self._find_homes())
-        self._spawn(self._follow_starts())
+        self._spawn(self._assign_partitions())
+        self._spawn(self._advance_log_starts())
+
+    @property
+    def client_id(self) -> str:
+        return f"mirror-{self.config.name}-{self._broker_id}"
+
+    def add_partition(self, mirrored: MirroredPartition) -> None:
+        self.partitions[mirrored.partition] = mirrored
+        self._unassign(mirrored)
+
+    def remove_partition(self, partition: Partition) -> MirroredPartition | None:
+        mirrored = self.partitions.pop(partition, None)
+        if mirrored is not None:
+            self._unassigned.pop(mirrored, None)
+            for fetcher in self._fetchers.values():
+                fetcher.forget(mirrored)
+        return mirrored
+
+    async def close(self) -> None:
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *(it.close() for it in self._fetchers.values()), return_exceptions=True)
+        await self._client.close()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._remove_task)
+
+    def _remove_task(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (reason := task.exception()) is not None:
+            logger.error("mirror %s: a background task failed: %s", self.config.name, reason, exc_info=reason)
+
+    def _is_current(self, mirrored: MirroredPartition) -> bool:
+        return self.partitions.get(mirrored.partition) is mirrored and mirrored.is_leader
+
+    def _unassign(self, mirrored: MirroredPartition) -> None:
+        self._unassigned[mirrored] = None
+        self._has_unassigned.set()
+
+    # --- for the fetchers
 
     @property
     def pace(self) -> FetchLimits:
-        return self.link.fetch_limits
+        return self.config.fetch_limits
 
     @property
     def secured(self) -> ClientSecurity:
-        return self.link.security
+        return self.config.security
 
     def held_back_s(self) -> float:
         return self._throttle.throttle_time_s()
@@ -65,155 +105,118 @@ class MirrorFetchers:
     def took(self, size: int) -> None:
         self._throttle.record_bytes(size)
 
-    @property
-    def client_id(self) -> str:
-        return f"mirror-{self.link.name}-{self._me}"
+    def elsewhere(self, mirrored: MirroredPartition, reason: str) -> None:
+        if self._is_current(mirrored):
+            self._unassign(mirrored)
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
+    def learned(self, mirrored: MirroredPartition) -> None:
+        self._spawn(self._record_epochs(mirrored, mirrored.unrecorded_epochs))
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (reason := task.exception()) is not None:
-            logger.error("mirror %s: %s", self.link.name, reason, exc_info=reason)
+    def parted(self, mirrored: MirroredPartition) -> None:
+        logger.error("%r: mirroring stopped: %s", mirrored.partition, mirrored.reason)
+        self._spawn(self._record_stop(mirrored))
 
-    async def close(self) -> None:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, *(one.close() for one in self._fetchers.values()), return_exceptions=True)
-        await self._client.close()
+    # --- reports to the controller
 
-    # --- what is copied
+    async def _record_epochs(self, mirrored: MirroredPartition, epochs: EpochEntries) -> None:
+        if await self._report(mirrored, epochs=epochs):
+            mirrored.source_epochs = epochs
+            self._unassign(mirrored)
 
-    def add_partition(self, copy: MirroredPartition) -> None:
-        self.partitions[copy.partition] = copy
-        self._search(copy)
+    async def _record_stop(self, mirrored: MirroredPartition) -> None:
+        await self._report(mirrored, stopped=mirrored.reason)
 
-    def remove_partition(self, partition: Partition) -> MirroredPartition | None:
-        copy = self.partitions.pop(partition, None)
-        if copy is not None:
-            self._homeless.pop(copy, None)
-            for fetcher in self._fetchers.values():
-                fetcher.forget(copy)
-        return copy
-
-    def _holds(self, copy: MirroredPartition) -> bool:
-        return self.partitions.get(copy.partition) is copy and copy.is_leader
-
-    def _search(self, copy: MirroredPartition) -> None:
-        self._homeless[copy] = None
-        self._searched.set()
-
-    # --- what fetchers say
-
-    def elsewhere(self, copy: MirroredPartition, reason: str) -> None:
-        if self._holds(copy):
-            self._search(copy)
-
-    def learned(self, copy: MirroredPartition) -> None:
-        self._spawn(self._write_down(copy, copy.unrecorded_epochs))
-
-    def parted(self, copy: MirroredPartition) -> None:
-        logger.error("%r is stopped: %s", copy.partition, copy.reason)
-        self._spawn(self._stop(copy))
-
-    async def _write_down(self, copy: MirroredPartition, epochs: EpochEntries) -> None:
-        if await self._told(copy, epochs=epochs):
-            copy.source_epochs = epochs
-            self._search(copy)
-
-    async def _stop(self, copy: MirroredPartition) -> None:
-        await self._told(copy, stopped=copy.reason)
-
-    async def _told(self, copy: MirroredPartition, *, epochs: EpochEntries | None = None, stopped: str = "") -> bool:
-        """Whether the metadata say so now; tried until then, or until it is somebody else's to say."""
-        partition, pause_s = copy.partition, FIRST_PAUSE_S
+    async def _report(
+        self, mirrored: MirroredPartition, *, epochs: EpochEntries | None = None, stopped: str = ""
+    ) -> bool:
+        """Retries until the report is committed. Returns False if this broker's leader epoch is over."""
+        partition, pause_s = mirrored.partition, FIRST_RETRY_PAUSE_S
         report = MirrorReport(
-            self._me,
+            self._broker_id,
             partition.topic_id,
             partition.partition,
-            copy.leader_epoch,
+            mirrored.leader_epoch,
             epochs=epochs,
             stopped=stopped,
-            source_id=copy.offset_policy.source_id(copy),
+            source_id=mirrored.offset_policy.source_id(mirrored),
         )
-        while self._holds(copy):
+        while self._is_current(mirrored):
             try:
-                await self._tell(partition.topic, report)
-                return self._holds(copy)
+                await self._send_report(partition.topic, report)
+                return self._is_current(mirrored)
             except (KafkaError, OSError, TimeoutError) as reason:
-                logger.info("%r: the controller cannot be told of its source: %s", partition, reason)
+                logger.info("%r: cannot report the state of its source to the controller: %s", partition, reason)
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 2, MAX_RETRY_PAUSE_S)
         return False
 
-    # --- where the source's partitions are
+    # --- leaders of the source's partitions
 
-    async def _find_homes(self) -> None:
-        pause_s = FIRST_PAUSE_S
+    async def _assign_partitions(self) -> None:
+        pause_s = FIRST_RETRY_PAUSE_S
         while True:
-            await self._searched.wait()
-            self._searched.clear()
-            await asyncio.sleep(0)  # what comes in the same turn goes along
+            await self._has_unassigned.wait()
+            self._has_unassigned.clear()
+            await asyncio.sleep(0)  # partitions that are added in the same loop iteration are asked for together
             try:
-                self._settle(
-                    await fetch_source_metadata(self._client, sorted({copy.source_topic for copy in self._homeless}))
-                )
-                self._now_in_trouble("")
+                topics = sorted({mirrored.source_topic for mirrored in self._unassigned})
+                self._assign(await fetch_source_metadata(self._client, topics))
+                self._set_source_error("")
             except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
-                self._now_in_trouble(str(reason) or type(reason).__name__)
-            if not self._homeless:
-                pause_s = FIRST_PAUSE_S
+                self._set_source_error(str(reason) or type(reason).__name__)
+            if not self._unassigned:
+                pause_s = FIRST_RETRY_PAUSE_S
                 continue
-            self._searched.set()
+            self._has_unassigned.set()
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 2, MAX_RETRY_PAUSE_S)
 
-    def _now_in_trouble(self, why: str) -> None:
-        if why and not self.source_error:
-            logger.warning("mirror %s: the source at %s: %s", self.link.name, self.link.bootstrap_servers, why)
-        elif self.source_error and not why:
-            logger.info("mirror %s: the source answers again", self.link.name)
-        self.source_error = why
+    def _set_source_error(self, error: str) -> None:
+        if error and not self.source_error:
+            logger.warning(
+                "mirror %s: cannot reach the source at %s: %s", self.config.name, self.config.bootstrap_servers, error
+            )
+        elif self.source_error and not error:
+            logger.info("mirror %s: the source is reachable again", self.config.name)
+        self.source_error = error
 
-    def _settle(self, view: SourceMetadata) -> None:
-        for copy in tuple(self._homeless):
-            topic = view.topics.get(copy.source_topic)
-            if not self._holds(copy):
-                del self._homeless[copy]
+    def _assign(self, source: SourceMetadata) -> None:
+        for mirrored in tuple(self._unassigned):
+            topic = source.topics.get(mirrored.source_topic)
+            if not self._is_current(mirrored):
+                del self._unassigned[mirrored]
             elif topic is None:
-                if copy.source_topic in view.missing_topics and not copy.reason:
-                    copy.reason = "its topic is not there any more"
-                    logger.warning("%r: the source says that %s", copy.partition, copy.reason)
-            elif topic.id != copy.source_id:
-                del self._homeless[copy]
-                copy.reason = f"the source's topic {copy.source_topic!r} was deleted and made anew"
-                self.parted(copy)
-            elif (address := view.brokers.get(topic.leaders.get(copy.partition.partition, -1))) is not None:
-                del self._homeless[copy]
-                copy.reason = ""
-                self._fetcher(topic.leaders[copy.partition.partition], address).follow(copy)
+                if mirrored.source_topic in source.missing_topics and not mirrored.reason:
+                    mirrored.reason = "the source's topic does not exist any more"
+                    logger.warning("%r: %s", mirrored.partition, mirrored.reason)
+            elif topic.id != mirrored.source_id:
+                del self._unassigned[mirrored]
+                mirrored.reason = f"the source's topic {mirrored.source_topic!r} was deleted and created again"
+                self.parted(mirrored)
+            else:
+                leader = topic.leaders.get(mirrored.partition.partition, -1)
+                if (address := source.brokers.get(leader)) is not None:
+                    del self._unassigned[mirrored]
+                    mirrored.reason = ""
+                    self._fetcher(leader, address).follow(mirrored)
 
     def _fetcher(self, broker: int, address: tuple[str, int]) -> SourceFetcher:
         fetcher = self._fetchers.get(broker)
         if fetcher is not None and fetcher.address != address:
-            for copy in tuple(fetcher.session.followed.values()):
-                fetcher.forget(copy)
-                self._search(copy)
+            for mirrored in tuple(fetcher.session.followed.values()):
+                fetcher.forget(mirrored)
+                self._unassign(mirrored)
             self._spawn(fetcher.close())
             fetcher = None
         if fetcher is None:
             fetcher = self._fetchers[broker] = SourceFetcher(broker, address, self)
         return fetcher
 
-    async def _follow_starts(self) -> None:
-        """Log starts that wait for followers: where nothing else happens, nobody would look at them again."""
+    async def _advance_log_starts(self) -> None:
+        """Advances log starts that waited for the high watermark. A quiet partition gets no response that would do it."""
         while True:
-            await asyncio.sleep(START_EVERY_S)
-            for copy in tuple(self.partitions.values()):
-                if copy.is_leader and copy.source_log_start > copy.partition.log.start:
+            await asyncio.sleep(LOG_START_CHECK_INTERVAL_S)
+            for mirrored in tuple(self.partitions.values()):
+                if mirrored.is_leader and mirrored.source_log_start > mirrored.partition.log.start:
                     with suppress(KafkaError):
-                        copy.offset_policy.advance_log_start(copy)
+                        mirrored.offset_policy.advance_log_start(mirrored)

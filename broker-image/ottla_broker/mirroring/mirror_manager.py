@@ -1,12 +1,13 @@
-"""All that this broker copies from other clusters: the partitions that it leads whose topics are copies, by mirror.
+"""Everything that this broker mirrors: the partitions that it leads and that mirrors fill, by mirror.
 
-What decides is the image alone: who leads, of which mirror a topic is a copy, what that mirror's settings say, and whether the copy is stopped.
+Only the metadata image decides what is mirrored: the partition's leader, the topic's mirror, that mirror's settings, and
+whether the partition has stopped.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -16,212 +17,258 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.metadata.appended_plans import appended_partition
+from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.config_plans import mirror_topic_names
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport, mirrored_partition
+from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport, is_awaiting_join, mirrored_partition
 from ottla_broker.metadata.records import MirroredTopicRecord
-from ottla_broker.mirroring.diverged_records import truncate_if_saved
+from ottla_broker.mirroring.appended_offsets import AppendedOffsets
+from ottla_broker.mirroring.diverged_records import is_truncated, truncate_if_saved
 from ottla_broker.mirroring.failback import FailbackPartition, MirrorFailback
 from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
+from ottla_broker.mirroring.identical_offsets import IDENTICAL_OFFSETS
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config
 from ottla_broker.mirroring.mirror_fetchers import MirrorFetchers
-from ottla_broker.mirroring.mirrored_partition import IDENTICAL_OFFSETS, UNKNOWN, MirroredPartition
-from ottla_broker.mirroring.wanted import desired_partitions, needs_failback
+from ottla_broker.mirroring.mirrored_partition import UNKNOWN, MirroredPartition
+from ottla_broker.mirroring.source_positions import source_position
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.client import raise_for_error
+from ottla_broker.wire.errors import KafkaError
 
-Ask = Callable[[Any], Awaitable[Any]]
-SET = i8(0)
+SendToController = Callable[[Any], Awaitable[Any]]
+SET_CONFIG: Final = i8(0)  # operation of IncrementalAlterConfigs
 
 
 class MirrorManager:
-    """`ask` brings a request to the active controller; `now_ms`: wall time; `own`: this cluster's addresses."""
+    """`now_ms` is wall time. `target_addresses` gives this cluster's addresses."""
 
     def __init__(
         self,
-        me: int,
+        broker_id: int,
         image: MetadataImage,
         partitions: Partitions,
-        ask: Ask,
+        send_to_controller: SendToController,
         now_ms: Callable[[], int],
-        own: Callable[[], Sequence[tuple[str, int]]],
+        target_addresses: Callable[[], Sequence[tuple[str, int]]],
     ) -> None:
-        self._me = me
+        self._broker_id = broker_id
         self._image = image
         self._partitions = partitions
-        self._ask = ask
+        self._send_to_controller = send_to_controller
         self._now_ms = now_ms
-        self._own = own
-        self._fillings: dict[str, MirrorFetchers] = {}
-        self._rejoinings: dict[str, MirrorFailback] = {}
-        self._source_ends: dict[Partition, int] = {}
-        self._last_seen: dict[tuple[Partition, str], tuple[int, int]] = {}
-        self._opening: dict[Partition, int] = {}  # in which epoch
+        self._target_addresses = target_addresses
+        self._fetchers: dict[str, MirrorFetchers] = {}
+        self._failbacks: dict[str, MirrorFailback] = {}
+        self._source_high_watermarks: dict[Partition, int] = {}
+        self._last_known_lag: dict[tuple[Partition, str], tuple[int, int]] = {}
+        self._failover_reported: dict[Partition, int] = {}  # in which leader epoch
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def mirror_partitions(self) -> Iterator[tuple[MirrorConfig, MirroredPartition]]:
-        """What is being copied here."""
-        for filling in self._fillings.values():
-            for copy in filling.partitions.values():
-                yield filling.link, copy
+    def mirrored_partitions(self) -> Iterator[tuple[MirrorConfig, MirroredPartition]]:
+        """Every partition that is being mirrored here."""
+        for fetchers in self._fetchers.values():
+            for mirrored in fetchers.partitions.values():
+                yield fetchers.config, mirrored
 
-    def mirror_partition(self, partition: Partition, mirror: str) -> MirroredPartition | None:
-        """While it is being copied here."""
-        filling = self._fillings.get(mirror)
-        return None if filling is None else filling.partitions.get(partition)
+    def mirrored_partition(self, partition: Partition, mirror: str) -> MirroredPartition | None:
+        fetchers = self._fetchers.get(mirror)
+        return None if fetchers is None else fetchers.partitions.get(partition)
 
     def last_known_lag(self, partition: Partition, mirror: str) -> tuple[int, int]:
-        """Of a source that is appended no more: its high watermark, and how much of it was missing then; −1 and −1 when that is not known here."""
-        return self._last_seen.get((partition, mirror), (UNKNOWN, UNKNOWN))
+        """High watermark and lag of an appended source when its mirroring ended; −1 and −1 if unknown here."""
+        return self._last_known_lag.get((partition, mirror), (UNKNOWN, UNKNOWN))
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:
-        """What is to become a copy here."""
-        for rejoining in self._rejoinings.values():
-            yield from rejoining.partitions.values()
+        for failback in self._failbacks.values():
+            yield from failback.partitions.values()
 
     def failback_partition(self, partition: Partition) -> FailbackPartition | None:
-        """While it is not known here where it goes on."""
-        return next((found for one in self._rejoinings.values() if (found := one.partitions.get(partition))), None)
+        """None unless the partition's join offset is still to be found."""
+        failbacks = self._failbacks.values()
+        return next((found for it in failbacks if (found := it.partitions.get(partition))), None)
 
     def source_error(self, mirror: str) -> str:
-        """Why its source cannot be reached from here; empty when it can."""
-        filling = self._fillings.get(mirror)
-        return "" if filling is None else filling.source_error
+        """Why this broker cannot reach the mirror's source; empty if it can."""
+        fetchers = self._fetchers.get(mirror)
+        return "" if fetchers is None else fetchers.source_error
 
     def on_leadership_gained(self, partition: Partition) -> None:
-        """This broker leads it, in an epoch that is new."""
-        self._forget(partition)
-        self._cut(partition)
-        self._consider(partition)
+        """This broker leads the partition in a new leader epoch."""
+        self._remove_partition(partition)
+        self._truncate_diverged(partition)
+        self._update_partition(partition)
 
     def on_leadership_lost(self, partition: Partition) -> None:
-        self._forget(partition)
-        self._source_ends.pop(partition, None)
-        for key in [key for key in self._last_seen if key[0] is partition]:
-            del self._last_seen[key]
-        self._opening.pop(partition, None)
+        self._remove_partition(partition)
+        self._source_high_watermarks.pop(partition, None)
+        for key in [key for key in self._last_known_lag if key[0] is partition]:
+            del self._last_known_lag[key]
+        self._failover_reported.pop(partition, None)
 
     def apply_changes(self, changes: MetadataDelta) -> None:
         for kind, name in changes.changed_configs:
             if kind == MIRROR_RESOURCE:
-                self._reset(name)
+                self._apply_config(name)
         for name in changes.changed_mirrors:
-            self._consider_topic(name)
+            self._update_topic(name)
 
     async def close(self) -> None:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        rooms: list[MirrorFetchers | MirrorFailback] = [*self._fillings.values(), *self._rejoinings.values()]
-        await asyncio.gather(*tasks, *(one.close() for one in rooms), return_exceptions=True)
-        self._fillings.clear()
-        self._rejoinings.clear()
+        running: list[MirrorFetchers | MirrorFailback] = [*self._fetchers.values(), *self._failbacks.values()]
+        await asyncio.gather(*tasks, *(it.close() for it in running), return_exceptions=True)
+        self._fetchers.clear()
+        self._failbacks.clear()
 
-    def _reset(self, name: str) -> None:
-        """Its settings are others: its connections are made anew."""
-        now = mirror_config(self._image, name)
-        before, rejoining = self._fillings.get(name), self._rejoinings.get(name)
-        if before is not None and before.link != now:
-            del self._fillings[name]
-            for copy in before.partitions.values():
-                self._remember(name, copy)
-            self._spawn(before.close())
-        if rejoining is not None and rejoining.link != now:
-            self._spawn(self._rejoinings.pop(name).close())
-        for topic in mirror_topic_names(self._image, name):
-            self._consider_topic(topic)
+    def _apply_config(self, mirror: str) -> None:
+        """Closes the mirror's connections if its settings have changed, and opens them again with the new ones."""
+        config = mirror_config(self._image, mirror)
+        fetchers, failback = self._fetchers.get(mirror), self._failbacks.get(mirror)
+        if fetchers is not None and fetchers.config != config:
+            del self._fetchers[mirror]
+            for mirrored in fetchers.partitions.values():
+                self._store_last_known_lag(mirror, mirrored)
+            self._spawn(fetchers.close())
+        if failback is not None and failback.config != config:
+            self._spawn(self._failbacks.pop(mirror).close())
+        for topic in mirror_topic_names(self._image, mirror):
+            self._update_topic(topic)
 
-    def _consider_topic(self, name: str) -> None:
+    def _update_topic(self, name: str) -> None:
         for index in self._image.topics[name].partitions if name in self._image.topics else ():
             if (partition := self._partitions.get(name, index)) is not None:
-                self._consider(partition)
+                self._update_partition(partition)
 
-    def _consider(self, partition: Partition) -> None:
-        """Copies it, or does not any more; opens it, when it has failed over."""
-        wanted = desired_partitions(self._image, partition)
-        for name, filling in self._fillings.items():
-            if name not in wanted:
-                self._remember(name, filling.remove_partition(partition))
+    def _update_partition(self, partition: Partition) -> None:
+        """Starts or stops mirroring, failback and failover of a partition, as the metadata image says."""
+        desired = desired_partitions(self._image, partition)
+        for mirror, fetchers in self._fetchers.items():
+            if mirror not in desired:
+                self._store_last_known_lag(mirror, fetchers.remove_partition(partition))
         topic = self._image.mirrored_topics.get(partition.topic_id)
         if topic is not None and needs_failback(self._image, topic, partition):
-            self._rejoin(partition, topic)
+            record = mirrored_partition(self._image, partition.topic_id, partition.partition)
+            self._failback_of(topic.mirror).add_partition(partition, topic, record)
         else:
-            self._forget_rejoiner(partition)
+            self._remove_failback(partition)
         if topic is not None and topic.failed_over and partition.is_leader:
-            self._open(partition, mirrored_partition(self._image, partition.topic_id, partition.partition).end)
-        for name, copy in wanted.items():
-            held = (filling := self._filling(name)).partitions.get(partition)
-            if held is None or not held.is_leader or held.source_id != copy.source_id:
-                filling.remove_partition(partition)
-                filling.add_partition(copy)
+            self._fail_over(partition)
+        for mirror, wanted in desired.items():
+            current = (fetchers := self._fetchers_of(mirror)).partitions.get(partition)
+            if current is None or not current.is_leader or current.source_id != wanted.source_id:
+                fetchers.remove_partition(partition)
+                fetchers.add_partition(wanted)
 
-    def _filling(self, mirror: str) -> MirrorFetchers:
-        filling = self._fillings.get(mirror)
-        if filling is None:
-            settings = mirror_config(self._image, mirror)
-            assert settings is not None  # or nothing of it would be wanted
-            filling = self._fillings[mirror] = MirrorFetchers(self._me, settings, self._tell)
-        return filling
+    def _fetchers_of(self, mirror: str) -> MirrorFetchers:
+        fetchers = self._fetchers.get(mirror)
+        if fetchers is None:
+            config = self._config_of(mirror)
+            fetchers = self._fetchers[mirror] = MirrorFetchers(self._broker_id, config, self._send_report)
+        return fetchers
 
-    def _rejoin(self, partition: Partition, topic: MirroredTopicRecord) -> None:
-        rejoining = self._rejoinings.get(topic.mirror)
-        if rejoining is None:
-            settings = mirror_config(self._image, topic.mirror)
-            assert settings is not None  # or it would not be to rejoin
-            rejoining = self._rejoinings[topic.mirror] = MirrorFailback(self._me, settings, self._tell, self._own)
-        rejoining.follow(partition, topic, mirrored_partition(self._image, partition.topic_id, partition.partition))
+    def _failback_of(self, mirror: str) -> MirrorFailback:
+        failback = self._failbacks.get(mirror)
+        if failback is None:
+            config = self._config_of(mirror)
+            failback = MirrorFailback(self._broker_id, config, self._send_report, self._target_addresses)
+            self._failbacks[mirror] = failback
+        return failback
 
-    def _cut(self, partition: Partition) -> None:
-        """The first thing in a leader epoch, when nobody can have fetched in it: what the metadata say is to go, if it was saved here."""
-        known = mirrored_partition(self._image, partition.topic_id, partition.partition)
-        if known.joined != NO_OFFSET and self._image.active_mirror(partition.topic_id) is not None:
-            with suppress(KafkaError):  # its disk failed: another broker will lead
-                truncate_if_saved(partition, known.joined, known.joined_epoch)
+    def _config_of(self, mirror: str) -> MirrorConfig:
+        config = mirror_config(self._image, mirror)
+        assert config is not None  # a mirror without settings does not replicate
+        return config
 
-    def _open(self, partition: Partition, end: int) -> None:
+    def _truncate_diverged(self, partition: Partition) -> None:
+        """The first action in a leader epoch, before a follower can fetch in it."""
+        record = mirrored_partition(self._image, partition.topic_id, partition.partition)
+        if record.joined != NO_OFFSET and self._image.active_mirror(partition.topic_id) is not None:
+            with suppress(KafkaError):  # the disk has failed: another broker will lead
+                truncate_if_saved(partition, record.joined, record.joined_epoch)
+
+    def _fail_over(self, partition: Partition) -> None:
+        end = mirrored_partition(self._image, partition.topic_id, partition.partition).end
         if end >= 0:
-            with suppress(KafkaError):  # its disk failed: another broker will lead
+            with suppress(KafkaError):  # the disk has failed: another broker will lead
                 abort_open_transactions(partition, end, self._now_ms())
-        elif self._opening.get(partition) != partition.leader_epoch:
-            self._opening[partition] = partition.leader_epoch
-            source_end = self._source_ends.get(partition, UNKNOWN)
-            self._spawn(report_end_offset(partition, self._me, source_end, self._tell))
+        elif self._failover_reported.get(partition) != partition.leader_epoch:
+            self._failover_reported[partition] = partition.leader_epoch
+            high_watermark = self._source_high_watermarks.get(partition, UNKNOWN)
+            self._spawn(report_end_offset(partition, self._broker_id, high_watermark, self._send_report))
 
-    def _forget(self, partition: Partition) -> None:
-        self._forget_copy(partition)
-        self._forget_rejoiner(partition)
+    def _remove_partition(self, partition: Partition) -> None:
+        for mirror, fetchers in self._fetchers.items():
+            self._store_last_known_lag(mirror, fetchers.remove_partition(partition))
+        self._remove_failback(partition)
 
-    def _forget_rejoiner(self, partition: Partition) -> None:
-        for rejoining in self._rejoinings.values():
-            rejoining.forget(partition)
+    def _remove_failback(self, partition: Partition) -> None:
+        for failback in self._failbacks.values():
+            failback.remove_partition(partition)
 
-    def _forget_copy(self, partition: Partition) -> None:
-        for name, filling in self._fillings.items():
-            self._remember(name, filling.remove_partition(partition))
-
-    def _remember(self, mirror: str, copy: MirroredPartition | None) -> None:
-        """How far the source was when last seen: a failover is to tell that."""
-        if copy is None or copy.source_high_watermark == UNKNOWN:
+    def _store_last_known_lag(self, mirror: str, mirrored: MirroredPartition | None) -> None:
+        """Keeps the source's high watermark as last seen, which a failover reports."""
+        if mirrored is None or mirrored.source_high_watermark == UNKNOWN:
             return
-        if copy.offset_policy is IDENTICAL_OFFSETS:
-            self._source_ends[copy.partition] = copy.source_high_watermark
+        if mirrored.offset_policy is IDENTICAL_OFFSETS:
+            self._source_high_watermarks[mirrored.partition] = mirrored.source_high_watermark
         else:
-            self._last_seen[copy.partition, mirror] = copy.source_high_watermark, copy.lag
+            self._last_known_lag[mirrored.partition, mirror] = mirrored.source_high_watermark, mirrored.lag
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
-    async def _tell(self, topic: str, report: MirrorReport) -> None:
-        config = AlterableConfig(
-            name=str(report.partition), config_operation=SET, value=msgspec.json.encode(report).decode()
-        )
+    async def _send_report(self, topic: str, report: MirrorReport) -> None:
+        value = msgspec.json.encode(report).decode()
+        config = AlterableConfig(name=str(report.partition), config_operation=SET_CONFIG, value=value)
         resource = AlterConfigsResource(
             resource_type=i8(MIRRORED_TOPIC_RESOURCE), resource_name=topic, configs=(config,)
         )
-        answer = await self._ask(IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False))
-        (outcome,) = answer.responses
-        if outcome.error_code is not ErrorCode.none:
-            raise KafkaError(outcome.error_code, outcome.error_message or outcome.error_code.name)
+        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+        (result,) = (await self._send_to_controller(request)).responses
+        raise_for_error(result.error_code, result.error_message or result.error_code.name)
+
+
+def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, MirroredPartition]:
+    """What this broker must mirror into a partition that it leads, by mirror. Pure."""
+    if not partition.is_leader:
+        return {}
+    found = {}
+    topic = image.active_mirror(partition.topic_id)
+    if topic is not None and _is_replicating(image, topic, partition) and not needs_failback(image, topic, partition):
+        record = mirrored_partition(image, partition.topic_id, partition.partition)
+        found[topic.mirror] = MirroredPartition(
+            partition, topic.source_topic, topic.source_id, record.epochs, IDENTICAL_OFFSETS
+        )
+    for source in active_sources(image, partition.topic_id).values():
+        config = mirror_config(image, source.mirror)
+        if config is None or not config.is_replicating or source.stopped or partition.partition >= source.partitions:
+            continue
+        appended = appended_partition(image, partition.topic_id, source.source_id, partition.partition)
+        if not appended.stopped:
+            position = source_position(partition.log.producers.get(source.producer_id))
+            policy = AppendedOffsets(source.producer_id, position, config.resyncs_on_truncation)
+            found[source.mirror] = MirroredPartition(
+                partition, source.source_topic, source.source_id, appended.epochs, policy
+            )
+    return found
+
+
+def needs_failback(image: MetadataImage, topic: MirroredTopicRecord, partition: Partition) -> bool:
+    """True while a partition that had records of its own may have records that its source does not have. Pure."""
+    if topic.failed_over or not _is_replicating(image, topic, partition):
+        return False
+    record = mirrored_partition(image, partition.topic_id, partition.partition)
+    if is_awaiting_join(topic, record):
+        return True
+    return record.joined != NO_OFFSET and not is_truncated(partition.log, record.joined, record.joined_epoch)
+
+
+def _is_replicating(image: MetadataImage, topic: MirroredTopicRecord, partition: Partition) -> bool:
+    config = mirror_config(image, topic.mirror)
+    record = mirrored_partition(image, partition.topic_id, partition.partition)
+    return partition.is_leader and config is not None and config.is_replicating and not record.stopped

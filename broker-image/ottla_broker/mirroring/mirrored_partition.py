@@ -1,44 +1,44 @@
-"""What the leader of a copied partition does with what the source answered for it.
+"""A partition of another cluster's topic that this broker leads and fills: its state, and how a fetch response changes it.
 
-- Batches are appended as they are, at the offsets that they have; only the leader epoch in their headers, which no CRC covers, becomes ours.
-- A leader epoch of the source that is new is written down in the metadata first (`source_epochs`).
-- The log starts where the source's starts. What the source has lost of what we hold is never mixed with what it has instead.
+- Batches are appended as they come. An offset policy decides at which offsets (`identical_offsets`, `appended_offsets`).
+- A leader epoch of the source is recorded in the metadata before the first record of it is appended (`source_epochs`).
+- Records that replace lost ones at the source are never mixed with the mirrored ones: the partition stops as diverged.
 """
 
-import logging
-import struct
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
-from ottla_broker.log.validation import HeaderFields, split_whole_batches
-from ottla_broker.mirroring.source_epochs import EpochEntries, EpochRegression, epochs_after_append, last_record_epoch
+from ottla_broker.log.validation import HeaderFields
+from ottla_broker.metadata.mirror_plans import MirrorReport
+from ottla_broker.mirroring.source_epochs import EpochEntries, EpochRegression, epochs_after_append
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import HEADER_SIZE
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.replica_fetch import FetchResponsePartition
 
-logger = logging.getLogger(__name__)
+UNKNOWN: Final = -1
+BYTES_PER_OFFSET_WINDOW: Final = 16 << 20  # older bytes count for half with every further window of bytes
 
-_EPOCH = struct.Struct(">i")
-_EPOCH_AT = 12  # in a batch's header
-UNKNOWN = -1
-HALVED_BYTES = 16 << 20
+SendReport = Callable[[str, MirrorReport], Awaitable[None]]
+"""Sends a leader's report with the topic's name to the controller and returns when it is committed. Raises KafkaError."""
 
 
 class FetchOutcome(Enum):
-    unchanged = auto()  # nothing has changed of what we want next
-    advanced = auto()  # the log ends elsewhere now
-    new_epochs = auto()  # `Copy.to_learn` is to be written down first
-    out_of_range = auto()  # the source has no such offset
-    not_leader = auto()  # that broker does not lead it, or not this topic
-    diverged = auto()  # the source's log is not the one that was copied: `Copy.why`
-    retriable_error = auto()  # an error of the source's that may pass
+    """What one fetch response means for the next request of the partition."""
+
+    unchanged = auto()  # the next position is the same
+    advanced = auto()  # the next position has changed
+    new_epochs = auto()  # `unrecorded_epochs` must be recorded in the metadata first
+    out_of_range = auto()  # the source's log does not contain the position
+    not_leader = auto()  # this broker of the source does not lead the partition, or not this topic id
+    diverged = auto()  # the source's log is not the one that was mirrored; `reason` says why
+    retriable_error = auto()  # a temporary error of the source
 
 
-ELSEWHERE = frozenset(
+NOT_LEADER_ERRORS: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
         ErrorCode.unknown_topic_or_partition,
@@ -54,47 +54,47 @@ ELSEWHERE = frozenset(
 
 
 class OffsetPolicy(Protocol):
-    """How a copy goes on: at the source's offsets (`Identical`), or with offsets of its own (`appending`). Offsets and epochs are the source's."""
+    """At which offsets mirrored records are appended. All offsets and epochs are the source's."""
 
-    def position(self, copy: "MirroredPartition") -> int:
-        """What is wanted next."""
+    def position(self, mirrored: "MirroredPartition") -> int:
+        """Next offset to fetch."""
         ...
 
-    def last_record_epoch(self, copy: "MirroredPartition") -> int:
-        """Of the record before that; −1: not known."""
+    def last_record_epoch(self, mirrored: "MirroredPartition") -> int:
+        """Leader epoch of the record before the position; −1 if unknown."""
         ...
 
-    def source_id(self, copy: "MirroredPartition") -> UUID | None:
-        """Which source it is, where a topic may have several."""
+    def source_id(self, mirrored: "MirroredPartition") -> UUID | None:
+        """Source topic for reports to the controller; None where a topic can have only one source."""
         ...
 
-    def append_batches(self, copy: "MirroredPartition", got: FetchResponsePartition) -> FetchOutcome | None:
-        """What hinders it."""
+    def append_batches(self, mirrored: "MirroredPartition", data: FetchResponsePartition) -> FetchOutcome | None:
+        """Appends the batches of a response. Returns the outcome that prevents it, or None."""
         ...
 
-    def handle_divergence(self, copy: "MirroredPartition", epoch: int, end: int) -> FetchOutcome:
-        """The source's log holds records of `epoch` up to `end` only."""
+    def handle_divergence(self, mirrored: "MirroredPartition", epoch: int, end: int) -> FetchOutcome:
+        """Reacts to a diverging epoch: the source has records of `epoch` only up to `end`."""
         ...
 
-    def handle_out_of_range(self, copy: "MirroredPartition", start: int, end: int) -> FetchOutcome:
-        """After OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`."""
+    def handle_out_of_range(self, mirrored: "MirroredPartition", start: int, end: int) -> FetchOutcome:
+        """Reacts to OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`."""
         ...
 
-    def advance_log_start(self, copy: "MirroredPartition") -> bool:
-        """Lets go what the source has let go; whether that was all of it."""
+    def advance_log_start(self, mirrored: "MirroredPartition") -> None:
+        """Deletes records that the source has deleted, as far as the policy mirrors deletion."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class LastResponse:
-    """When a broker of the source answered last, by the loop's clock: it answers every `fetch.max.wait.ms`, records or not."""
+    """When a broker of the source last responded, by the loop's clock. It responds within `fetch.max.wait.ms`, with records or without."""
 
     received_s: float = UNKNOWN
 
 
 @dataclass(slots=True, eq=False)
 class BytesPerOffset:
-    """Bytes per offset, of what came last: what is older counts for half with every further `HALVED_BYTES`."""
+    """Average size of an offset over the bytes that were fetched last."""
 
     size: float = 0.0
     offsets: float = 0.0
@@ -102,22 +102,25 @@ class BytesPerOffset:
     def add(self, size: int, offsets: int) -> None:
         self.size += size
         self.offsets += offsets
-        while self.size > 2 * HALVED_BYTES:
+        while self.size > 2 * BYTES_PER_OFFSET_WINDOW:
             self.size /= 2
             self.offsets /= 2
 
 
 @dataclass(slots=True, eq=False)
 class MirroredPartition:
-    """A partition that this broker leads, in the epoch in which it leads it. `source_end`: the source's high watermark, `source_start`: its log
-    start, both as last seen; `asked`: the offset of the request that is under way; `caught_up_s`: when nothing was missing here, by the loop's
-    clock."""
+    """A partition in the leader epoch in which this broker leads it.
+
+    `source_high_watermark` and `source_log_start` are the source's as last seen. `requested_offset` is the offset of
+    the request in flight. `last_caught_up_s` is when the partition last had every record, by the loop's clock.
+    `reason` says for people why the partition does not advance.
+    """
 
     partition: Partition
     source_topic: str
     source_id: UUID
     source_epochs: EpochEntries
-    offset_policy: OffsetPolicy = field(default_factory=lambda: IDENTICAL_OFFSETS)
+    offset_policy: OffsetPolicy
     leader_epoch: int = field(init=False)
     source_high_watermark: int = UNKNOWN
     source_log_start: int = UNKNOWN
@@ -139,12 +142,12 @@ class MirroredPartition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker leads it still, in the same epoch."""
+        """True while this broker leads the partition in the same epoch."""
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
     @property
     def position(self) -> int:
-        """The offset of the source that is wanted next."""
+        """Next offset to fetch from the source."""
         return self.offset_policy.position(self)
 
     @property
@@ -152,7 +155,7 @@ class MirroredPartition:
         return self.offset_policy.last_record_epoch(self)
 
     def lag_s(self, now_s: float) -> float:
-        """For how long something has been missing here; 0 when nothing was, when the source was last seen."""
+        """Seconds since the partition last had every record; 0 if it has."""
         return 0.0 if not self.lag else max(now_s - self.last_caught_up_s, 0.0)
 
     @property
@@ -162,144 +165,68 @@ class MirroredPartition:
 
     @property
     def lag_bytes(self) -> int:
-        """An estimate: as many offsets, each as large as those that came last, or else as those that are here; −1 when there is nothing to go by."""
+        """Estimate of the missing bytes, by the average size of recent or else of local offsets; −1 if there are none."""
         if not self.lag:
             return 0
-        log, weight = self.partition.log, self.bytes_per_offset
-        if weight.offsets:
-            return round(self.lag * weight.size / weight.offsets)
+        log, average = self.partition.log, self.bytes_per_offset
+        if average.offsets:
+            return round(self.lag * average.size / average.offsets)
         return round(self.lag * log.size / (log.end - log.start)) if log.end > log.start else UNKNOWN
 
     def source_silence_s(self, now_s: float) -> float:
-        """For how long its broker of the source has not answered; −1 when it never has."""
-        heard_s = self.last_response.received_s
-        return UNKNOWN if heard_s == UNKNOWN else max(now_s - heard_s, 0.0)
+        """Seconds since the source's broker last responded; −1 if it never has."""
+        received_s = self.last_response.received_s
+        return UNKNOWN if received_s == UNKNOWN else max(now_s - received_s, 0.0)
 
+    def find_new_epochs(self, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]) -> FetchOutcome | None:
+        """Checks the leader epochs of `batches`, which follow the mirrored records from `start` to `end`.
 
-def process_partition_data(copy: MirroredPartition, got: FetchResponsePartition, now_s: float) -> FetchOutcome:
-    """KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (what was sent has a format of old), KAFKA_STORAGE_ERROR."""
-    if got.error is not ErrorCode.none:
-        if got.error is ErrorCode.offset_out_of_range:
-            return FetchOutcome.out_of_range
-        return FetchOutcome.not_leader if got.error in ELSEWHERE else FetchOutcome.retriable_error
-    if got.diverging is not None:
-        return copy.offset_policy.handle_divergence(copy, *got.diverging)
-    before = copy.position
-    if len(got.records) >= HEADER_SIZE:
-        if copy.requested_offset != before:
-            return FetchOutcome.advanced  # the log was cut off meanwhile: this is not what follows it now
-        if (outcome := copy.offset_policy.append_batches(copy, got)) is not None:
-            return outcome
-    copy.source_high_watermark = max(got.high_watermark, 0)
-    if copy.position >= copy.source_high_watermark or copy.last_caught_up_s == UNKNOWN:
-        copy.last_caught_up_s = now_s
-    copy.source_log_start = got.log_start
-    copy.offset_policy.advance_log_start(copy)
-    return FetchOutcome.unchanged if copy.position == before else FetchOutcome.advanced
+        Returns the outcome that prevents the append, or None.
+        """
+        try:
+            self.unrecorded_epochs = epochs_after_append(self.source_epochs, start, end, batches) or ()
+        except EpochRegression as reason:
+            return self.diverge(f"the source's log is not the one that was mirrored: {reason}")
+        return FetchOutcome.new_epochs if self.unrecorded_epochs else None
 
-
-def lost_epoch(copy: MirroredPartition, epoch: int, end: int) -> FetchOutcome:
-    copy.reason = (
-        f"the source has lost records that were copied: its log holds records of leader epoch {epoch} up to offset {end} only; the copy ends "
-        f"at {copy.position} with records of epoch {copy.last_record_epoch}"
-    )
-    return FetchOutcome.diverged
-
-
-def has_lost(copy: MirroredPartition, end: int) -> FetchOutcome:
-    copy.reason = (
-        f"the source has lost records that were copied: its log ends at offset {end}, the copy at {copy.position}"
-    )
-    return FetchOutcome.diverged
-
-
-def learn(
-    copy: MirroredPartition, start: int, end: int, batches: Sequence[tuple[int, HeaderFields]]
-) -> FetchOutcome | None:
-    """What hinders the taking of `batches` behind what was copied, from `start` to `end`: leader epochs of the source that are to be written down first, or
-    that cannot be."""
-    try:
-        copy.unrecorded_epochs = epochs_after_append(copy.source_epochs, start, end, batches) or ()
-    except EpochRegression as reason:
-        copy.reason = f"the source is not what was copied: {reason}"
+    def diverge(self, reason: str) -> FetchOutcome:
+        self.reason = reason
         return FetchOutcome.diverged
-    return FetchOutcome.new_epochs if copy.unrecorded_epochs else None
 
-
-def _append(copy: MirroredPartition, records: memoryview) -> FetchOutcome | None:
-    """What hinders it."""
-    log = copy.partition.log
-    _, batches = split_whole_batches(records)
-    if not batches:
-        return None
-    if (outcome := learn(copy, log.start, log.end, batches)) is not None:
-        return outcome
-    first: HeaderFields = batches[0][1]
-    if first[0] < log.end:
-        if log.end > log.start:
-            copy.reason = f"the source has one batch from {first[0]} to {first[0] + first[6]}, inside of which the copy ends at {log.end}"
-            return FetchOutcome.diverged
-        # The source's log starts inside of a batch, and so will ours; it holds the batch whole all the same.
-        log.truncate_fully_and_start_at(first[0])
-    for at, _ in batches:
-        _EPOCH.pack_into(records, at + _EPOCH_AT, copy.leader_epoch)
-    appended = copy.partition.append_mirrored_records(records)
-    copy.bytes_per_offset.add(appended.byte_count, log.end - first[0])
-    return None
-
-
-def follow_start(copy: MirroredPartition) -> bool:
-    """Raises the log's start to the source's as far as the high watermark has come; whether that was all the way."""
-    log = copy.partition.log
-    wanted = min(copy.source_log_start, log.high_watermark)
-    if log.start < wanted:
-        log.delete_records_before(wanted)
-        copy.partition.notify_log_start_change()
-    return log.start >= copy.source_log_start
-
-
-def find_range(copy: MirroredPartition, start: int, end: int) -> FetchOutcome:
-    """After OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`. Either what follows ours was deleted there before it was copied,
-    or the source has lost records."""
-    log = copy.partition.log
-    if log.end < start:
-        logger.info(
-            "%r: the source's log starts at %d; the copy, which ended at %d, goes on there",
-            copy.partition,
-            start,
-            log.end,
+    def diverge_at_epoch(self, epoch: int, end: int) -> FetchOutcome:
+        return self.diverge(
+            f"the source has lost mirrored records: it has leader epoch {epoch} only up to offset {end}, and the mirrored"
+            f" records end at {self.position} in epoch {self.last_record_epoch}"
         )
-        log.truncate_fully_and_start_at(start)
-        return FetchOutcome.advanced
-    if log.end > end:
-        return has_lost(copy, end)
-    return FetchOutcome.advanced
+
+    def diverge_at_end(self, end: int) -> FetchOutcome:
+        return self.diverge(
+            f"the source has lost mirrored records: its log ends at offset {end}, and the mirrored records end at"
+            f" {self.position}"
+        )
 
 
-class IdenticalOffsets:
-    """The same batches at the same offsets: the log itself says where it goes on."""
+def process_partition_data(mirrored: MirroredPartition, data: FetchResponsePartition, now_s: float) -> FetchOutcome:
+    """Applies one partition of a fetch response.
 
-    def position(self, copy: MirroredPartition) -> int:
-        return copy.partition.log.end
-
-    def last_record_epoch(self, copy: MirroredPartition) -> int:
-        log = copy.partition.log
-        return last_record_epoch(copy.source_epochs, log.start, log.end)
-
-    def source_id(self, _: MirroredPartition) -> UUID | None:
-        return None
-
-    def append_batches(self, copy: MirroredPartition, got: FetchResponsePartition) -> FetchOutcome | None:
-        return _append(copy, got.records)
-
-    def handle_divergence(self, copy: MirroredPartition, epoch: int, end: int) -> FetchOutcome:
-        return lost_epoch(copy, epoch, end)
-
-    def handle_out_of_range(self, copy: MirroredPartition, start: int, end: int) -> FetchOutcome:
-        return find_range(copy, start, end)
-
-    def advance_log_start(self, copy: MirroredPartition) -> bool:
-        return follow_start(copy)
-
-
-IDENTICAL_OFFSETS: OffsetPolicy = IdenticalOffsets()
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (batches in an old format), KAFKA_STORAGE_ERROR.
+    """
+    if data.error is not ErrorCode.none:
+        if data.error is ErrorCode.offset_out_of_range:
+            return FetchOutcome.out_of_range
+        return FetchOutcome.not_leader if data.error in NOT_LEADER_ERRORS else FetchOutcome.retriable_error
+    if data.diverging is not None:
+        return mirrored.offset_policy.handle_divergence(mirrored, *data.diverging)
+    before = mirrored.position
+    if len(data.records) >= HEADER_SIZE:
+        if mirrored.requested_offset != before:
+            # The log was truncated while the request was in flight: these batches do not follow its end.
+            return FetchOutcome.advanced
+        if (outcome := mirrored.offset_policy.append_batches(mirrored, data)) is not None:
+            return outcome
+    mirrored.source_high_watermark = max(data.high_watermark, 0)
+    if mirrored.position >= mirrored.source_high_watermark or mirrored.last_caught_up_s == UNKNOWN:
+        mirrored.last_caught_up_s = now_s
+    mirrored.source_log_start = data.log_start
+    mirrored.offset_policy.advance_log_start(mirrored)
+    return FetchOutcome.unchanged if mirrored.position == before else FetchOutcome.advanced

@@ -1,17 +1,18 @@
-"""How far a source was copied, carried by the copied records themselves where their offsets are new. Pure.
+"""The position in a source partition, stored in the appended records themselves. Pure.
 
-Each source of a topic has a producer id of its own, which no producer has. Every batch that is copied from it is marked as that producer's, and what
-Kafka's format has for a producer's epoch and sequence says where the batch lay at the source:
+Each source of a topic has a producer id that no producer gets. Every batch from the source is stamped with it, and
+the header's producer epoch and base sequence store the batch's offset at the source:
 
-    offset of its first record there = epoch · 2³¹ + base sequence
+    source offset of the first record = producer epoch · 2³¹ + base sequence
 
-So a batch and the position behind it are one write, checked by one CRC, and go the same way: to followers, over truncations, through compaction, which
-keeps the last batch of every producer, into the `.snapshot` files, which hold each producer's last batch. Who leads next finds the position where it
-looks for producers' sequences: in what is rebuilt from its own log. Nothing else has to be kept in step with the log, so nothing can be out of step.
+So a batch and its position are one write under one CRC, and they go together through replication, truncation,
+compaction (which keeps the last batch of every producer) and the `.snapshot` files (which store the last batch of
+every producer). A new leader reads the position from the producer state of its own log. No other state has to be kept
+consistent with the log.
 
-Where no record of the source is left to carry it, a marker does (`statement`): that the source's producer has committed a transaction, which never began;
-what Kafka's format has for its coordinator's epoch stands for the sequence then. Readers pass over it, as over every marker. (A batch without records would
-do in Kafka's eyes, but librdkafka takes one at a log's end for a record that is too large for it.)
+Where no record of a source remains, a *position marker* stores the position: a COMMIT marker of a transaction that
+never began, with the sequence in its coordinator epoch. Consumers skip it as they skip every marker. (A batch without
+records would be valid too, but librdkafka takes one at a log's end for a record that exceeds the fetch size.)
 """
 
 import struct
@@ -23,6 +24,7 @@ from ottla_broker.log.producer_state import NO_EPOCH, ProducerStateEntry
 from ottla_broker.log.validation import HeaderFields
 from ottla_broker.wire.batch import (
     ATTRIBUTES_OFFSET,
+    CRC_OFFSET,
     DELETE_HORIZON_FLAG,
     HEADER,
     LOG_APPEND_TIME_FLAG,
@@ -34,15 +36,14 @@ from ottla_broker.wire.control_records import encode_end_transaction_marker
 SEQUENCE_BITS: Final = 31
 SEQUENCE_COUNT: Final = 1 << SEQUENCE_BITS
 SOURCE_OFFSET_LIMIT: Final = 1 << (SEQUENCE_BITS + 15)
-"""Offsets of a source that can be carried are below this one: 70 trillion."""
+"""Source offsets from here on (70 trillion) do not fit into producer epoch and sequence."""
 
 _CRC: Final = struct.Struct(">I")
-_CRC_AT: Final = 17
 _MAGIC: Final = 2
 
 
 def source_position(producer: ProducerStateEntry | None) -> int:
-    """The offset of the source that is wanted next, by what a log says of the source's producer; 0 when it says nothing."""
+    """Next offset to fetch from a source, by the state of the source's producer id; 0 if the log has no record of it."""
     if producer is None or producer.epoch == NO_EPOCH:
         return 0
     if producer.batches:
@@ -61,11 +62,14 @@ def stamp_source_position(
     leader_epoch: int,
     append_time_ms: int | None,
 ) -> None:
-    """Makes a batch of the source's, in place, one of this log's: at offset `base_offset`, marked with where it lay. It is plain data then, no part of a
-    transaction, and no tombstone of it is due before this log's own time. `append_time_ms`: for topics of LogAppendTime. ValueError from `END` on."""
+    """Rewrites a source's batch header in place for this log: `base_offset`, `leader_epoch`, and the source position.
+
+    The batch becomes plain data: its transactional flag and delete horizon are cleared. `append_time_ms` is set for
+    LogAppendTime topics. Raises ValueError for a batch that reaches SOURCE_OFFSET_LIMIT.
+    """
     base, length, _, _, _, attributes, delta, base_timestamp, max_timestamp, _, _, _, count = fields
     if base + delta >= SOURCE_OFFSET_LIMIT:
-        raise ValueError(f"offset {base + delta}: those that can be carried are below {SOURCE_OFFSET_LIMIT}")
+        raise ValueError(f"source offset {base + delta} is not supported; the limit is {SOURCE_OFFSET_LIMIT}")
     attributes &= ~(TRANSACTIONAL_FLAG | DELETE_HORIZON_FLAG)
     if append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_FLAG
@@ -74,14 +78,13 @@ def stamp_source_position(
         batch, at, base_offset, length, leader_epoch, _MAGIC, 0, attributes, delta, base_timestamp, max_timestamp,
         producer_id, base >> SEQUENCE_BITS, base % SEQUENCE_COUNT, count,
     )  # fmt: skip
-    _CRC.pack_into(batch, at + _CRC_AT, crc32c(batch[at + ATTRIBUTES_OFFSET : at + length + LOG_OVERHEAD]))
+    _CRC.pack_into(batch, at + CRC_OFFSET, crc32c(batch[at + ATTRIBUTES_OFFSET : at + length + LOG_OVERHEAD]))
 
 
 def encode_position_marker(
     producer_id: int, position: int, *, base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """A marker that says of a source: this offset (above 0) is wanted next. It takes one offset of the log. There must not be a batch of the source's
-    before it that says anything else."""
+    """A marker that stores `position` (above 0) and takes one offset. No batch of the source with another position may precede it."""
     last = position - 1
     return encode_end_transaction_marker(
         True,

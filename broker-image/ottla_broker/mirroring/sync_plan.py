@@ -1,7 +1,10 @@
-"""What a mirror's copies need so that they are what its source has: topics, partitions, settings. Pure.
+"""What the active controller must change so that topics here follow a mirror's source: topics, partitions, settings, sources. Pure.
 
-Invariant: following what this says makes it say nothing, until the source or the mirror's settings change; and no topic that is not a copy of this
-mirror's is ever touched.
+`plan_identical` plans for mirrors whose records keep the source's offsets. `plan_appended` plans for mirrors whose
+records are appended to topics that may have producers and other sources.
+
+Invariant: once its steps are applied, a plan yields no further steps until the source or the mirror's settings change.
+No topic that belongs to another mirror, or to none, is ever changed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,15 +19,23 @@ from ottla_broker.config import (
     TOPIC_SETTINGS,
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
-from ottla_broker.metadata.appended_sources import CarriedSource, appending_obstacle, carried_source_records
+from ottla_broker.metadata.appended_plans import NewAppendedSource, plan_source, source_conflict, stopped_partitions
+from ottla_broker.metadata.appended_sources import (
+    CarriedSource,
+    active_sources,
+    appending_obstacle,
+    carried_source_records,
+)
 from ottla_broker.metadata.image import MetadataImage, TopicImage
-from ottla_broker.metadata.mirror_plans import NewMirroredTopic, failback_obstacle, is_topic_joined, mirrored_partition
+from ottla_broker.metadata.mirror_plans import (
+    NewMirroredTopic,
+    failback_obstacle,
+    is_topic_joined,
+    mirrored_partition,
+)
 from ottla_broker.metadata.records import MirroredTopicRecord
-from ottla_broker.mirroring.mirror_config import MirrorConfig
-from ottla_broker.mirroring.origins import originates_here, origins_of_copy
-from ottla_broker.mirroring.patterns import matches_topic
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
-from ottla_broker.mirroring.source_copies import MirroredAtSource
+from ottla_broker.mirroring.mirror_config import MirrorConfig, matches_topic
+from ottla_broker.mirroring.source_cluster import MirroredAtSource, SourceMetadata, SourceTopic
 
 UNSYNCED_CONFIGS: Final = frozenset(
     setting.name
@@ -35,10 +46,10 @@ UNSYNCED_CONFIGS: Final = frozenset(
         TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS,
     )
 )
-"""Settings that say how a cluster replicates: each cluster's own affair."""
+"""Settings of replication, which each cluster has for itself."""
 
 TopicConfigs = Mapping[str, Mapping[str, str]]
-"""By topic of the source: what was set for it there."""
+"""By topic of the source: the settings that are set for it there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class CreateMirroredTopic:
 
 @dataclass(frozen=True, slots=True)
 class RecreateMirroredTopic:
-    """The copy `old_id` is thrown away, because the source has parted from it."""
+    """Deletes topic `old_id`, from which the source has diverged, and creates it again in the same commit."""
 
     topic: NewMirroredTopic
     old_id: UUID
@@ -56,7 +67,7 @@ class RecreateMirroredTopic:
 
 @dataclass(frozen=True, slots=True)
 class AdoptTopic:
-    """The topic `topic_id`, which has records of its own, becomes a copy: the source's topic was its copy, and has failed over."""
+    """Topic `topic_id` becomes mirrored: the source's topic mirrored it, and has failed over."""
 
     topic: NewMirroredTopic
     topic_id: UUID
@@ -64,7 +75,7 @@ class AdoptTopic:
 
 @dataclass(frozen=True, slots=True)
 class FailBack:
-    """The topic `topic_id`, which was a copy until it failed over, becomes one again."""
+    """Topic `topic_id`, which was mirrored until it failed over, becomes mirrored again."""
 
     topic: NewMirroredTopic
     topic_id: UUID
@@ -86,7 +97,7 @@ class AlterTopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class UpdateOrigins:
-    """The records of the copy `id` come by way of other clusters than before, or other sources are appended to what it is a copy of."""
+    """The origins of a mirrored topic have changed, or the sources that are appended to its source topic."""
 
     topic: str
     id: UUID
@@ -95,14 +106,28 @@ class UpdateOrigins:
 
 
 @dataclass(frozen=True, slots=True)
+class AddSource:
+    source: NewAppendedSource
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSource:
+    """Partitions that stopped because the source diverged continue from the divergence."""
+
+    topic: str
+    topic_id: UUID
+    source_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class RejectedTopic:
-    """It stays as it is; why, in words."""
+    """The topic is not mirrored, or not changed; `reason` says why, for people."""
 
     topic: str
     reason: str
 
 
-SyncStep = (
+IdenticalStep = (
     CreateMirroredTopic
     | RecreateMirroredTopic
     | AdoptTopic
@@ -112,149 +137,221 @@ SyncStep = (
     | UpdateOrigins
     | RejectedTopic
 )
+AppendedStep = AddSource | ResumeSource | RejectedTopic
+SyncStep = IdenticalStep | AppendedStep
 
 
 def target_topic_of(step: SyncStep) -> str:
-    """Its name here."""
-    return (
-        step.topic.name
-        if isinstance(step, CreateMirroredTopic | RecreateMirroredTopic | AdoptTopic | FailBack)
-        else step.topic
-    )
+    match step:
+        case CreateMirroredTopic() | RecreateMirroredTopic() | AdoptTopic() | FailBack():
+            return step.topic.name
+        case AddSource(source):
+            return source.name
+    return step.topic
 
 
-def select_topics(image: MetadataImage, link: MirrorConfig, view: SourceMetadata) -> list[SourceTopic]:
-    """Of the source: those that the patterns choose, and those that are copied already."""
-    copied = {topic.source_topic for topic in image.mirrored_topics.values() if topic.mirror == link.name}
-    copied |= {
-        one.source_topic
-        for sources in image.appended_sources.values()
-        for one in sources.values()
-        if one.mirror == link.name
-    }
-    return [topic for name, topic in sorted(view.topics.items()) if name in copied or matches_topic(name, link.topics)]
+def select_topics(image: MetadataImage, config: MirrorConfig, source: SourceMetadata) -> list[SourceTopic]:
+    """Topics of the source that the mirror's patterns match or that it mirrors already."""
+    mirrored = {topic.source_topic for topic in image.mirrored_topics.values() if topic.mirror == config.name}
+    for sources in image.appended_sources.values():
+        mirrored |= {it.source_topic for it in sources.values() if it.mirror == config.name}
+    names = sorted(name for name in source.topics if name in mirrored or matches_topic(name, config.topics))
+    return [source.topics[name] for name in names]
 
 
-def find_failback_candidates(image: MetadataImage, link: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
-    """Those of the source's topics that are here, and are open: if the source's are copies of them they may become copies themselves."""
-    here = [(topic.name, image.topics.get(link.target_topic(topic.name))) for topic in topics]
+def find_failback_candidates(image: MetadataImage, config: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
+    """Topics of the source whose counterpart here takes records of its own: the source's may be mirrored from it."""
+    here = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
     return [name for name, topic in here if topic is not None and image.active_mirror(topic.id) is None]
+
+
+def configs_to_sync(configs: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in UNSYNCED_CONFIGS}
 
 
 def plan_identical(
     image: MetadataImage,
-    link: MirrorConfig,
-    view: SourceMetadata,
-    configs: TopicConfigs | None,
+    config: MirrorConfig,
+    source: SourceMetadata,
+    topic_configs: TopicConfigs | None,
     replication_factor: int,
     cluster_id: str,
     at_source: Mapping[str, MirroredAtSource] | None = None,
-) -> Iterator[SyncStep]:
-    """`configs` None: they are not kept in step. `cluster_id`: this cluster's; `at_source`: what the source says of the `candidates`."""
-    for topic in select_topics(image, link, view):
-        config = {} if configs is None else configs_to_sync(configs.get(topic.name, {}))
-        name, origins = link.target_topic(topic.name), origins_of_copy(view.cluster_id, topic)
-        wish = NewMirroredTopic(
-            link.name,
-            name,
+) -> Iterator[IdenticalStep]:
+    """`topic_configs` None: settings are not synchronised. `at_source` says how the source mirrors the failback candidates."""
+    for topic in select_topics(image, config, source):
+        synced = {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {}))
+        new = NewMirroredTopic(
+            config.name,
+            config.target_topic(topic.name),
             topic.name,
             topic.id,
             len(topic.leaders),
             replication_factor,
-            config,
-            origins,
+            synced,
+            source.origins(topic),
             topic.sources,
         )
-        here = image.topics.get(name)
-        copy = None if here is None else image.mirrored_topics.get(here.id)
-        reverse = (at_source or {}).get(topic.name)
+        name, here = new.name, image.topics.get(new.name)
+        loop = _loop_reason(topic, cluster_id)
         if here is None:
-            yield RejectedTopic(name, _loop(topic)) if originates_here(cluster_id, topic) else CreateMirroredTopic(wish)
-        elif reverse is not None and reverse.source_id == here.id and image.active_mirror(here.id) is None:
-            yield _reversal(image, wish, here, reverse)
-        elif copy is not None and copy.failed_over and (copy.mirror, copy.source_id) == (link.name, topic.id):
-            stays = _loop(topic) if originates_here(cluster_id, topic) else _stays_open(image, link, wish, here, copy)
-            yield RejectedTopic(name, stays) if stays else FailBack(wish, here.id)
-        elif (why := _not_ours(link, copy)) is not None:
-            yield RejectedTopic(name, _loop(topic) if originates_here(cluster_id, topic) else why)
-        elif copy is not None and copy.source_id != topic.id and not is_topic_joined(image, here):
-            yield RejectedTopic(name, "the source's topic was made anew before the two were joined: what is here stays")
-        elif copy is not None and (copy.source_id != topic.id or _is_stopped(image, here)):
-            if link.resyncs_on_truncation:
-                yield RecreateMirroredTopic(wish, here.id)
+            yield RejectedTopic(name, loop) if loop else CreateMirroredTopic(new)
+            continue
+        mirrored, reverse = image.mirrored_topics.get(here.id), (at_source or {}).get(topic.name)
+        is_same_source = mirrored is not None and (mirrored.mirror, mirrored.source_id) == (config.name, topic.id)
+        if reverse is not None and reverse.source_id == here.id and image.active_mirror(here.id) is None:
+            yield _plan_adoption(image, new, here, reverse)
+        elif mirrored is not None and mirrored.failed_over and is_same_source:
+            reason = loop or _failback_rejection(image, config, new, here, mirrored)
+            yield RejectedTopic(name, reason) if reason else FailBack(new, here.id)
+        elif mirrored is None or mirrored.mirror != config.name or mirrored.failed_over:
+            yield RejectedTopic(name, loop or _foreign_topic_reason(config, mirrored))
+        elif not is_same_source and not is_topic_joined(image, here):
+            yield RejectedTopic(
+                name, "the source's topic was deleted and created again during the failback: the records here stay"
+            )
+        elif not is_same_source or _is_stopped(image, here):
+            if config.resyncs_on_truncation:
+                yield RecreateMirroredTopic(new, here.id)
         else:
             if len(topic.leaders) > len(here.partitions):
                 yield AddPartitions(name, len(topic.leaders))
-            if copy is not None and (copy.origins != origins or carried_source_records(image, here.id, topic.sources)):
-                yield UpdateOrigins(name, here.id, origins, topic.sources)
-            if configs is not None and (changes := _differences(image.topic_config(name), config)):
+            if mirrored.origins != new.origins or carried_source_records(image, here.id, topic.sources):
+                yield UpdateOrigins(name, here.id, new.origins, topic.sources)
+            if topic_configs is not None and (changes := _config_changes(image.topic_config(name), synced)):
                 yield AlterTopicConfig(name, changes)
 
 
-def is_mirrored(image: MetadataImage, link: MirrorConfig, topic: SourceTopic) -> bool:
-    """Whether what a copy of it is called here is one, and of nothing before it."""
-    here = image.topics.get(link.target_topic(topic.name))
-    copy = None if here is None else image.active_mirror(here.id)
+def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) -> bool:
+    """True if the topic's counterpart here mirrors it, in every partition from the point where their logs join."""
+    here = image.topics.get(config.target_topic(topic.name))
+    mirrored = None if here is None else image.active_mirror(here.id)
     return (
-        copy is not None
+        mirrored is not None
         and here is not None
-        and ((copy.mirror, copy.source_id) == (link.name, topic.id) and not _is_stopped(image, here))
+        and ((mirrored.mirror, mirrored.source_id) == (config.name, topic.id) and not _is_stopped(image, here))
         and is_topic_joined(image, here)
     )
 
 
-def configs_to_sync(configs: Mapping[str, str]) -> dict[str, str]:
-    """Those that a copy takes over."""
-    return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in UNSYNCED_CONFIGS}
+def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
+    """Why mirroring the topic would return records to the cluster in which they were written; empty if it would not."""
+    return f"the source's topic {topic.name!r} has records from this cluster" if cluster_id in topic.origins else ""
 
 
-def _reversal(image: MetadataImage, wish: NewMirroredTopic, here: TopicImage, reverse: MirroredAtSource) -> SyncStep:
+def _plan_adoption(
+    image: MetadataImage, new: NewMirroredTopic, here: TopicImage, reverse: MirroredAtSource
+) -> IdenticalStep:
     if not reverse.failed_over:
-        return RejectedTopic(
-            wish.name,
-            f"the source's topic is itself a copy of it, by mirror {reverse.mirror!r}, which has not failed over",
-        )
-    if why := _too_wide(wish, here) or appending_obstacle(image, here.id):
-        return RejectedTopic(wish.name, why)
-    return AdoptTopic(wish, here.id)
+        reason = f"the source's topic mirrors this one, by mirror {reverse.mirror!r}, and has not failed over"
+    else:
+        reason = _missing_partitions(new, here) or appending_obstacle(image, here.id)
+    return RejectedTopic(new.name, reason) if reason else AdoptTopic(new, here.id)
 
 
-def _too_wide(wish: NewMirroredTopic, here: TopicImage) -> str:
-    if wish.partitions >= len(here.partitions):
+def _missing_partitions(new: NewMirroredTopic, here: TopicImage) -> str:
+    if new.partitions >= len(here.partitions):
         return ""
-    return f"it has {len(here.partitions)} partitions here, and {wish.partitions} at the source"
+    return f"the topic has {len(here.partitions)} partitions here and {new.partitions} at the source"
 
 
-def _stays_open(
-    image: MetadataImage, link: MirrorConfig, wish: NewMirroredTopic, here: TopicImage, copy: MirroredTopicRecord
+def _failback_rejection(
+    image: MetadataImage,
+    config: MirrorConfig,
+    new: NewMirroredTopic,
+    here: TopicImage,
+    mirrored: MirroredTopicRecord,
 ) -> str:
-    """Why what has failed over does not become a copy again; empty when it does."""
-    if why := failback_obstacle(image, here, copy) or _too_wide(wish, here):
-        return why
-    if link.truncates_on_divergence:
+    """Why a topic that has failed over is not mirrored again; empty if it is."""
+    if reason := failback_obstacle(image, here, mirrored) or _missing_partitions(new, here):
+        return reason
+    if config.truncates_on_divergence:
         return ""
     return (
-        "its copy has failed over, and takes records of its own; on.divergence=Truncate (onDivergence of a Mirror) makes it a copy again: "
-        "what was written here since is saved to files and cut off"
+        "the topic has failed over and takes records of its own; on.divergence=Truncate (onDivergence of a Mirror)"
+        " mirrors it again: records written here since then are saved to files and truncated"
     )
 
 
-def _loop(topic: SourceTopic) -> str:
-    return f"records of {topic.name!r} come to the source from this cluster"
-
-
-def _not_ours(link: MirrorConfig, copy: MirroredTopicRecord | None) -> str | None:
-    if copy is None:
-        return "a topic of that name is here, and is no copy: delete it, or leave it out"
-    if copy.mirror != link.name:
-        return f"a topic of that name is here, and is a copy of mirror {copy.mirror!r}"
-    return "its copy has failed over, and has records of its own" if copy.failed_over else None
+def _foreign_topic_reason(config: MirrorConfig, mirrored: MirroredTopicRecord | None) -> str:
+    if mirrored is None:
+        return "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
+    if mirrored.mirror != config.name:
+        return f"a topic of that name is mirrored by mirror {mirrored.mirror!r}"
+    return "the topic has failed over and has records of its own"
 
 
 def _is_stopped(image: MetadataImage, topic: TopicImage) -> bool:
     return any(mirrored_partition(image, topic.id, partition).stopped for partition in topic.partitions)
 
 
-def _differences(here: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    gone: dict[str, str | None] = {name: None for name in here if name not in wanted and name not in UNSYNCED_CONFIGS}
-    return gone | {name: value for name, value in wanted.items() if here.get(name) != value}
+def _config_changes(current: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    removed: dict[str, str | None] = {it: None for it in current if it not in wanted and it not in UNSYNCED_CONFIGS}
+    return removed | {name: value for name, value in wanted.items() if current.get(name) != value}
+
+
+def plan_appended(
+    image: MetadataImage,
+    config: MirrorConfig,
+    source: SourceMetadata,
+    topic_configs: TopicConfigs | None,
+    replication_factor: int,
+    cluster_id: str,
+) -> Iterator[AppendedStep]:
+    """`topic_configs` None: topics are created with this cluster's own settings. At most one RejectedTopic for each topic."""
+    for topic in select_topics(image, config, source):
+        loop = _loop_reason(topic, cluster_id)
+        new = NewAppendedSource(
+            config.name,
+            config.target_topic(topic.name),
+            topic.name,
+            topic.id,
+            len(topic.leaders),
+            replication_factor,
+            {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {})),
+            source.origins(topic),
+            loop,
+        )
+        here = image.topics.get(new.name)
+        known = None if here is None else image.appended_sources.get(here.id, {}).get(topic.id)
+        if here is None or known is None or known.carried:
+            if not (reason := loop or _new_source_rejection(image, config, here, topic)):
+                yield AddSource(new)
+        elif not (reason := source_conflict(known, config.name)):
+            reason = loop
+            if plan_source(image, new, here.id, known.producer_id):
+                yield AddSource(new)
+            if config.resyncs_on_truncation and stopped_partitions(image, here.id, topic.id):
+                yield ResumeSource(new.name, here.id, topic.id)
+        if reason := reason or _too_few_partitions(here, topic):
+            yield RejectedTopic(new.name, reason)
+
+
+def _new_source_rejection(
+    image: MetadataImage, config: MirrorConfig, here: TopicImage | None, topic: SourceTopic
+) -> str:
+    """Why a source that is new to the topic is not appended to it; empty if it is."""
+    if here is None:
+        return ""
+    if image.active_mirror(here.id) is not None:
+        return "the topic here is an identical mirror of another topic"
+    mirrored = image.mirrored_topics.get(here.id)
+    if mirrored is not None and mirrored.source_id == topic.id:
+        return (
+            "the topic here was an identical mirror of the source's topic: its records would be appended a second time"
+        )
+    is_recreated = any(
+        (it.mirror, it.source_topic) == (config.name, topic.name) for it in active_sources(image, here.id).values()
+    )
+    if is_recreated and not config.resyncs_on_truncation:
+        return f"the source's topic {topic.name!r} was deleted and created again"
+    return ""
+
+
+def _too_few_partitions(here: TopicImage | None, topic: SourceTopic) -> str:
+    if here is None or len(here.partitions) >= len(topic.leaders):
+        return ""
+    return (
+        f"the source has {len(topic.leaders)} partitions, the topic here {len(here.partitions)}: the others are mirrored"
+        " once the topic has as many"
+    )

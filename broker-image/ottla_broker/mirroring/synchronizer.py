@@ -1,65 +1,67 @@
-"""What the active controller does for mirrors: looks at each source now and then, and makes the topics, partitions and settings that copies need.
+"""The active controller's part of mirroring: it synchronises topics, partitions, settings and groups with each mirror's source.
 
-Records are not its affair: the leaders of the copies fetch those (`filling`).
+The source is read every `metadata.max.age.ms`, and `sync_plan` decides what to change. Records are not fetched here: the
+leaders of mirrored partitions do that (`mirror_fetchers`).
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
-from kio.static.primitive import i8
-
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Config, ConfigSource
+from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.mirroring.group_offsets import GroupOffsetSync
-from ottla_broker.mirroring.joining import AddSource, ResumeSource, plan_appended
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_configs
-from ottla_broker.mirroring.origins import OriginReader
-from ottla_broker.mirroring.source_cluster import SourceMetadata, fetch_source_metadata
-from ottla_broker.mirroring.source_copies import fetch_mirrored_at_source
+from ottla_broker.mirroring.source_cluster import (
+    OriginReader,
+    describe_topics,
+    fetch_mirrored_at_source,
+    fetch_source_metadata,
+)
 from ottla_broker.mirroring.sync_plan import (
     AddPartitions,
+    AddSource,
     AdoptTopic,
     AlterTopicConfig,
     CreateMirroredTopic,
     FailBack,
     RecreateMirroredTopic,
     RejectedTopic,
+    ResumeSource,
     SyncStep,
     TopicConfigs,
     UpdateOrigins,
     configs_to_sync,
     find_failback_candidates,
     is_mirrored,
+    plan_appended,
     plan_identical,
     select_topics,
     target_topic_of,
 )
-from ottla_broker.wire.client import Client
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
-AGAIN_S: Final = 2.0  # after a source did not answer
-DESCRIBED_AT_ONCE: Final = 200  # topics, in one request
+SOURCE_RETRY_PAUSE_S: Final = 2.0  # after a source could not be read
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorProblems:
-    """In words. `source`: why it cannot be looked at, empty when it can; `refused`: by topic here, why it is not copied into."""
+    """`source_error`: why the source cannot be read; empty if it can. `rejected_topics`: topic here → why it is not mirrored."""
 
     source_error: str = ""
-    refused_topics: Mapping[str, str] = field(default_factory=dict)
+    rejected_topics: Mapping[str, str] = field(default_factory=dict)
 
 
 class MirrorSynchronizer:
-    """For as long as `controller` has its office. `follow` hears of what changed in the image."""
+    """Runs on the broker that is the active controller, for one term of its `controller`."""
 
     def __init__(self, controller: Controller, image: MetadataImage, config: Config, cluster_id: str) -> None:
         self._controller = controller
@@ -67,189 +69,159 @@ class MirrorSynchronizer:
         self._config = config
         self._cluster_id = cluster_id
         self._changed = asyncio.Event()
-        self._said: dict[tuple[str, str], str] = {}  # what was said of a topic of a mirror, so that it is said once
-        self._troubles: dict[str, MirrorProblems] = {}
+        self._logged: dict[tuple[str, str], str] = {}  # the last warning of a mirror's topic, so that it is logged once
+        self._problems: dict[str, MirrorProblems] = {}
 
     def problems(self, mirror: str) -> MirrorProblems:
-        """As they were at the last look at its source."""
-        return self._troubles.get(mirror, MirrorProblems())
+        """Problems that the last synchronisation found."""
+        return self._problems.get(mirror, MirrorProblems())
 
     def apply_changes(self, changes: MetadataDelta) -> None:
         if changes.changed_mirrors or any(kind == MIRROR_RESOURCE for kind, _ in changes.changed_configs):
             self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        kept: dict[MirrorConfig, asyncio.Task[None]] = {}
+        """Synchronises every mirror that replicates, until cancelled."""
+        running: dict[MirrorConfig, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._changed.clear()
-                wanted = [link for link in mirror_configs(self._image).values() if link.is_replicating]
-                for link in [link for link in kept if link not in wanted]:
-                    kept.pop(link).cancel()
-                    self._troubles.pop(link.name, None)
-                for link in wanted:
-                    if link not in kept:
-                        kept[link] = tasks.create_task(self._keep(link), name=f"mirror {link.name}")
+                wanted = [mirror for mirror in mirror_configs(self._image).values() if mirror.is_replicating]
+                for mirror in [mirror for mirror in running if mirror not in wanted]:
+                    running.pop(mirror).cancel()
+                    self._problems.pop(mirror.name, None)
+                for mirror in wanted:
+                    if mirror not in running:
+                        running[mirror] = tasks.create_task(self._sync_mirror(mirror), name=f"mirror {mirror.name}")
                 await self._changed.wait()
 
-    async def _keep(self, link: MirrorConfig) -> None:
-        name = f"mirror-{link.name}-controller"
-        addresses = self._image.broker_addresses(self._config.inter_broker_listener)
-        client, own = link.source_client(name), Client(addresses, client_id=name)
-        groups, tracing = GroupOffsetSync(link.groups, client, own), OriginReader(client)
+    async def _sync_mirror(self, mirror: MirrorConfig) -> None:
+        client_id = f"mirror-{mirror.name}-controller"
+        target_addresses = self._image.broker_addresses(self._config.inter_broker_listener)
+        source, target = mirror.source_client(client_id), Client(target_addresses, client_id=client_id)
+        groups, origins = GroupOffsetSync(mirror.groups, source, target), OriginReader(source)
         try:
             while True:
-                refused: dict[str, str] = {}
                 try:
-                    copied = await self._bring_in_step(link, client, tracing, refused)
-                    self._now_refused(link, refused)
-                    if link.groups and copied:
-                        await groups.sync_groups(copied)
-                    self._say(link, "", "")
-                    pause_s = link.metadata_max_age_s
+                    mirrored = await self._sync_topics(mirror, source, origins)
+                    if mirror.groups and mirrored:
+                        await groups.sync_groups(mirrored)
+                    self._log_warning(mirror, "", "")
+                    pause_s = mirror.metadata_max_age_s
                 except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
-                    why = f"the source at {link.bootstrap_servers}: {reason or 'no answer in time'}"
-                    self._say(link, "", why)
-                    self._troubles[link.name] = replace(self.problems(link.name), source_error=why)
-                    pause_s = min(link.metadata_max_age_s, AGAIN_S)
+                    error = f"the source at {mirror.bootstrap_servers}: {reason or 'no response in time'}"
+                    self._log_warning(mirror, "", error)
+                    self._problems[mirror.name] = replace(self.problems(mirror.name), source_error=error)
+                    pause_s = min(mirror.metadata_max_age_s, SOURCE_RETRY_PAUSE_S)
                 await asyncio.sleep(pause_s)
         finally:
-            await client.close()
-            await own.close()
+            await source.close()
+            await target.close()
 
-    async def _bring_in_step(
-        self, link: MirrorConfig, client: Client, tracing: OriginReader, refused: dict[str, str]
-    ) -> dict[str, str]:
-        """The copies that are what the source has now: their names there → here. `refused`: is told which are not, and why."""
-        view = await fetch_source_metadata(client, None)
-        if view.cluster_id == self._cluster_id:
-            raise KafkaError(ErrorCode.invalid_config, "it is this cluster itself")
-        topics = select_topics(self._image, link, view)
+    async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> dict[str, str]:
+        """Returns the topics whose offsets are identical at the source: name there → name here."""
+        source = await fetch_source_metadata(client, None)
+        if source.cluster_id == self._cluster_id:
+            raise KafkaError(ErrorCode.invalid_config, "the mirror's source is this cluster itself")
+        topics = select_topics(self._image, mirror, source)
         names = [topic.name for topic in topics]
-        view = await tracing.add_origins(view, names)
-        configs = await self._configs(client, names) if link.sync_configs else None
-        factor = self._config(DEFAULT_REPLICATION_FACTOR)
-        if link.appends_records:
-            await self._join(link, view, configs, factor, refused)
+        source = await origins.add_origins(source, names)
+        configs = await self._read_topic_configs(client, names) if mirror.sync_configs else None
+        inputs = self._image, mirror, source, configs, self._config(DEFAULT_REPLICATION_FACTOR), self._cluster_id
+        if mirror.appends_records:
+            self._update_rejected(mirror, await self._apply_steps(mirror, plan_appended(*inputs)))
             return {}
+        at_source = await fetch_mirrored_at_source(client, find_failback_candidates(self._image, mirror, topics))
+        self._update_rejected(mirror, await self._apply_steps(mirror, plan_identical(*inputs, at_source)))
+        return {it.name: mirror.target_topic(it.name) for it in topics if is_mirrored(self._image, mirror, it)}
+
+    async def _apply_steps(self, mirror: MirrorConfig, steps: Iterator[SyncStep]) -> dict[str, str]:
+        """Applies a plan; topics are created together, in one commit. Returns the rejected topics, each with its reason."""
+        rejected: dict[str, str] = {}
         created: list[CreateMirroredTopic] = []
-        at_source = await fetch_mirrored_at_source(client, find_failback_candidates(self._image, link, topics))
-        for step in plan_identical(self._image, link, view, configs, factor, self._cluster_id, at_source):
+        for step in steps:
             if isinstance(step, CreateMirroredTopic):
                 created.append(step)
                 continue
-            if isinstance(step, RejectedTopic):
-                refused[step.topic] = step.reason
-                continue
             try:
-                await self._take(link, step)
-            except KafkaError as reason:  # what cannot be done for one topic stops nothing for the others
-                refused[target_topic_of(step)] = reason.message or reason.code.name
-        if created:
-            answers = await self._controller.mirror_control.create_mirrored_topics([step.topic for step in created])
-            for made, answer in zip(created, answers, strict=True):
-                if isinstance(answer, KafkaError):
-                    refused[made.topic.name] = answer.message or answer.code.name
+                if isinstance(step, RejectedTopic):
+                    rejected[step.topic] = step.reason
                 else:
-                    logger.info("mirror %s: topic %r is copied from now on", link.name, made.topic.name)
-        return {topic.name: link.target_topic(topic.name) for topic in topics if is_mirrored(self._image, link, topic)}
+                    await self._apply_step(mirror, step)
+            except KafkaError as reason:  # the other topics are synchronised all the same
+                rejected[target_topic_of(step)] = reason.message or reason.code.name
+        if created:
+            results = await self._controller.mirror_control.create_mirrored_topics([it.topic for it in created])
+            for it, result in zip(created, results, strict=True):
+                if isinstance(result, KafkaError):
+                    rejected[it.topic.name] = result.message or result.code.name
+                else:
+                    logger.info("mirror %s: mirroring topic %r from now on", mirror.name, it.topic.name)
+        return rejected
 
-    async def _join(
-        self,
-        link: MirrorConfig,
-        view: SourceMetadata,
-        configs: TopicConfigs | None,
-        factor: int,
-        refused: dict[str, str],
-    ) -> None:
-        for step in plan_appended(self._image, link, view, configs, factor, self._cluster_id):
-            try:
-                match step:
-                    case AddSource(source):
-                        await self._controller.mirror_control.add_source(source)
-                        logger.info("mirror %s: %r comes into %r", link.name, source.source_topic, source.name)
-                    case ResumeSource(_, topic_id, source_id):
-                        await self._controller.mirror_control.resume_source(topic_id, source_id)
-                    case RejectedTopic(name, why):
-                        refused[name] = why
-            except KafkaError as reason:
-                name = step.source.name if isinstance(step, AddSource) else step.topic
-                refused[name] = reason.message or reason.code.name
-
-    def _now_refused(self, link: MirrorConfig, refused: dict[str, str]) -> None:
-        for topic in self.problems(link.name).refused_topics.keys() - refused.keys():
-            self._said.pop((link.name, topic), None)
-        for topic, why in refused.items():
-            self._say(link, topic, why)
-        self._troubles[link.name] = MirrorProblems(refused_topics=refused)
-
-    async def _take(self, link: MirrorConfig, step: SyncStep) -> None:
+    async def _apply_step(self, mirror: MirrorConfig, step: SyncStep) -> None:
+        control = self._controller.mirror_control
         match step:
             case RecreateMirroredTopic(topic, old_id):
-                self._say(link, topic.name, "the source has parted from the copy, which is made anew")
-                await self._controller.mirror_control.recreate_mirrored_topic(topic, old_id)
+                reason = "the source's log has diverged; deleting the topic and creating it again from the source"
+                self._log_warning(mirror, topic.name, reason)
+                await control.recreate_mirrored_topic(topic, old_id)
             case AdoptTopic(topic, topic_id):
-                await self._controller.mirror_control.adopt_topic(topic, topic_id)
-                self._say(
-                    link,
-                    topic.name,
-                    "it becomes a copy of what was its own copy, and takes no other records from now on",
-                )
+                await control.adopt_topic(topic, topic_id)
+                reason = "failing back from the cluster that mirrored the topic; the topic accepts no other records now"
+                self._log_warning(mirror, topic.name, reason)
             case FailBack(topic, topic_id):
-                await self._controller.mirror_control.fail_back(topic, topic_id)
-                self._say(
-                    link,
-                    topic.name,
-                    "its failover is taken back, and it takes no other records than its source's from now on",
-                )
+                await control.fail_back(topic, topic_id)
+                reason = "the failover is reverted; the topic accepts only the source's records now"
+                self._log_warning(mirror, topic.name, reason)
             case AddPartitions(name, count):
                 await self._controller.create_partitions(name, count)
             case AlterTopicConfig(name, changes):
                 await self._controller.alter_configs(TOPIC_RESOURCE, name, changes)
             case UpdateOrigins(_, topic_id, origins, sources):
-                await self._controller.mirror_control.update_origins(topic_id, origins, sources)
+                await control.update_origins(topic_id, origins, sources)
+            case AddSource(source):
+                await control.add_source(source)
+                logger.info(
+                    "mirror %s: appending %r of the source to %r", mirror.name, source.source_topic, source.name
+                )
+            case ResumeSource(_, topic_id, source_id):
+                await control.resume_source(topic_id, source_id)
 
-    def _say(self, link: MirrorConfig, topic: str, why: str) -> None:
-        if self._said.get((link.name, topic), "") != why:
-            self._said[link.name, topic] = why
-            if why:
-                logger.warning("mirror %s: %s%s", link.name, f"topic {topic!r}: " if topic else "", why)
+    def _update_rejected(self, mirror: MirrorConfig, rejected: dict[str, str]) -> None:
+        for topic in self.problems(mirror.name).rejected_topics.keys() - rejected.keys():
+            self._logged.pop((mirror.name, topic), None)
+        for topic, reason in rejected.items():
+            self._log_warning(mirror, topic, reason)
+        self._problems[mirror.name] = MirrorProblems(rejected_topics=rejected)
 
-    async def _configs(self, client: Client, names: Sequence[str]) -> TopicConfigs:
-        """What was set for topics at the source, as far as it can be set here."""
+    def _log_warning(self, mirror: MirrorConfig, topic: str, reason: str) -> None:
+        """Logs a reason when it changes. `topic` is empty for the mirror itself; an empty reason ends a problem."""
+        if self._logged.get((mirror.name, topic), "") != reason:
+            self._logged[mirror.name, topic] = reason
+            if reason:
+                logger.warning("mirror %s: %s%s", mirror.name, f"topic {topic!r}: " if topic else "", reason)
+
+    async def _read_topic_configs(self, client: Client, names: Sequence[str]) -> TopicConfigs:
+        """Settings that are set for topics at the source and valid here."""
         found: dict[str, dict[str, str]] = {}
-        for first in range(0, len(names), DESCRIBED_AT_ONCE):
-            answer: DescribeConfigsResponse = await client.send(
-                DescribeConfigsRequest(
-                    resources=tuple(
-                        DescribeConfigsResource(
-                            resource_type=i8(TOPIC_RESOURCE),
-                            resource_name=name,
-                            configuration_keys=tuple(TOPIC_SETTINGS),
-                        )
-                        for name in names[first : first + DESCRIBED_AT_ONCE]
-                    )
-                )
+        async for result in describe_topics(client, TOPIC_RESOURCE, names, tuple(TOPIC_SETTINGS)):
+            raise_for_error(result.error_code, f"settings of topic {result.resource_name!r}: {result.error_message}")
+            found[result.resource_name] = self._valid_settings(
+                {
+                    entry.name: entry.value
+                    for entry in result.configs
+                    if int(entry.config_source) == ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
+                }
             )
-            for result in answer.results:
-                if result.error_code is not ErrorCode.none:
-                    raise KafkaError(result.error_code, f"settings of {result.resource_name!r}: {result.error_message}")
-                found[result.resource_name] = self._possible(
-                    {
-                        entry.name: entry.value
-                        for entry in result.configs
-                        if int(entry.config_source) == ConfigSource.DYNAMIC_TOPIC_CONFIG and entry.value is not None
-                    }
-                )
         return found
 
-    def _possible(self, config: dict[str, str]) -> dict[str, str]:
-        possible = {}
-        for name, value in configs_to_sync(config).items():
+    def _valid_settings(self, settings: dict[str, str]) -> dict[str, str]:
+        valid = {}
+        for name, value in configs_to_sync(settings).items():
             try:
-                self._config.check_topic({name: value})
-                possible[name] = value
+                check_topic_changes({name: value})
+                valid[name] = value
             except KafkaError as reason:
-                logger.debug("a source's setting is left out: %s", reason)
-        return possible
+                logger.debug("skipping a setting of the source: %s", reason)
+        return valid

@@ -16,7 +16,7 @@ from ottla_broker.metadata.appended_sources import describe_sources
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import AppendedSourceRecord
 from ottla_broker.mirroring.mirror_config import mirror_config
-from ottla_broker.mirroring.origins import ORIGINS, SOURCES, origin_clusters
+from ottla_broker.mirroring.source_cluster import ORIGINS, SOURCES, origin_clusters
 from ottla_broker.mirroring.source_positions import source_position
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.mirror_status import UNKNOWN, PartitionStatus, live_status, read_only_entry
@@ -67,7 +67,7 @@ def appended_partition_status(
     if why := source.stopped or known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=epoch, why=why)
     settings = mirror_config(broker.image, source.mirror)
-    copy = broker.mirrors.mirror_partition(partition, source.mirror)
+    copy = broker.mirrors.mirrored_partition(partition, source.mirror)
     if settings is None or settings.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=epoch)
     return live_status(copy, copy.position, settings, broker.mirrors.source_error(source.mirror), now_s)

@@ -7,7 +7,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from ottla_broker.config import loggers
+from ottla_broker.config.loggers import find_level_problems, set_levels
+from ottla_broker.config.validation import check_broker_changes, check_mirror_changes, check_topic_changes
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport
@@ -90,13 +91,12 @@ async def change(
 ) -> None:
     """Checks and commits the changes of one resource, None removing a setting. INVALID_CONFIG and the errors of the checks above. Where this
     broker is not the controller it is only checked here (`each`)."""
-    config = ctx.broker.config
     match kind:
         case ConfigResource.TOPIC:
             if not name:
                 raise KafkaError(ErrorCode.invalid_request, "a topic's name is needed: topics have no common configs")
             # First, as in Kafka: a bad setting is told of whatever topic.
-            config.check_topic(changes, current(ctx, kind, name))
+            check_topic_changes(changes, current(ctx, kind, name))
             must_be_topic(ctx, name)
         case ConfigResource.BROKER:
             if name:
@@ -104,22 +104,22 @@ async def change(
                     must_be_this_broker(ctx, name)
                 name = str(broker_id(name))
             try:
-                config.check_broker(changes, everywhere=name == "")
+                check_broker_changes(changes, cluster_wide=name == "")
             except KafkaError as reason:  # Kafka's clients know INVALID_CONFIG from topics only
                 raise KafkaError(ErrorCode.invalid_request, reason.message) from reason
         case ConfigResource.BROKER_LOGGER:
             must_be_this_broker(ctx, name)
-            if found := loggers.problems(changes):
+            if found := find_level_problems(changes):
                 raise KafkaError(ErrorCode.invalid_config, "; ".join(found))
             if not validate_only:
-                loggers.apply(changes)
+                set_levels(changes)
             return
         case ConfigResource.MIRROR:
             if not name:
                 raise KafkaError(
                     ErrorCode.invalid_request, "a mirror's name is needed: mirrors have no common settings"
                 )
-            config.check_mirror(changes, current(ctx, kind, name))
+            check_mirror_changes(changes, current(ctx, kind, name))
         case ConfigResource.MIRRORED_TOPIC:
             await reported(ctx, name, changes, validate_only=validate_only)
             return

@@ -18,12 +18,10 @@ from ottla_broker.config.value_types import ConfigType
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import mirrored_partition
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.lineage import EpochHistory, mirrored_end_offset
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config
 from ottla_broker.mirroring.mirrored_partition import MirroredPartition
-from ottla_broker.mirroring.origins import ORIGINS, origin_clusters
-from ottla_broker.mirroring.source_copies import describe_mirrored_topic, epoch_history_key
-from ottla_broker.mirroring.source_epochs import NO_EPOCH
+from ottla_broker.mirroring.source_cluster import ORIGINS, describe_mirrored_topic, epoch_history_key, origin_clusters
+from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochHistory, mirrored_end_offset
 from ottla_broker.replication.partition import Partition
 
 State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
@@ -72,7 +70,7 @@ def troubles(broker: Broker, mirror: str) -> list[ConfigEntry]:
     if broker.mirror_synchronizer is None:
         return []
     told = broker.mirror_synchronizer.problems(mirror)
-    refused = msgspec.json.encode(told.refused_topics).decode() if told.refused_topics else ""
+    refused = msgspec.json.encode(told.rejected_topics).decode() if told.rejected_topics else ""
     return [read_only_entry(key, value) for key, value in ((TROUBLE, told.source_error), (REFUSED, refused)) if value]
 
 
@@ -100,7 +98,7 @@ def mirrored_partition_status(
     if known.stopped:
         return PartitionStatus("Stopped", end, source_epoch=_newest(known), why=known.stopped)
     settings = mirror_config(broker.image, copied.mirror)
-    copy = broker.mirrors.mirror_partition(partition, copied.mirror)
+    copy = broker.mirrors.mirrored_partition(partition, copied.mirror)
     if (rejoiner := broker.mirrors.failback_partition(partition)) is not None:
         state: State = "Diverged" if rejoiner.needs_operator else "Joining"
         return PartitionStatus(state, end, why=rejoiner.reason, diverging=rejoiner.diverging_records)

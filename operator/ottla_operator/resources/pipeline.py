@@ -327,6 +327,16 @@ class PipelineSpec(Model, frozen=True):
             "sources",
         ),
         Rule(
+            "!has(self.transforms) || !self.transforms.exists(t, t.name in self.sources)",
+            "a transform cannot have the name of a source",
+            lambda spec: not {step["name"] for step in spec.get("transforms", ())} & set(spec["sources"]),
+            "transforms",
+            lambda spec: (
+                f"{', '.join(repr(step['name']) for step in spec['transforms'] if step['name'] in spec['sources'])} "
+                "is a source"
+            ),
+        ),
+        Rule(
             "self.sinks.all(s, s.from in self.sources || (has(self.transforms) && self.transforms.exists(t, "
             "t.name == s.from)))",
             "a sink's `from` must name a source or a transform of this pipeline",
@@ -335,16 +345,6 @@ class PipelineSpec(Model, frozen=True):
             lambda spec: (
                 f"{', '.join(sorted(repr(sink['from']) for sink in spec['sinks'] if sink['from'] not in _views(spec)))} "
                 f"is none of {', '.join(sorted(_views(spec)))}"
-            ),
-        ),
-        Rule(
-            "!has(self.transforms) || !self.transforms.exists(t, t.name in self.sources)",
-            "a transform cannot have the name of a source",
-            lambda spec: not {step["name"] for step in spec.get("transforms", ())} & set(spec["sources"]),
-            "transforms",
-            lambda spec: (
-                f"{', '.join(repr(step['name']) for step in spec['transforms'] if step['name'] in spec['sources'])} "
-                "is a source"
             ),
         ),
     )

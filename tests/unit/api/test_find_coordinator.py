@@ -11,7 +11,7 @@ from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 from kio.static.primitive import i8
 
 from ottla_broker.api.find_coordinator import GROUP, find_many
-from ottla_broker.coordination.offsets_topic import OFFSETS_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.api.brokers import ME, SmallBroker, context
 

@@ -124,7 +124,7 @@ def test_lists_grow_and_shrink_as_they_count(tmp_path: Path) -> None:
         (TOPIC, "t", [("segment.ms", 9, "1")], ErrorCode.invalid_request, "operation 9 is none of 0 to 3"),
         (TOPIC, "t", [("segment.ms", SET, "1")] * 2, ErrorCode.invalid_request, "stands twice"),
         (BROKER, "one", [("max.connections", SET, "1")], ErrorCode.invalid_request, "'one' is no broker's id"),
-        (BROKER, "1", [("num.partitions", SET, "1")], ErrorCode.invalid_request, "cannot be changed while brokers run"),
+        (BROKER, "1", [("num.partitions", SET, "1")], ErrorCode.invalid_request, "num.partitions is read-only"),
         (LOGGER, "2", [("root", SET, "INFO")], ErrorCode.invalid_request, "this is broker 1"),
         (LOGGER, "1", [("root", SET, "LOUD")], ErrorCode.invalid_config, "allowed: TRACE, DEBUG"),
         (LOGGER, "1", [("root", APPEND, "INFO")], ErrorCode.invalid_request, "can only be set or deleted"),

@@ -1,14 +1,16 @@
 """Our table beside what an Apache Kafka 4.1.1 broker told of itself through DescribeConfigs (names, types, defaults; see the JSON file)."""
 
 import ast
+import dataclasses
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
-import ottla_broker.config
-from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Config, Scope, Setting
-from ottla_broker.config.ignored_settings import NOTED, REFUSED, why_ignored
+import ottla_broker.config.mirror_settings
+from ottla_broker.config import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Config, Setting, UpdateMode
+from ottla_broker.config.ignored_settings import IGNORED, REFUSED, why_ignored
 from ottla_broker.config.server_properties import ALIASES
 from ottla_broker.log.config import LogConfig
 
@@ -38,7 +40,7 @@ def test_what_is_ours_is_marked_so() -> None:
         "follower.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
-    ours = {name for name, setting in BROKER_SETTINGS.items() if setting.ours}
+    ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
     assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles
 
 
@@ -54,7 +56,7 @@ def test_defaults_and_types_are_kafkas_or_the_difference_is_documented(kind: str
         else:
             assert (setting.default_text or None) != (default or None), f"{name} does not differ"
         structured = name == "log.dirs"  # a string to Kafka, a list by its meaning
-        assert structured or setting.kind.code.name == type_name, name
+        assert structured or setting.type.code.name == type_name, name
 
 
 def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
@@ -63,14 +65,14 @@ def test_what_can_be_changed_while_running_is_what_kafka_lets_change() -> None:
     for name, setting in BROKER_SETTINGS.items():
         if name in KAFKA["broker"] and name not in restart:
             dynamic = KAFKA["broker"][name][2] == "dynamic"
-            assert dynamic is (setting.scope is not Scope.STATIC), name
+            assert dynamic is (setting.update_mode is not UpdateMode.READ_ONLY), name
 
 
 def test_every_default_is_a_value_its_own_kind_allows() -> None:
     for setting in [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]:
         text = setting.default_text
         if text:
-            assert setting.kind.parse(text) == setting.default, setting
+            assert setting.type.parse(text) == setting.default, setting
 
 
 def test_a_topic_without_overrides_has_kafkas_defaults() -> None:
@@ -78,22 +80,28 @@ def test_a_topic_without_overrides_has_kafkas_defaults() -> None:
 
 
 def test_no_name_is_both_a_setting_and_ignored() -> None:
-    assert not BROKER_SETTINGS.keys() & (NOTED.keys() | REFUSED.keys())
+    assert not BROKER_SETTINGS.keys() & (IGNORED.keys() | REFUSED.keys())
 
 
-def test_a_setting_has_an_effect_or_says_that_it_has_none_yet() -> None:
-    """Whoever reads a setting names its constant; what nobody names does nothing."""
+def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
+    """Code that reads a setting names its constant, or reads all fields of LogConfig; any other setting does nothing."""
     package = Path(ottla_broker.config.__file__).parents[1]
     rooms = [path for path in package.rglob("*.py") if path.parent.name != "config"]
+    config = package / "config"
     named = {
         name.id if isinstance(name, ast.Name) else name.attr
-        for path in [*rooms, *(package / "config" / name for name in ("config.py", "sources.py"))]
+        for path in [*rooms, config / "config.py"]
         for name in ast.walk(ast.parse(path.read_text()))
         if isinstance(name, ast.Name | ast.Attribute)
     }
-    behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.from_broker}
-    settings = {name: value for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
-    assert len(settings) == len(BROKER_SETTINGS) + len(TOPIC_SETTINGS) + len(MIRROR_SETTINGS)
-    for name, setting in settings.items():
-        fixed = setting.kind.allowed.endswith(" only")
-        assert fixed or (name in named or setting in behind) is not bool(setting.not_yet), name
+    source_security = inspect.getsource(ottla_broker.config.mirror_settings.source_security)
+    named |= {name.id for name in ast.walk(ast.parse(source_security)) if isinstance(name, ast.Name)}
+    settings = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *MIRROR_SETTINGS.values()]
+    constants = {value: name for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
+    behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.broker_defaults}
+    fields = {TOPIC_SETTINGS.get(field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig)}
+    assert constants.keys() <= set(settings)
+    for setting in settings:
+        fixed = setting.type.allowed.endswith(" only")
+        used = constants.get(setting) in named or setting in behind or setting in fields
+        assert fixed or used is not bool(setting.no_effect), setting

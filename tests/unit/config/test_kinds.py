@@ -28,12 +28,12 @@ SETTINGS: list[Setting[object]] = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.va
 @given(st.sampled_from(SETTINGS), st.one_of(st.text(max_size=30), st.integers().map(str), st.floats().map(str)))
 def test_any_text_is_a_value_that_survives_its_own_text_or_a_value_error(setting: Setting[object], text: str) -> None:
     try:
-        value = setting.kind.parse(text)
+        value = setting.type.parse(text)
     except ValueError:
         return
-    written = setting.kind.text(value)
+    written = setting.type.text(value)
     if written:  # an empty text is "not given" for those that cannot be empty
-        assert setting.kind.parse(written) == value
+        assert setting.type.parse(written) == value
 
 
 @given(st.integers(-(2**70), 2**70))

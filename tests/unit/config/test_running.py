@@ -7,17 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.config import (
+    BROKER_SETTINGS,
     LOG_RETENTION_MS,
     MAX_CONNECTIONS,
-    MESSAGE_MAX_BYTES,
     NUM_PARTITIONS,
     TOPIC_MAX_MESSAGE_BYTES,
     Config,
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
-    loggers,
 )
+from ottla_broker.config.description import describe_broker, describe_cluster_defaults, describe_topic
+from ottla_broker.config.loggers import describe_loggers, find_level_problems, set_levels
+from ottla_broker.config.validation import check_broker_changes, check_topic_changes
 from ottla_broker.config.value_types import ConfigType
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -55,18 +57,18 @@ def test_the_strongest_layer_wins_and_describe_tells_the_same(
     expected = [(source, value) for source, value in places if value is not None]
     assert live.topic(TOPIC_MAX_MESSAGE_BYTES, overrides) == expected[0][1]
     assert live.log_config(overrides).max_message_bytes == expected[0][1]
-    assert live(MESSAGE_MAX_BYTES) == next(value for source, value in expected if source is not T)
+    assert live(BROKER_SETTINGS["message.max.bytes"]) == next(value for source, value in expected if source is not T)
 
-    entry = named(live.describe_topic(overrides), "max.message.bytes")
+    entry = named(describe_topic(live, overrides), "max.message.bytes")
     assert (entry.source, entry.value) == (expected[0][0], str(expected[0][1]))
     assert [(synonym.source, synonym.value) for synonym in entry.synonyms] == [(s, str(v)) for s, v in expected]
     assert {synonym.name for synonym in entry.synonyms if synonym.source is not T} == {"message.max.bytes"}
-    entry = named(live.describe_broker(), "message.max.bytes")
-    assert entry.value == str(live(MESSAGE_MAX_BYTES))
+    entry = named(describe_broker(live), "message.max.bytes")
+    assert entry.value == str(live(BROKER_SETTINGS["message.max.bytes"]))
 
 
 def test_hours_behind_a_topics_retention_are_shown_as_milliseconds() -> None:
-    entry = named(config(log_retention_hours="2").describe_topic({}), "retention.ms")
+    entry = named(describe_topic(config(log_retention_hours="2"), {}), "retention.ms")
     assert entry.value == "7200000"
     assert entry.source is S
     assert entry.synonyms == (
@@ -110,15 +112,15 @@ def test_topics_with_equal_overrides_share_their_log_config() -> None:
 
 
 def test_entries_say_type_and_what_is_fixed() -> None:
-    entries = config().describe_broker()
+    entries = describe_broker(config())
     assert [entry.name for entry in entries] == sorted(entry.name for entry in entries)
-    assert named(entries, "num.partitions").read_only
-    assert not named(entries, "max.connections").read_only
+    assert named(entries, "num.partitions").is_read_only
+    assert not named(entries, "max.connections").is_read_only
     assert named(entries, "log.retention.ms").value is None
     assert named(entries, "log.cleanup.policy").type is ConfigType.LIST
     live = config()
     live.set_dynamic({"max.connections": "4"}, {})
-    assert [(e.name, e.value, e.source) for e in live.describe_broker_default()] == [("max.connections", "4", C)]
+    assert [(e.name, e.value, e.source) for e in describe_cluster_defaults(live)] == [("max.connections", "4", C)]
 
 
 @pytest.mark.parametrize(
@@ -138,23 +140,22 @@ def test_entries_say_type_and_what_is_fixed() -> None:
 )
 def test_what_a_topic_may_not_be_given(changes: dict[str, str | None], sentence: str) -> None:
     with pytest.raises(KafkaError) as refused:
-        config().check_topic(changes, {"max.compaction.lag.ms": "5"})
+        check_topic_changes(changes, {"max.compaction.lag.ms": "5"})
     assert refused.value.code is ErrorCode.invalid_config
     assert sentence in str(refused.value)
 
 
 def test_what_a_topic_may_be_given() -> None:
-    live = config()
-    live.check_topic({"cleanup.policy": "compact,delete", "retention.ms": "-1", "remote.storage.enable": "false"})
-    live.check_topic({"gone.with.a.version": None}, {"gone.with.a.version": "1"})
-    live.check_topic({"leader.replication.throttled.replicas": "0:1,2:3"})
-    live.check_topic({"leader.replication.throttled.replicas": "*"})
+    check_topic_changes({"cleanup.policy": "compact,delete", "retention.ms": "-1", "remote.storage.enable": "false"})
+    check_topic_changes({"gone.with.a.version": None}, {"gone.with.a.version": "1"})
+    check_topic_changes({"leader.replication.throttled.replicas": "0:1,2:3"})
+    check_topic_changes({"leader.replication.throttled.replicas": "*"})
 
 
 @pytest.mark.parametrize(
-    ("changes", "everywhere", "sentence"),
+    ("changes", "cluster_wide", "sentence"),
     [
-        ({"num.partitions": "3"}, True, "num.partitions cannot be changed while brokers run"),
+        ({"num.partitions": "3"}, True, "num.partitions is read-only"),
         ({"leader.replication.throttled.rate": "1"}, True, "can only be set for one broker"),
         ({"min.insync.replicas": "2"}, False, "can only be set for all brokers"),
         ({"num.io.threads": "2"}, True, "num.io.threads has no effect"),
@@ -162,9 +163,9 @@ def test_what_a_topic_may_be_given() -> None:
         ({"max.connections": "-2"}, True, "allowed: a 32-bit integer, at least 0"),
     ],
 )
-def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], everywhere: bool, sentence: str) -> None:
+def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], cluster_wide: bool, sentence: str) -> None:
     with pytest.raises(KafkaError) as refused:
-        config().check_broker(changes, everywhere=everywhere)
+        check_broker_changes(changes, cluster_wide=cluster_wide)
     assert refused.value.code is ErrorCode.invalid_config
     assert sentence in str(refused.value)
 
@@ -172,10 +173,10 @@ def test_what_a_broker_may_not_be_given(changes: dict[str, str | None], everywhe
 def test_levels_of_loggers() -> None:
     name = "ottla_broker.tests.levels"
     logging.getLogger(name)
-    assert loggers.problems({name: "warn", "root": "INFO"}) == []
-    assert len(loggers.problems({name: "LOUD", "root": None, "no.such.logger": "INFO"})) == 3
-    loggers.apply({name: "warn"})
+    assert find_level_problems({name: "warn", "root": "INFO"}) == []
+    assert len(find_level_problems({name: "LOUD", "root": None, "no.such.logger": "INFO"})) == 3
+    set_levels({name: "warn"})
     assert logging.getLogger(name).level == logging.WARNING
-    assert named(loggers.describe(), name).value == "WARN"
-    loggers.apply({name: None})
+    assert named(describe_loggers(), name).value == "WARN"
+    set_levels({name: None})
     assert logging.getLogger(name).level == logging.NOTSET

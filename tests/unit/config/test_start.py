@@ -74,7 +74,7 @@ def test_everything_wrong_in_a_file_is_said_at_once_with_its_place(tmp_path: Pat
     assert refused.value.problems == (
         f"{file}:2: num.partiton is no setting of a broker; did you mean num.partitions?",
         f"{file}:3: log.segment.bytes cannot be '1'; allowed: a 32-bit integer, at least 14",
-        f"{file}:4: authorizer.class.name=x.Y is refused: access rules are not enforced yet, and a broker must not seem to",
+        f"{file}:4: authorizer.class.name=x.Y is refused: ACLs are not enforced, and a broker must not seem to",
     )
 
 
@@ -95,17 +95,20 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"log.dirs": ""}, "log.dirs is not given; allowed: folders separated by commas"),
-        ({"log.dirs": "/a,/a"}, "log.dirs names a folder twice"),
+        ({"log.dirs": ""}, "log.dirs is not set; allowed: directories separated by commas"),
+        ({"log.dirs": "/a,/a"}, "log.dirs names a directory twice"),
         (
             {"listeners": "SSL://:1"},
-            "brokers would speak to each other on SSL, whose protocol is SSL; allowed: PLAINTEXT",
+            "brokers would connect to each other on SSL, whose protocol is SSL; allowed: PLAINTEXT",
         ),
-        ({"listeners": "SASL_SSL://:1"}, "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL, until SASL is there"),
-        ({"ssl.keystore.type": "JKS"}, "a keystore of Java's cannot be read; write keys and certificates as PEM"),
+        (
+            {"listeners": "SASL_SSL://:1"},
+            "whose protocol is SASL_SSL; allowed: PLAINTEXT and SSL (SASL is not implemented)",
+        ),
+        ({"ssl.keystore.type": "JKS"}, "Java keystores cannot be read; provide keys and certificates as PEM"),
         ({"listener.name.x.ssl.client.auth": "none"}, "listener.name.x is the name of no listener in listeners"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "a comma-separated list of TLSv1.2 and TLSv1.3"),
-        ({"listeners": "X://:1"}, "listeners has X, which listener.security.protocol.map does not give a protocol"),
+        ({"listeners": "X://:1"}, "listeners has X, to which listener.security.protocol.map assigns no protocol"),
         (
             {"listeners": "PLAINTEXT://:1,Y://:1", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,Y:PLAINTEXT"},
             "has 1 twice",
@@ -123,7 +126,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
         ({"queued.max.request.bytes": "1000"}, "must not be less than socket.request.max.bytes"),
         ({"register": "zookeeper:2181"}, "allowed: file:/path, etcd:http://host:port/key or kubernetes:NAMESPACE/NAME"),
-        ({"remote.log.storage.system.enable": "true"}, "there is no tiered storage yet"),
+        ({"remote.log.storage.system.enable": "true"}, "tiered storage is not implemented"),
         ({"listener.name.internal.max.connections": "3"}, "is no setting of a broker"),
     ],
 )

@@ -7,20 +7,18 @@ from typing import Literal
 from ottla_broker.coordination import rebalance
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.effects import (
-    Answer,
+    CompleteRequest,
     Effect,
     JoinRequest,
     JoinResult,
     LeavingMember,
-    Now,
-    Store,
     SyncRequest,
     SyncResult,
+    Timestamps,
+    WriteGroupMetadata,
 )
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.join import join
-from ottla_broker.coordination.leave import heartbeat, leave
-from ottla_broker.coordination.sync import sync
+from ottla_broker.coordination.membership import heartbeat, join_group, leave_group, sync_group
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 RANGE = (("range", b"topics"),)
@@ -79,11 +77,11 @@ class World:
 
     def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
         self.settings = settings or GroupCoordinatorConfig(group_initial_rebalance_delay_ms=3_000)
-        self.group = ClassicGroup("g")
+        self.group = ClassicGroup("g", self.settings)
         self.ms = 0
         self.clients: list[Client] = []
-        self.writes: deque[Store] = deque()
-        self.written: list[Store] = []
+        self.writes: deque[WriteGroupMetadata] = deque()
+        self.written: list[WriteGroupMetadata] = []
         self.waiting: dict[int, Client] = {}  # tickets
         self._tickets = 0
         self.leaders: dict[int, set[str]] = {}  # generation → who was asked to assign
@@ -91,8 +89,8 @@ class World:
     def state(self) -> GroupState:
         return self.group.state
 
-    def now(self) -> Now:
-        return Now(self.ms, 1_700_000_000_000 + self.ms)
+    def now(self) -> Timestamps:
+        return Timestamps(self.ms, 1_700_000_000_000 + self.ms)
 
     def ticket(self, client: Client) -> int:
         self._tickets += 1
@@ -101,11 +99,11 @@ class World:
 
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Store):
+            if isinstance(effect, WriteGroupMetadata):
                 self.writes.append(effect)
                 continue
-            assert isinstance(effect, Answer) and isinstance(effect.ticket, int)
-            self._deliver(self.waiting.pop(effect.ticket), effect.result)
+            assert isinstance(effect, CompleteRequest) and isinstance(effect.request, int)
+            self._deliver(self.waiting.pop(effect.request), effect.result)
 
     def _deliver(self, client: Client, result: JoinResult | SyncResult) -> None:
         if (
@@ -141,10 +139,10 @@ class World:
         client.doing = "joining"
         request = JoinRequest(
             client.member_id, client.instance, client.name, "/127.0.0.1", client.rebalance_ms, client.session_ms,
-            "consumer", client.protocols, unique=str(self._tickets),
+            "consumer", client.protocols, unique_suffix=str(self._tickets),
             needs_member_id=client.version >= 4, may_skip_assignment=client.version >= 9,
         )  # fmt: skip
-        self.run(join(self.group, self.settings, request, self.ticket(client), self.now()))
+        self.run(join_group(self.group, request, self.ticket(client), self.now()))
 
     def sync(self, client: Client) -> None:
         client.doing = "syncing"
@@ -158,7 +156,7 @@ class World:
         request = SyncRequest(
             client.member_id, client.instance, client.generation, told.protocol_type, told.protocol_name, assignments
         )
-        self.run(sync(self.group, request, self.ticket(client)))
+        self.run(sync_group(self.group, request, self.ticket(client)))
 
     def beat(self, client: Client) -> None:
         try:
@@ -168,9 +166,7 @@ class World:
 
     def leave(self, client: Client) -> list[ErrorCode]:
         client.alive = False
-        codes, effects = leave(
-            self.group, self.settings, [LeavingMember(client.member_id, client.instance)], self.now()
-        )
+        codes, effects = leave_group(self.group, [LeavingMember(client.member_id, client.instance)], self.now())
         self.run(effects)
         return codes
 
@@ -178,20 +174,22 @@ class World:
 
     def advance(self, ms: int) -> None:
         until = self.ms + ms
-        while self.group.wake_ms is not None and self.group.wake_ms <= until:
-            self.ms = max(self.ms, self.group.wake_ms)
-            self.run(rebalance.tick(self.group, self.settings, self.now()))
-            assert self.group.wake_ms is None or self.group.wake_ms > self.ms or self._is_due(), "time stands still"
+        while self.group.next_deadline_ms is not None and self.group.next_deadline_ms <= until:
+            self.ms = max(self.ms, self.group.next_deadline_ms)
+            self.run(rebalance.expire_deadlines(self.group, self.now()))
+            assert self.group.next_deadline_ms is None or self.group.next_deadline_ms > self.ms or self._is_due(), (
+                "time stands still"
+            )
         self.ms = until
 
     def _is_due(self) -> bool:
-        return self.group.join_due_ms == self.ms  # a rebalance that began in this tick and has no time at all
+        return self.group.join_deadline_ms == self.ms  # a rebalance that began in this tick and has no time at all
 
     def end_write(self, error: ErrorCode = ErrorCode.none) -> None:
         write = self.writes.popleft()
         if error is ErrorCode.none:
             self.written.append(write)
-        self.run(rebalance.stored(self.group, self.settings, write.then, error, self.now()))
+        self.run(rebalance.on_write_completed(self.group, write.purpose, error, self.now()))
 
     def settle(self, seconds: int = 420) -> None:
         """Time passes, writes succeed, and whoever is alive does what it should."""

@@ -2,11 +2,10 @@
 
 import pytest
 
-from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, restored, subscribed_topics
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, parse_subscribed_topics, restore_group
 from ottla_broker.coordination.effects import LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.leave import leave
-from ottla_broker.coordination.sync import sync
+from ottla_broker.coordination.membership import leave_group, sync_group
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.clients import Client, World
 
@@ -44,7 +43,7 @@ def test_a_member_id_that_nobody_comes_back_for_is_forgotten_after_the_session_t
     assert world.group.pending_joins
     world.advance(1)
     assert not world.group.pending_joins
-    assert world.group.wake_ms is None
+    assert world.group.next_deadline_ms is None
 
 
 def test_older_clients_join_at_once() -> None:
@@ -256,9 +255,8 @@ def test_a_static_member_that_changes_the_protocol_makes_a_rebalance() -> None:
 
 def test_an_administrator_removes_static_members_by_instance() -> None:
     world = stable(Client("a", instance="i"), Client("b", instance="j"))
-    codes, effects = leave(
+    codes, effects = leave_group(
         world.group,
-        world.settings,
         [LeavingMember("", "i"), LeavingMember("", "nobody"), LeavingMember("x", "j")],
         world.now(),
     )
@@ -274,9 +272,9 @@ def test_the_last_to_leave_empties_the_group() -> None:
     assert (world.state(), world.group.generation) == (GroupState.empty, 2)
     assert world.writes[-1].metadata.members == ()
     assert world.group.protocol_type == "consumer"
-    assert world.group.wake_ms is not None, "an old deadline may remain"
+    assert world.group.next_deadline_ms is not None, "an old deadline may remain"
     world.advance(600_000)
-    assert world.group.wake_ms is None
+    assert world.group.next_deadline_ms is None
 
 
 def test_a_full_group_turns_members_away() -> None:
@@ -316,7 +314,7 @@ def test_the_protocol_with_most_votes_is_chosen_among_those_all_support() -> Non
 def test_what_sync_checks(generation: int, protocol: str, member: str | None, error: ErrorCode) -> None:
     client = Client("a")
     world = stable(client)
-    (answer,) = sync(
+    (answer,) = sync_group(
         world.group, SyncRequest(member or client.member_id, None, generation, "consumer", protocol), "ticket"
     )
     assert answer.result.error is error  # type: ignore[union-attr]
@@ -347,7 +345,7 @@ def test_who_may_commit() -> None:
 
 
 def test_topics_of_a_subscription() -> None:
-    assert subscribed_topics(SUBSCRIPTION) == ["a", "bb"]
+    assert parse_subscribed_topics(SUBSCRIPTION) == ["a", "bb"]
     group = stable(Client("a", protocols=(("range", SUBSCRIPTION),))).group
     assert group.is_subscribed_to("bb")
     assert not group.is_subscribed_to("c")
@@ -355,7 +353,7 @@ def test_topics_of_a_subscription() -> None:
 
 def test_a_subscription_that_cannot_be_read_may_mean_any_topic() -> None:
     group = stable(Client("a", protocols=(("range", b"\x00\x00\xff"),))).group
-    assert group.subscribed is None
+    assert group.subscribed_topics is None
     assert group.is_subscribed_to("anything")
 
 
@@ -363,9 +361,9 @@ def test_a_group_comes_back_from_its_record() -> None:
     leader, static = Client("a"), Client("b", instance="i")
     world = stable(leader, static)
     record = world.written[-1].metadata
-    again = restored("g", record)
+    again = restore_group("g", world.settings, record)
     assert again.state is GroupState.stable
-    assert again.as_record({m.id: m.assignment for m in again.members.values()}) == record
+    assert again.to_record({m.id: m.assignment for m in again.members.values()}) == record
     assert (again.leader, again.static_members) == (leader.member_id, {"i": static.member_id})
 
 
@@ -377,4 +375,4 @@ def test_dead_groups_send_members_elsewhere() -> None:
     world.step(client)
     assert client.errors == [ErrorCode.coordinator_not_available]
     with pytest.raises(KafkaError):
-        leave(group, world.settings, [LeavingMember("x")], world.now())
+        leave_group(group, [LeavingMember("x")], world.now())

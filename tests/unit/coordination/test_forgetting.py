@@ -28,7 +28,7 @@ def test_a_group_that_nobody_came_back_to_leaves_nothing_behind() -> None:
         assert [group.state for group in broker.groups.list_groups()] == [
             GroupState.empty
         ]  # Kafka, too, lists it until then
-        await broker.groups.expire()
+        await broker.groups.expire_offsets()
         assert broker.groups.list_groups() == []
         assert broker.journal.end == 0
 

@@ -115,9 +115,9 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def counts_are_right(self) -> None:
         group = self.world.group
-        assert group.joining == sum(member.joining is not None for member in group.members.values())
+        assert group.waiting_joins == sum(member.join_request is not None for member in group.members.values())
         names = [name for member in group.members.values() for name, _ in member.protocols]
-        assert group.supported == {name: names.count(name) for name in set(names)}
+        assert group.protocol_support == {name: names.count(name) for name in set(names)}
         statics = {m.group_instance_id: m.id for m in group.members.values() if m.group_instance_id is not None}
         assert group.static_members == statics
         assert len(group.members) <= 5 + 3  # statics come back above the limit only under names they had
@@ -126,13 +126,13 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def somebody_will_answer(self) -> None:
         group, world = self.world.group, self.world
-        tickets = {m.joining for m in group.members.values()} | {m.syncing for m in group.members.values()}
+        tickets = {m.join_request for m in group.members.values()} | {m.sync_request for m in group.members.values()}
         assert set(world.waiting) == tickets - {None}
         if world.waiting:
-            assert group.wake_ms is not None or world.writes  # a write always ends, and tells the group
+            assert group.next_deadline_ms is not None or world.writes  # a write always ends, and tells the group
         if group.state is GroupState.preparing:
-            assert group.join_due_ms is not None
-        if any(member.syncing is not None for member in group.members.values()):
+            assert group.join_deadline_ms is not None
+        if any(member.sync_request is not None for member in group.members.values()):
             assert group.state is GroupState.completing
 
     def teardown(self) -> None:

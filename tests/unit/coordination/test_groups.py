@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from ottla_broker.coordination import shard as loading
+from ottla_broker.coordination import coordinator_shard as loading
 from ottla_broker.coordination.classic_group import GroupState
 from ottla_broker.coordination.effects import JoinRequest, LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
-from ottla_broker.coordination.offsets_topic import partition_of
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     GroupMetadataKey,
@@ -19,6 +18,7 @@ from ottla_broker.coordination.records import (
     decode_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
+    partition_of,
 )
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -174,7 +174,7 @@ def test_a_partition_that_moves_away_while_it_loads_leaves_nobody_behind(monkeyp
         await member(broker.groups)
         for n in range(200):
             await broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n))
-        monkeypatch.setattr(loading, "SLICE_S", -1.0)  # every step is followed by a pause
+        monkeypatch.setattr(loading, "LOADING_SLICE_S", -1.0)  # every step is followed by a pause
         load = asyncio.ensure_future(broker.groups.load(0, broker.journal))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -232,7 +232,7 @@ def test_a_broker_that_may_have_been_replaced_answers_nothing() -> None:
 
     async def test(broker: Broker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
-        broker.groups.serving = lambda: False
+        broker.groups.is_in_session = lambda: False
         assert await refused(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
         with pytest.raises(KafkaError):
             broker.groups.fetch_offsets("g")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.coordination.shard import Phase
+from ottla_broker.coordination.coordinator_shard import ShardState
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.codec import request_class
 from ottla_broker.wire.errors import ErrorCode
@@ -167,11 +167,11 @@ def test_a_sync_without_the_protocol_it_must_name() -> None:
 
 def test_heartbeats_are_fine_while_the_group_loads() -> None:
     async def test(broker: Small) -> None:
-        broker.group_coordinator._shards[0].phase = Phase.loading
+        broker.group_coordinator._shards[0].state = ShardState.loading
         me = {"group_id": "g", "member_id": "m", "generation_id": 1}
         assert (await broker.named(HEARTBEAT, 4, **me)).error_code is ErrorCode.none
         assert (await broker.named(SYNC, 3, **me)).error_code is ErrorCode.coordinator_load_in_progress
-        broker.group_coordinator._shards[0].phase = Phase.serving
+        broker.group_coordinator._shards[0].state = ShardState.serving
         assert (await broker.named(HEARTBEAT, 4, **me)).error_code is ErrorCode.unknown_member_id
 
     scenario(test)

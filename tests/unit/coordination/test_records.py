@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.coordination.offsets_topic import java_hash, partition_of
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     OFFSET_COMMIT,
@@ -24,8 +23,10 @@ from ottla_broker.coordination.records import (
     encode_group_metadata_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
+    java_hash,
+    partition_of,
 )
-from ottla_broker.coordination.schema import Malformed
+from ottla_broker.wire.message_reader import MalformedMessage
 
 TOPIC_ID = UUID("00010203-0405-0607-0809-0a0b0c0d0e0f")
 
@@ -76,7 +77,7 @@ def test_older_and_newer_offsets_are_read(raw: str, commit: OffsetCommit) -> Non
 
 
 def test_a_value_of_an_unknown_version_is_not_passed_over() -> None:
-    with pytest.raises(Malformed, match="version 5 of OffsetCommit is not known; 0 to 4 are"):
+    with pytest.raises(MalformedMessage, match="version 5 of OffsetCommit is not known; 0 to 4 are"):
         decode_value(OFFSET_COMMIT, bytes.fromhex("00050000000000000005"))
 
 
@@ -160,8 +161,8 @@ def test_keys_come_back_and_mutations_are_the_same_by_declaration_and_by_hand(
     for other in (raw[: len(noise)], raw[:2] + noise, raw[:3] + noise):
         try:
             expected = OFFSET_COMMIT_KEY.read(other, 2, 0)
-        except Malformed:
-            with pytest.raises(Malformed):
+        except MalformedMessage:
+            with pytest.raises(MalformedMessage):
                 decode_key(other)
         else:
             assert decode_key(other) == expected
@@ -173,8 +174,8 @@ def test_mutated_offsets_are_the_same_by_declaration_and_by_hand(commit: OffsetC
     for other in (raw[:at] + noise, raw[:at] + noise + raw[at + len(noise) :], raw + noise):
         try:
             expected = decode_value(OFFSET_COMMIT, other)
-        except Malformed:
-            with pytest.raises(Malformed):
+        except MalformedMessage:
+            with pytest.raises(MalformedMessage):
                 decode_offset_commit(other)
         else:
             assert decode_offset_commit(other) == expected
@@ -188,7 +189,7 @@ def test_nonsense_is_malformed_and_nothing_else(raw: bytes) -> None:
         lambda raw: decode_value(OFFSET_COMMIT, raw),
         lambda raw: decode_value(GROUP_METADATA, raw),
     ):
-        with suppress(Malformed):
+        with suppress(MalformedMessage):
             read(raw)
 
 

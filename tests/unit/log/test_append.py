@@ -33,7 +33,7 @@ def refusal(place: Place, data: bytes, config: LogConfig | None = None) -> Error
     log = place.create()
     with pytest.raises(KafkaError) as caught:
         log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
-    assert log.end == 0 and log.size == 0 and log.failed is None
+    assert log.end == 0 and log.size == 0 and log.failure is None
     assert caught.value.message
     return caught.value.code
 

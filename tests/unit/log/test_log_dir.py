@@ -14,7 +14,7 @@ import pytest
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir, LogDirError
-from ottla_broker.log.maintenance import LogDirMaintenance, MaintenanceIntervals
+from ottla_broker.log.maintenance import LogDirMaintenance, MaintenanceIntervals, maintain
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
@@ -148,7 +148,7 @@ def with_gaps(path: Path, *without: int) -> list[int]:
     log = directory.create_log("topic", 0, TOPIC_ID, FOREIGN)
     for _ in range(9):
         lead(log, batch(1, size=90))
-    asyncio.run(directory.logs["topic", 0].flush.checkpoint())
+    asyncio.run(directory.logs["topic", 0].checkpoint())
     assert len(log.segments) == 9
     for at in without:
         for file in log.segments[at].paths:
@@ -190,7 +190,7 @@ def test_gaps_that_a_first_start_found_are_no_loss_to_a_later_one(tmp_path: Path
     if points_lost:
         (tmp_path / "recovery-point-offset-checkpoint").unlink()
     again = opened(tmp_path).logs["topic", 0]
-    assert (records(again), again.failed) == ([*kept, 9], None)
+    assert (records(again), again.failure) == ([*kept, 9], None)
 
 
 def test_a_gap_that_a_loss_of_power_left_is_a_loss_in_what_was_taken_over_too(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_what_was_half_filled_in_is_filled_in_anew(tmp_path: Path, left: int) ->
     again = attached(tmp_path)
     asyncio.run(again.adopt_foreign_logs())
     log = again.logs["topic", 0]
-    assert (records(log), log.failed, log.segments[3].next_offset()) == (kept, None, 5)
+    assert (records(log), log.failure, log.segments[3].next_offset()) == (kept, None, 5)
     assert log.segments[3].size == filled.size
 
 
@@ -279,7 +279,7 @@ def test_a_recreated_partition_inherits_no_checkpoint(tmp_path: Path) -> None:
     for _ in range(9):
         lead(log, batch(1))
     log.delete_records_before(7)
-    asyncio.run(log.flush.checkpoint())
+    asyncio.run(log.checkpoint())
     asyncio.run(directory.write_checkpoints(recovery_points=True))
     directory.delete_log("t", 0)
     lead(directory.create_log("t", 0, UUID(int=9), LogConfig()), batch(3))
@@ -295,13 +295,13 @@ def test_deleted_partitions_are_removed_in_the_background_and_after_a_crash(tmp_
     directory.delete_log("gone", 0)
     directory.delete_log("gone", 7)
     (folder,) = tmp_path.glob("gone-0.*-delete")
-    asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).remove_files())
+    asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).remove_deleted_files())
     assert not folder.exists()
     directory.delete_log("gone", 1)
     killed(directory)
     again = opened(tmp_path)
     assert again.logs == {}
-    asyncio.run(LogDirMaintenance(again, MaintenanceIntervals()).remove_files())
+    asyncio.run(LogDirMaintenance(again, MaintenanceIntervals()).remove_deleted_files())
     assert list(tmp_path.glob("gone*")) == []
 
 
@@ -312,8 +312,8 @@ def test_a_damaged_partition_does_not_stop_the_others(tmp_path: Path) -> None:
     closed(directory)
     (tmp_path / "t-0/partition.metadata").write_text("nonsense")
     again = opened(tmp_path)
-    assert "partition.metadata" in str(again.logs["t", 0].failed)
-    assert again.logs["t", 1].failed is None
+    assert "partition.metadata" in str(again.logs["t", 0].failure)
+    assert again.logs["t", 1].failure is None
     assert lead(again.logs["t", 1], batch(1)) == (1, 1)
 
 
@@ -338,12 +338,12 @@ class TestMaintenance:
         care = LogDirMaintenance(directory, MaintenanceIntervals())
         path = tmp_path / "replication-offset-checkpoint"
         lead(log, batch(3))
-        asyncio.run(care.checkpoint_watermarks())
+        asyncio.run(care.write_high_watermarks())
         assert path.read_text() == "0\n1\nt 0 3\n"
         path.unlink()
-        asyncio.run(care.checkpoint_watermarks())
-        log.touched = True
-        asyncio.run(care.checkpoint_watermarks())
+        asyncio.run(care.write_high_watermarks())
+        log.is_checkpoint_stale = True
+        asyncio.run(care.write_high_watermarks())
         assert not path.exists()
 
     def test_flush_ms(self, tmp_path: Path) -> None:
@@ -354,20 +354,20 @@ class TestMaintenance:
         lead(log, batch(1))
         for later, flushed in ((0, 0), (499, 0), (1, 1)):
             clock.now_ms += later
-            asyncio.run(care.flush_overdue())
+            asyncio.run(care.sync_overdue_logs())
             assert log.flush.flushed == flushed
 
     def test_recovery_points_move_behind_much_unflushed_log(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ottla_broker.log.maintenance.FLUSH_BEHIND", 10_000)
+        monkeypatch.setattr("ottla_broker.log.maintenance.CHECKPOINT_BYTES", 10_000)
         directory = opened(tmp_path)
         little = directory.create_log("little", 0, TOPIC_ID, LogConfig())
         much = directory.create_log("much", 0, TOPIC_ID, LogConfig())
         lead(little, batch(1))
         for _ in range(3):
             lead(much, batch(1, size=9_000))
-        asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).checkpoint_recovery_points())
+        asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).write_recovery_points())
         assert (little.recovery_point, much.recovery_point) == (0, 3)
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nlittle 0 0\nmuch 0 3\n"
 
@@ -376,10 +376,10 @@ class TestMaintenance:
         log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
         log.append_as_leader(batch(1, producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW)
         care = LogDirMaintenance(directory, MaintenanceIntervals())
-        asyncio.run(care.expire_producers())
+        asyncio.run(care.remove_expired_producers())
         assert log.producers.get(7) is not None
         directory.producer_expiration_ms = 999
-        asyncio.run(care.expire_producers())
+        asyncio.run(care.remove_expired_producers())
         assert log.producers.get(7) is None
 
     def test_the_loop_runs_and_ends_when_cancelled(self, tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ class TestMaintenance:
             return list(tmp_path.glob("t-0/*.deleted"))
 
         async def run() -> None:
-            task = asyncio.ensure_future(directory.maintain(MaintenanceIntervals(1, 1, 1, 1)))
+            task = asyncio.ensure_future(maintain(directory, MaintenanceIntervals(1, 1, 1, 1)))
             until = time.monotonic() + 20
             while log.start == 0 or leftovers():
                 await asyncio.sleep(0.01)

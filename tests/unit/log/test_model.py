@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.producer_snapshot import encode_producer_snapshot
+from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.wire.batch import iter_batches
@@ -49,9 +49,7 @@ class LogMachine(RuleBasedStateMachine):
         self.written_point = 0  # the recovery point in the checkpoint file
 
     def new_storage(self) -> Storage:
-        storage = Storage(self.disk, runtime(Clock()))
-        storage.write_recovery_points = self.write_recovery_point
-        return storage
+        return Storage(self.disk, runtime(Clock()), self.write_recovery_point)
 
     @initialize()
     def make(self) -> None:
@@ -139,7 +137,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        asyncio.run(self.log.flush.checkpoint())
+        asyncio.run(self.log.checkpoint())
 
     @rule()
     def write_recovery_point(self) -> None:
@@ -150,7 +148,7 @@ class LogMachine(RuleBasedStateMachine):
         high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed
         self.storage = self.new_storage()
         self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, known)
-        assert self.log.failed is None, self.log.failed
+        assert self.log.failure is None, self.log.failure
         if self.log.recovery_point < self.written_point:
             self.write_recovery_point()
         assert self.log.end > max((kept.last for kept in self.model if kept.last < flushed), default=-1)
@@ -160,7 +158,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def stop_and_start(self) -> None:
         self.log.seal()
-        asyncio.run(self.log.flush.checkpoint())
+        asyncio.run(self.log.checkpoint())
         self.log.close()
         self.write_recovery_point()
         self.reopened(clean=True)

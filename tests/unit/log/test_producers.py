@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ottla_broker.log.producer_snapshot import (
+from ottla_broker.log.producer_snapshots import (
     CorruptProducerSnapshot,
     decode_producer_snapshot,
     encode_producer_snapshot,
@@ -202,5 +202,5 @@ class TestSnapshotFormat:
         with open(log.snapshots.path(1), "r+b") as file:  # noqa: PTH123
             file.truncate(12)
         again = place.reopen()
-        assert again.failed is None
+        assert again.failure is None
         assert lead(again, batch(1, producer=(9, 0, 2))) == (2, 2)

@@ -149,7 +149,7 @@ def test_descriptors_and_indexes_in_memory_are_bounded(place: Place, monkeypatch
         log.clear_tail_cache()
         assert offsets(log) == list(range(120))
         assert len(place.storage.files) <= 7
-        assert sum(segment.offsets.loaded for segment in log.segments) <= 6
+        assert sum(segment.offsets.is_loaded for segment in log.segments) <= 6
 
 
 def test_without_descriptors_the_files_give_theirs_up(failing: Place) -> None:
@@ -162,4 +162,4 @@ def test_without_descriptors_the_files_give_theirs_up(failing: Place) -> None:
     log.clear_tail_cache()
     disk.descriptors = 0
     assert offsets(log, max_bytes=1) == list(range(40))
-    assert log.failed is None
+    assert log.failure is None

@@ -12,7 +12,7 @@ import pytest
 from ottla_broker.log import file_names
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.producer_snapshot import encode_producer_snapshot
+from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.recovery import LogCheckpoint
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead, marker, offsets
@@ -33,7 +33,7 @@ def files(place: Place, suffix: str) -> list[Path]:
 def test_kill_9_loses_nothing_that_was_written(place: Place) -> None:
     log = filled(place)
     again = place.reopen()
-    assert (again.start, again.end, again.failed) == (0, log.end, None)
+    assert (again.start, again.end, again.failure) == (0, log.end, None)
     assert offsets(again) == list(range(120))
     assert again.recovery_point == 0
     lead(again, batch(1))
@@ -46,7 +46,7 @@ def test_a_torn_tail_is_cut_off(place: Place, cut: int) -> None:
     last = files(place, ".log")[-1]
     os.truncate(last, last.stat().st_size - cut)
     again = place.reopen()
-    assert again.failed is None
+    assert again.failure is None
     assert offsets(again) == list(range(again.end))
     assert 0 < log.end - again.end <= 4
     assert lead(again, batch(3)) == (again.end - 3, again.end - 1)
@@ -65,7 +65,7 @@ def test_an_empty_segment_that_never_began_takes_nothing_with_it(
     leftover = Path(file_names.segment_file(place.directory, base, file_names.LOG))
     leftover.touch()
     again = place.reopen(LogCheckpoint(clean, recovery_point))
-    assert (again.end, again.failed) == (log.end, None)
+    assert (again.end, again.failure) == (log.end, None)
     assert offsets(again) == list(range(120))
     assert not leftover.exists()
 
@@ -76,7 +76,7 @@ def test_garbage_behind_the_end_is_cut_off(place: Place) -> None:
         with files(place, ".log")[-1].open("ab") as file:
             file.write(tail)
         again = place.reopen()
-        assert (again.end, again.failed) == (log.end, None)
+        assert (again.end, again.failure) == (log.end, None)
 
 
 def test_a_broken_batch_ends_the_log_there_and_later_segments_go(place: Place) -> None:
@@ -86,7 +86,7 @@ def test_a_broken_batch_ends_the_log_there_and_later_segments_go(place: Place) -
     data[200] ^= 1
     third.write_bytes(data)
     again = place.reopen()
-    assert again.failed is None
+    assert again.failure is None
     assert file_names.offset_of(third.name) <= again.end < file_names.offset_of(third.name) + 10  # type: ignore[operator]
     assert len(files(place, ".log")) == 3
     assert offsets(again) == list(range(again.end))
@@ -100,7 +100,7 @@ def test_recovery_reads_only_what_follows_the_recovery_point(failing: Place) -> 
     assert isinstance(disk, FailingDisk)
     disk.log_bytes_read = 0
     again = failing.reopen(LogCheckpoint(recovery_point=3_900))
-    assert (again.end, again.failed) == (4_000, None)
+    assert (again.end, again.failure) == (4_000, None)
     tail = log.size * 100 // 4_000
     assert disk.log_bytes_read < 3 * tail + 16_384 < log.size / 4
 
@@ -111,7 +111,7 @@ def test_any_recovery_point_gives_the_same_log(place: Place, point: int) -> None
     expected = [segment.offsets.entries() for segment in log.segments], [s.times.entries() for s in log.segments]
     log.seal()
     again = place.reopen(LogCheckpoint(recovery_point=point))
-    assert (again.end, again.failed, again.recovery_point) == (120, None, point)
+    assert (again.end, again.failure, again.recovery_point) == (120, None, point)
     assert offsets(again) == list(range(120))
     rebuilt = [segment.offsets.entries() for segment in again.segments]
     assert rebuilt == expected[0]
@@ -126,8 +126,8 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline_by_name
     for index in files(place, "index"):
         index.unlink()
     again = place.reopen(LogCheckpoint(recovery_point=log.end))
-    assert again.failed is not None and again.failed.code is ErrorCode.kafka_storage_error
-    assert path.name in str(again.failed) and "position 0" in str(again.failed) and "offset 0" in str(again.failed)
+    assert again.failure is not None and again.failure.code is ErrorCode.kafka_storage_error
+    assert path.name in str(again.failure) and "position 0" in str(again.failure) and "offset 0" in str(again.failure)
     assert path.read_bytes() == bytes(data)  # nothing was cut off
     for action in (lambda: again.read(0, 1, up_to=1), lambda: lead(again, batch(1))):
         with pytest.raises(KafkaError, match=path.name):
@@ -147,7 +147,7 @@ def test_corruption_found_while_reading_takes_the_partition_offline(place: Place
     with pytest.raises(KafkaError, match=path.name) as caught:
         again.read(base, 100, up_to=again.end)
     assert f"offset {base}" in str(caught.value)
-    assert again.failed is caught.value
+    assert again.failure is caught.value
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -171,7 +171,7 @@ def test_an_index_full_of_nonsense_is_built_anew(place: Place, clean: bool) -> N
     last = files(place, ".index")[-1]
     last.write_bytes(os.urandom(8 * 20))
     again = place.reopen(LogCheckpoint(clean=clean, recovery_point=log.end - 4))
-    assert (again.end, again.failed) == (log.end, None)
+    assert (again.end, again.failure) == (log.end, None)
     assert offsets(again) == list(range(120))
 
 
@@ -254,11 +254,11 @@ def test_zeros_that_a_loss_of_power_left_name_no_aborted_transaction(place: Plac
     log = place.create()
     lead(log, batch(1, producer=(0, 0, 0), transactional=True))
     lead(log, marker(True, 0), from_client=False)
-    asyncio.run(log.flush.checkpoint())
+    asyncio.run(log.checkpoint())
     lead(log, batch(1))
     Path(log.segments[0].transactions.path).write_bytes(bytes(68))
     again = place.reopen(LogCheckpoint(recovery_point=log.recovery_point))
-    assert (again.end, again.failed, again.aborted_transactions(0, 3)) == (3, None, [])
+    assert (again.end, again.failure, again.aborted_transactions(0, 3)) == (3, None, [])
     lead(again, batch(1, producer=(0, 0, 1), transactional=True))
     lead(again, marker(False, 0), from_client=False)
     aborted = again.aborted_transactions(0, again.end)
@@ -272,10 +272,10 @@ def test_unreadable_files_take_one_partition_offline_not_the_broker(failing: Pla
     lead(log, batch(1))
     failing.disk.broken = {".log"}  # type: ignore[attr-defined]
     again = failing.reopen()
-    assert again.failed is not None and ".log" in str(again.failed)
+    assert again.failure is not None and ".log" in str(again.failure)
     (Path(failing.directory) / file_names.LEADER_EPOCHS).write_text("7\nnonsense\n")
     failing.disk.broken = set()  # type: ignore[attr-defined]
-    assert "leader-epoch-checkpoint" in str(failing.reopen().failed)
+    assert "leader-epoch-checkpoint" in str(failing.reopen().failure)
 
 
 def test_an_end_in_a_hole_protects_nothing_behind_it(place: Place) -> None:
@@ -283,13 +283,13 @@ def test_an_end_in_a_hole_protects_nothing_behind_it(place: Place) -> None:
     log = place.create()
     log.append_as_follower(batch(1, base_offset=0, epoch=0) + batch(1, base_offset=10, epoch=0), leader_epoch=0)
     log.truncate_to(5)
-    asyncio.run(log.flush.checkpoint())
+    asyncio.run(log.checkpoint())
     assert (log.end, log.recovery_point) == (5, 1)
     lead(log, batch(1))
     path = files(place, ".log")[0]
     os.truncate(path, path.stat().st_size - 1)
     again = place.reopen(LogCheckpoint(recovery_point=log.recovery_point))
-    assert (again.end, again.failed) == (1, None)
+    assert (again.end, again.failure) == (1, None)
 
 
 @pytest.mark.parametrize("compacted", [False, True])

@@ -5,15 +5,16 @@ import asyncio
 import pytest
 
 from ottla_broker.log.config import MAX_INT32, LogConfig
+from ottla_broker.log.flush import is_flushed
+from ottla_broker.log.indexes import TimestampOffset
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.time_index import TimestampOffset
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead
 
 
 def indexes_are_sound(log: PartitionLog) -> None:
     """Every offset index entry names a batch by its position and last offset; time index entries rise and never lie."""
     for segment in log.segments:
-        found = {header.last_offset: (position, header) for position, header in segment.headers()}
+        found = {header.last_offset: (position, header) for position, header in segment.iter_headers()}
         entries = segment.offsets.entries()
         assert entries == sorted(set(entries))
         assert all(found[offset][0] == position for offset, position in entries)
@@ -98,7 +99,7 @@ def test_indexes_are_sound_whatever_the_timestamps(place: Place, interval: int) 
         lead(log, batch(1 + n % 3, timestamp=NOW + (n * 7919) % 1_000, size=20))
     indexes_are_sound(log)
     for segment in list(log.segments)[:-1]:  # the last entry of a closed segment tells its largest timestamp
-        assert segment.times.last().timestamp == max(h.max_timestamp for _, h in segment.headers())
+        assert segment.times.last().timestamp == max(h.max_timestamp for _, h in segment.iter_headers())
 
 
 def test_offsets_for_times(place: Place) -> None:
@@ -179,11 +180,11 @@ class TestDurability:
         log = place.create()
         for n in range(9):
             lead(log, batch(1, producer=(4, 0, n)), epoch=n // 5)
-        asyncio.run(log.flush.checkpoint())
-        assert log.recovery_point == log.end and log.flush.clean
+        asyncio.run(log.checkpoint())
+        assert log.recovery_point == log.end and is_flushed(log)
         lead(log, batch(1, producer=(4, 0, 9)))
-        assert log.recovery_point == 9 and not log.flush.clean
-        asyncio.run(log.flush.checkpoint())
+        assert log.recovery_point == 9 and not is_flushed(log)
+        asyncio.run(log.checkpoint())
         assert [o for o in log.snapshots.offsets if o not in log.segments.bases] == [10]
 
     def test_a_sync_that_began_before_a_truncation_says_nothing(self, place: Place) -> None:
@@ -226,4 +227,4 @@ class TestDurability:
         with pytest.raises(KafkaError) as caught:
             asyncio.run(log.wait_until_synced(1))
         assert caught.value.code is ErrorCode.kafka_storage_error
-        assert log.failed is not None
+        assert log.failure is not None

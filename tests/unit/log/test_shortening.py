@@ -6,7 +6,7 @@ import pytest
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.recovery import LogCheckpoint
-from ottla_broker.log.retention import remove_retired
+from ottla_broker.log.retention import take_files_to_delete
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.making import NOW, FailingDisk, Place, batch, lead, offsets
 
@@ -74,10 +74,10 @@ class TestRetention:
             lead(log, batch(1, size=50, producer=(1, 0, n)))
         log.apply_retention(NOW + 1)
         assert names(place)[0].endswith(".log.deleted")
-        assert remove_retired(log, NOW + 500) == []
-        due = remove_retired(log, NOW + 501)
+        assert take_files_to_delete(log, NOW + 500) == []
+        due = take_files_to_delete(log, NOW + 501)
         assert {Path(path).suffixes[0] for path in due} >= {".log", ".index", ".timeindex", ".snapshot"}
-        assert log.retired == []
+        assert log.files_to_delete == []
 
     def test_delete_records(self, place: Place) -> None:
         place.config = LogConfig(segment_bytes=200, index_interval_bytes=1)
@@ -151,7 +151,7 @@ class TestFullDisk:
                 lead(log, batch(1))
             assert caught.value.code is ErrorCode.kafka_storage_error
             assert "No space" in str(caught.value)
-        assert log.failed is None
+        assert log.failure is None
         assert offsets(log) == [0, 1, 2]
         disk.room = None
         assert lead(log, batch(1)) == (3, 3)
@@ -174,7 +174,7 @@ class TestFullDisk:
             lead(log, batch(1))
         assert offsets(log) == list(range(log.end))
         again = failing.reopen()
-        assert (again.end, again.failed) == (log.end, None)
+        assert (again.end, again.failure) == (log.end, None)
 
     def test_a_follower_that_could_not_write_still_knows_who_wrote_what_it_has(self, failing: Place) -> None:
         """What came was partly of a new leader; what comes next may be of the old one alone."""
@@ -211,7 +211,7 @@ class TestFullDisk:
         for _ in range(20):
             lead(log, batch(1))
         again = failing.reopen(LogCheckpoint(clean=clean))
-        assert (again.end, again.failed) == (log.end, None)
+        assert (again.end, again.failure) == (log.end, None)
         assert offsets(again) == list(range(log.end))
 
     def test_a_roll_that_failed_leaves_nothing_that_a_crash_could_take_for_the_end(self, failing: Place) -> None:
@@ -227,7 +227,7 @@ class TestFullDisk:
         log.roll()
         lead(log, batch(1))
         again = failing.reopen()
-        assert (again.end, again.failed) == (3, None)
+        assert (again.end, again.failure) == (3, None)
         assert offsets(again) == [0, 1, 2]
 
     def test_any_other_error_takes_the_partition_offline(self, failing: Place) -> None:
@@ -239,6 +239,6 @@ class TestFullDisk:
         with pytest.raises(KafkaError, match=r"\.log"):
             lead(log, batch(1))
         disk.broken = set()
-        assert log.failed is not None
+        assert log.failure is not None
         with pytest.raises(KafkaError):
             log.read(0, 1, up_to=1)

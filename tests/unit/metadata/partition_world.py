@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ottla_broker.metadata import broker_plans, election, isr_changes, reassignment
-from ottla_broker.metadata.broker_plans import electorate
+from ottla_broker.metadata.broker_plans import election_candidates
 from ottla_broker.metadata.election import TopicElectionRules, effective_min_isr
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
@@ -73,7 +73,7 @@ class World:
         everywhere, isr = tuple(replicas), tuple(replicas[:began_with])
         known = tuple(self.directories[broker] for broker in everywhere)
         made = PartitionRecord(TOPIC, 0, everywhere, isr, isr[0], directories=known)
-        self.commit([election.begun(made, self.rules)])
+        self.commit([election.with_initial_eligible_replicas(made, self.rules)])
         for broker in range(brokers):
             self.lives[broker] = self._life(broker)
             self.commit(broker_plans.plan_unfencing(self.image, broker, self.rules_of))
@@ -110,7 +110,7 @@ class World:
         coming = RegisterBrokerRecord(
             broker, UUID(int=self._incarnations), {"P": Endpoint("h", 1)}, directories=(self.directories[broker],)
         )
-        broker_plans.check_registration(self.image, coming, in_session=False)
+        broker_plans.validate_registration(self.image, coming, in_session=False)
         self.commit(broker_plans.plan_registration(self.image, coming, previous_epoch, self.rules_of))
 
     def _life(self, broker: int) -> Process:
@@ -240,9 +240,9 @@ class World:
             self.sent.remove((broker, epoch, proposal))
         if self.image.brokers[broker].epoch != epoch:
             return
-        voters = electorate(self.image)
+        voters = election_candidates(self.image)
         try:
-            new = isr_changes.proposed(self.state, proposal, broker, self.image.brokers, voters, self.rules)
+            new = isr_changes.apply_isr_change(self.state, proposal, broker, self.image.brokers, voters, self.rules)
         except KafkaError:
             return
         self.commit([new])
@@ -254,20 +254,22 @@ class World:
             return  # so few replicas promise less than `losses` allows
         places = {broker: self.directories[broker] for broker in targets}
         try:
-            new = reassignment.begun(self.state, targets, places, electorate(self.image), self.rules)
+            new = reassignment.begin_reassignment(
+                self.state, targets, places, election_candidates(self.image), self.rules
+            )
         except KafkaError:
             return
         self.commit([] if new is None else [new])
 
     def cancel(self) -> None:
         try:
-            new = reassignment.cancelled(self.state, electorate(self.image), self.rules)
+            new = reassignment.cancel_reassignment(self.state, election_candidates(self.image), self.rules)
         except KafkaError:
             return
         self.commit([] if new is None else [new])
 
     def prefer(self) -> None:
-        new = election.preferred(self.state, electorate(self.image))
+        new = election.elect_preferred_leader(self.state, election_candidates(self.image))
         self.commit([] if new is None else [new])
 
     # --- what must hold

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.metadata import quorum_rules
-from ottla_broker.metadata.metadata_fetch import agreement, where_to_cut
+from ottla_broker.metadata.metadata_fetch import find_diverging_epoch, truncation_offset
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
-from ottla_broker.metadata.register import Member, MemberKey
+from ottla_broker.metadata.register import ReplicaKey, Voter
 
 Entry = tuple[int, int]  # epoch, value
 
@@ -25,9 +25,9 @@ class Broken(AssertionError):
 @dataclass
 class Office:
     epoch: int
-    memberships: list[tuple[Member, ...]]
-    claims: dict[MemberKey, EpochAndOffset] = field(default_factory=dict)
-    ends: dict[MemberKey, int] = field(default_factory=dict)
+    memberships: list[tuple[Voter, ...]]
+    claims: dict[ReplicaKey, EpochAndOffset] = field(default_factory=dict)
+    ends: dict[ReplicaKey, int] = field(default_factory=dict)
     start: int | None = None
 
 
@@ -49,19 +49,19 @@ class Answer:
 
 
 class Node:
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Voter) -> None:
         self.member = member
         self.log: list[Entry] = []
         self.durable = 0
         self.promised = 0
-        self.following: MemberKey | None = None  # the leader of the epoch promised
+        self.following: ReplicaKey | None = None  # the leader of the epoch promised
         self.high_watermark = 0
         self.office: Office | None = None
         self.life = 0
         self.asked = 0
 
     @property
-    def key(self) -> MemberKey:
+    def key(self) -> ReplicaKey:
         return self.member.key
 
     @property
@@ -77,14 +77,14 @@ class Node:
 class World:
     def __init__(self, random: Random, brokers: int) -> None:
         self.random = random
-        self.nodes = [Node(Member(broker, UUID(int=broker))) for broker in range(1, brokers + 1)]
+        self.nodes = [Node(Voter(broker, UUID(int=broker))) for broker in range(1, brokers + 1)]
         self.directories = brokers
-        self.members: tuple[Member, ...] = (self.nodes[0].member,)
+        self.members: tuple[Voter, ...] = (self.nodes[0].member,)
         self.epoch = 0
-        self.leader: MemberKey | None = None
+        self.leader: ReplicaKey | None = None
         self.messages: list[Ask | Answer] = []
         self.committed: list[Entry] = []
-        self.leaders: dict[int, MemberKey] = {}
+        self.leaders: dict[int, ReplicaKey] = {}
         self.values = 0
         self.established = 0
         self.changed = 0
@@ -138,7 +138,7 @@ class World:
         node, office = found
         members = office.memberships[0]
         heard = {member.key: office.claims[member.key] for member in members if member.key in office.claims}
-        if len(heard) + 1 < quorum_rules.needed_to_lead(len(members)):
+        if len(heard) + 1 < quorum_rules.election_quorum_size(len(members)):
             return
         node.durable = len(node.log)
         best = max(heard, key=lambda key: heard[key], default=None)
@@ -158,8 +158,8 @@ class World:
         node.log.append((office.epoch, -1))
 
     def _copy(self, node: Node, source: Node) -> None:
-        while (parting := agreement(source.epochs, len(source.log), node.position)) is not None:
-            self._cut(node, where_to_cut(node.epochs, len(node.log), parting))
+        while (parting := find_diverging_epoch(source.epochs, len(source.log), node.position)) is not None:
+            self._cut(node, truncation_offset(node.epochs, len(node.log), parting))
         node.log += source.log[len(node.log) :]
         node.durable = len(node.log)
 
@@ -186,7 +186,7 @@ class World:
     def _advance(self, node: Node, office: Office) -> None:
         if office.start is None:
             return
-        point = quorum_rules.commit_point(office.ends, office.memberships)
+        point = quorum_rules.committed_offset(office.ends, office.memberships)
         if point > office.start and point > node.high_watermark:
             node.high_watermark = point
             known = self.committed[:point]
@@ -212,7 +212,7 @@ class World:
             return
         without = tuple(member for member in members if member.broker != other.broker)
         wanted = without if len(without) < len(members) else (*members, other)
-        if quorum_rules.may_be_asked_for(wanted, office.ends, high_watermark=node.high_watermark, epoch_start=start):
+        if quorum_rules.can_propose_voters(wanted, office.ends, high_watermark=node.high_watermark, epoch_start=start):
             office.memberships = [members, wanted]
             if self.random.random() < 0.3 and self.epoch == office.epoch:
                 self.members = wanted  # written, and the leader does not hear of it yet
@@ -246,7 +246,7 @@ class World:
         office.claims[ask.asker.key] = ask.position
         if office.start is None:
             return
-        parting = agreement(node.epochs, len(node.log), ask.position)
+        parting = find_diverging_epoch(node.epochs, len(node.log), ask.position)
         if parting is None:
             office.ends[ask.asker.key] = ask.position.offset
             self._advance(node, office)
@@ -261,7 +261,7 @@ class World:
             return
         node.asked += 1
         if answer.diverging is not None:
-            self._cut(node, where_to_cut(node.epochs, len(node.log), answer.diverging))
+            self._cut(node, truncation_offset(node.epochs, len(node.log), answer.diverging))
             return
         node.log += answer.records
         node.high_watermark = max(node.high_watermark, min(answer.high_watermark, len(node.log)))
@@ -280,4 +280,4 @@ class World:
         node = self.node()
         self.directories += 1
         gone = self.nodes.index(node)
-        self.nodes[gone] = Node(Member(node.member.broker, UUID(int=self.directories)))
+        self.nodes[gone] = Node(Voter(node.member.broker, UUID(int=self.directories)))

@@ -247,7 +247,7 @@ async def test_a_new_controller_fences_its_predecessor_and_gives_the_others_a_se
     await until(small.fenced)
     running.cancel()
     assert small.fenced() == [2]
-    assert small.brokers.sessions.lives(3, small.image.brokers[3].epoch, asyncio.get_running_loop().time())
+    assert small.brokers.heartbeats.is_alive(3, small.image.brokers[3].epoch, asyncio.get_running_loop().time())
 
 
 @on_a_loop

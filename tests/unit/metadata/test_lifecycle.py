@@ -12,7 +12,7 @@ from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.last_life import LOST, PreviousIncarnation
+from ottla_broker.metadata.previous_incarnation import NO_TRUSTED_EPOCH, PreviousIncarnation
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -150,9 +150,9 @@ async def test_rule_6_who_is_not_heard_for_a_session_is_in_none() -> None:
 async def test_a_new_controller_hears_it_at_once() -> None:
     small = SmallController()
     broker = await Broker(small, interval_ms=60_000).come()
-    small.brokers.sessions.forget(7, broker.life.broker_epoch)
+    small.brokers.heartbeats.remove(7, broker.life.broker_epoch)
     broker.life.send_heartbeat_now()
-    await until(lambda: small.brokers.sessions.offset(7) >= 0)
+    await until(lambda: small.brokers.heartbeats.metadata_offset(7) >= 0)
     broker.running.cancel()
 
 
@@ -280,7 +280,7 @@ async def test_without_a_directory_that_works_it_is_fenced(caplog: pytest.LogCap
     broker.directories[0].failure = "it smokes"
     await until(lambda: small.fenced() == [7])
     await until(lambda: small.image.brokers[7].directories == ())  # the controller does one after the other
-    assert broker.last_life.epoch() == LOST
+    assert broker.last_life.trusted_epoch() == NO_TRUSTED_EPOCH
     broker.running.cancel()
 
 

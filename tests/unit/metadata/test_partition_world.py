@@ -5,8 +5,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.broker_plans import electorate
-from ottla_broker.metadata.election import unclean
+from ottla_broker.metadata.broker_plans import election_candidates
+from ottla_broker.metadata.election import elect_unclean_leader
 from ottla_broker.metadata.records import NO_LEADER
 from tests.unit.metadata.partition_world import World
 
@@ -78,7 +78,7 @@ def test_where_nothing_was_synced_a_person_has_to_choose_and_is_told_whom() -> N
     for broker in range(3):
         world.hear(broker)
     assert (world.state.leader, world.state.isr, world.state.last_known) == (NO_LEADER, (), (1, 2))
-    chosen = unclean(world.state, electorate(world.image), world.rules)
+    chosen = elect_unclean_leader(world.state, election_candidates(world.image), world.rules)
     assert chosen is not None
     assert (chosen.leader, chosen.isr) == (1, (1,))
 

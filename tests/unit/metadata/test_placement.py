@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.placement import UsableBroker, assign_replicas, least_loaded_start, ring
+from ottla_broker.metadata.placement import UsableBroker, alternate_racks, assign_replicas, least_loaded_start
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
 
@@ -63,7 +63,7 @@ def test_a_factor_that_cannot_be_met_is_refused_by_name(factor: int) -> None:
 
 
 def test_neighbours_on_the_ring_are_in_different_racks() -> None:
-    order = ring([UsableBroker(1, "a"), UsableBroker(2, "a"), UsableBroker(3, "b"), UsableBroker(4, "b")])
+    order = alternate_racks([UsableBroker(1, "a"), UsableBroker(2, "a"), UsableBroker(3, "b"), UsableBroker(4, "b")])
     assert [p.rack for p in order] == ["a", "b", "a", "b"]
 
 

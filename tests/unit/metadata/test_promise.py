@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla_broker.log.disk import OsDisk
-from ottla_broker.metadata.promise import FILE_NAME, Promise
+from ottla_broker.metadata.quorum_state import FILE_NAME, QuorumState
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.log.making import runtime
 
@@ -26,4 +26,4 @@ from tests.unit.log.making import runtime
 def test_a_file_that_is_none_of_ours_is_told_in_words(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / FILE_NAME).write_text(content)
     with pytest.raises(KafkaError, match=said):
-        Promise(str(tmp_path), OsDisk(), runtime())
+        QuorumState(str(tmp_path), OsDisk(), runtime())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.metadata import reassignment
-from ottla_broker.metadata.election import Electorate, TopicElectionRules
+from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules
 from ottla_broker.metadata.image_records import image_to_records
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
@@ -118,11 +118,11 @@ async def test_a_new_controller_forgets_the_eligible_by_its_own_settings() -> No
     small = await SmallController(min_insync_replicas="2").come(1, 2)
     await small.topic(replicas=(1, 2))
     await altered(small, (1,))
-    await small.replicas.forget_the_eligible()
+    await small.replicas.clear_unneeded_eligible_replicas()
     assert small.state().eligible == (2,)
     later = SmallController(min_insync_replicas="1")
     later.image.apply_records((n, record) for n, record in enumerate(image_to_records(small.image, 0)))
-    await later.replicas.forget_the_eligible()
+    await later.replicas.clear_unneeded_eligible_replicas()
     assert later.state().eligible == ()
 
 
@@ -172,7 +172,7 @@ async def test_a_move_can_be_cancelled_and_replaced() -> None:
     assert (state.replicas, state.isr, state.adding, state.removing) == ((4, 2, 1), (2, 1), (4,), (1,))
     assert await move(small, None) is None
     assert (set(small.state().replicas), set(small.state().isr)) == ({1, 2}, {1, 2})
-    assert not reassignment.moves(small.state())
+    assert not reassignment.is_reassigning(small.state())
 
 
 @on_a_loop
@@ -217,16 +217,16 @@ def test_rule_12_no_begin_and_no_cancel_takes_more_than_it_should(data: st.DataO
     before = data.draw(ids)
     isr = data.draw(st.lists(st.sampled_from(before), min_size=1, unique=True))
     state = PartitionRecord(TOPIC, 0, before, tuple(isr), isr[0])
-    voters = Electorate(dict.fromkeys(range(6), ()))
+    voters = ElectionCandidates(dict.fromkeys(range(6), ()))
     rules = TopicElectionRules(1, allow_unclean=False)
     for wanted in data.draw(st.lists(ids, min_size=1, max_size=3)):
         try:
-            state = reassignment.begun(state, wanted, {}, voters, rules) or state
+            state = reassignment.begin_reassignment(state, wanted, {}, voters, rules) or state
         except KafkaError:
             continue
-        assert reassignment.targets(state) == wanted
-        if reassignment.moves(state):
-            assert set(reassignment.before_move(state)) == set(before)
+        assert reassignment.target_replicas(state) == wanted
+        if reassignment.is_reassigning(state):
+            assert set(reassignment.original_replicas(state)) == set(before)
             assert set(state.adding) == set(wanted) - set(before)
             assert set(state.removing) == set(before) - set(wanted)
         else:
@@ -235,9 +235,9 @@ def test_rule_12_no_begin_and_no_cancel_takes_more_than_it_should(data: st.DataO
         assert set(state.isr) <= set(state.replicas)
         assert state.isr
         isr = list(state.isr)
-    if reassignment.moves(state):
+    if reassignment.is_reassigning(state):
         try:
-            back = reassignment.cancelled(state, voters, rules)
+            back = reassignment.cancel_reassignment(state, voters, rules)
         except KafkaError:
             return
         assert back is not None and set(back.replicas) == set(before)
@@ -268,7 +268,7 @@ async def test_preferred_leaders_come_back_where_they_can() -> None:
     assert [small.state(p).leader for p in range(3)] == [1, 2, 2]
     everything = await small.replicas.elect_preferred_leaders(None)
     assert list(everything) == [("t", 1), ("t", 2)]  # those that are as they should be are left out
-    assert await small.replicas.balance() == 0
+    assert await small.replicas.restore_preferred_leaders() == 0
 
 
 @on_a_loop

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.placed import Placed
+from ottla_broker.metadata.placed import ReplicaIndex
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -16,8 +16,14 @@ from ottla_broker.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from ottla_broker.metadata.site import Site
-from ottla_broker.metadata.topic_plans import NewTopic, NewTopics, creation, growth, removal
+from ottla_broker.metadata.replica_placer import ReplicaPlacer
+from ottla_broker.metadata.topic_plans import (
+    NewTopic,
+    TopicPlanner,
+    plan_partition_growth,
+    plan_topic_creation,
+    plan_topic_deletion,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -50,7 +56,7 @@ def counted(image: MetadataImage) -> tuple[Counter[int], Counter[int]]:
 def test_leaders_and_replicas_stay_even_over_many_topics(brokers: int, racks: int, partitions: int) -> None:
     image = cluster(brokers, racks)
     for number in range(60):
-        apply(image, creation(image, NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
+        apply(image, plan_topic_creation(image, NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
     leaders, replicas = counted(image)
     assert max(leaders.values()) - min(leaders.values()) <= 2
     assert max(replicas.values()) - min(replicas.values()) <= max(4, 60 * partitions * 3 // brokers // 10)
@@ -58,65 +64,65 @@ def test_leaders_and_replicas_stay_even_over_many_topics(brokers: int, racks: in
 
 def test_topics_of_one_request_are_spread_as_if_they_came_one_by_one() -> None:
     image = cluster(3)
-    made = NewTopics(image)
+    made = TopicPlanner(image)
     for number in range(30):
-        apply(image, made.creation(NewTopic(f"t{number}", 1, 2), UUID(int=1000 + number)))
+        apply(image, made.plan_creation(NewTopic(f"t{number}", 1, 2), UUID(int=1000 + number)))
     leaders, replicas = counted(image)
     assert set(leaders.values()) == {10}
     assert max(replicas.values()) - min(replicas.values()) <= 2
 
 
 def test_topics_of_one_request_collide_with_each_other() -> None:
-    made = NewTopics(cluster(1))
-    made.creation(NewTopic("a.b", 1, 1), UUID(int=1))
+    made = TopicPlanner(cluster(1))
+    made.plan_creation(NewTopic("a.b", 1, 1), UUID(int=1))
     for name, code in (("a_b", ErrorCode.invalid_topic_exception), ("a.b", ErrorCode.topic_already_exists)):
         with pytest.raises(KafkaError) as caught:
-            made.creation(NewTopic(name, 1, 1), UUID(int=2))
+            made.plan_creation(NewTopic(name, 1, 1), UUID(int=2))
         assert caught.value.code is code
 
 
 def test_fenced_brokers_are_given_replicas_only_where_the_living_are_too_few() -> None:
     image = cluster(4, fenced=(2, 3))
-    apply(image, creation(image, NewTopic("enough", 4, 2), UUID(int=100)))
+    apply(image, plan_topic_creation(image, NewTopic("enough", 4, 2), UUID(int=100)))
     assert {b for s in image.topics["enough"].partitions.values() for b in s.replicas} == {0, 1}
-    apply(image, creation(image, NewTopic("few", 4, 3), UUID(int=101)))
+    apply(image, plan_topic_creation(image, NewTopic("few", 4, 3), UUID(int=101)))
     for state in image.topics["few"].partitions.values():
         assert set(state.isr) == {0, 1}
         assert state.leader in (0, 1)
         assert len(state.replicas) == 3
     assert {s.replicas[2] for s in image.topics["few"].partitions.values()} == {2, 3}
     with pytest.raises(KafkaError, match="between 1 and the 4 registered brokers"):
-        creation(image, NewTopic("many", 1, 5), UUID(int=102))
+        plan_topic_creation(image, NewTopic("many", 1, 5), UUID(int=102))
 
 
 def test_without_a_living_broker_there_are_no_new_topics() -> None:
     with pytest.raises(KafkaError, match="every registered broker is fenced"):
-        Site(cluster(2, fenced=(0, 1))).placed(1, 1)
+        ReplicaPlacer(cluster(2, fenced=(0, 1))).place_partitions(1, 1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 3)), max_size=25))
 @settings(max_examples=60, deadline=None)
 def test_the_index_says_what_looking_at_everything_says(does: list[tuple[int, int, int]]) -> None:
     image = cluster(3)
-    assert image.replica_index.leaders == Counter()  # from here on it is kept
+    assert image.replica_index.leader_counts == Counter()  # from here on it is kept
     for what, number, factor in does:
         name = f"t{number}"
         if what == 0 and name not in image.topics:
-            apply(image, creation(image, NewTopic(name, number, factor), UUID(int=number)))
+            apply(image, plan_topic_creation(image, NewTopic(name, number, factor), UUID(int=number)))
         elif what == 1 and name in image.topics:
-            apply(image, removal(image, name))
+            apply(image, plan_topic_deletion(image, name))
         elif what == 2 and name in image.topics:
-            apply(image, growth(image, name, len(image.topics[name].partitions) + 1, None))
+            apply(image, plan_partition_growth(image, name, len(image.topics[name].partitions) + 1, None))
         elif what == 3 and name in image.topics:
             state = image.topics[name].partitions[0]
             apply(image, [PartitionRecord(state.topic, 0, (factor - 1,), (factor - 1,), -1)])
-    fresh = Placed()
+    fresh = ReplicaIndex()
     for topic in image.topics.values():
         for state in topic.partitions.values():
-            fresh.replace(None, state)
-    assert +image.replica_index.leaders == +fresh.leaders
-    assert +image.replica_index.in_directory == +fresh.in_directory
-    assert +image.replica_index.replicas() == +fresh.replicas()
+            fresh.update(None, state)
+    assert +image.replica_index.leader_counts == +fresh.leader_counts
+    assert +image.replica_index.directory_counts == +fresh.directory_counts
+    assert +image.replica_index.replica_counts() == +fresh.replica_counts()
     for broker in range(3):
         found = {(state.topic, state.partition) for state in image.partitions_on_broker(broker)}
-        assert found == set(fresh.on(broker))
+        assert found == set(fresh.partitions_on(broker))

@@ -8,7 +8,7 @@ import pytest
 
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.image_records import become, image_to_records
+from ottla_broker.metadata.image_records import image_to_records, replace_image
 from ottla_broker.metadata.quorum_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -100,7 +100,7 @@ def test_becoming_another_image_tells_what_has_changed(seed: int) -> None:
     history = a_history(Random(seed), 120)
     image, other = image_of(history[:40]), image_of(history)
     before = dict(image.topic_names)
-    changes = become(image, other)
+    changes = replace_image(image, other)
     assert image == image_of(history)
     assert {topic.id for topic in changes.deleted_topics} == before.keys() - image.topic_names.keys()
     assert {image.topics[name].id for name in changes.created_topics} == image.topic_names.keys() - before.keys()
@@ -114,16 +114,16 @@ def test_two_are_kept_and_parts_are_not(tmp_path: Path) -> None:
     snapshots = SnapshotStore(str(tmp_path), OsDisk())
     for end in (3, 5, 9):
         snapshots.write(EpochAndOffset(1, end), [ProducerIdsRecord(end)], now_ms=0)
-        snapshots.keep(EpochAndOffset(1, end))
-    snapshots.begin(EpochAndOffset(2, 12))
+        snapshots.add_snapshot(EpochAndOffset(1, end))
+    snapshots.create_partial(EpochAndOffset(2, 12))
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "00000000000000000005-0000000001.checkpoint",
         "00000000000000000009-0000000001.checkpoint",
         "00000000000000000012-0000000002.checkpoint.part",
     ]
     again = SnapshotStore(str(tmp_path), OsDisk())
-    assert again.kept == [EpochAndOffset(1, 5), EpochAndOffset(1, 9)]
-    assert list(again.records(EpochAndOffset(1, 9))) == [ProducerIdsRecord(9)]
+    assert again.snapshot_ids == [EpochAndOffset(1, 5), EpochAndOffset(1, 9)]
+    assert list(again.read_records(EpochAndOffset(1, 9))) == [ProducerIdsRecord(9)]
     assert again.epoch_before(5) == 1
     assert again.epoch_before(6) is None
     assert len(list(tmp_path.iterdir())) == 2
@@ -133,7 +133,7 @@ def test_a_snapshot_of_many_records_is_several_batches(tmp_path: Path) -> None:
     snapshots = SnapshotStore(str(tmp_path), OsDisk())
     records: list[MetadataRecord] = [ConfigRecord(2, "t", str(number), "v") for number in range(1_234)]
     snapshots.write(EpochAndOffset(1, 3), records, now_ms=0)
-    assert list(snapshots.records(EpochAndOffset(1, 3))) == records
+    assert list(snapshots.read_records(EpochAndOffset(1, 3))) == records
 
 
 # --- brokers

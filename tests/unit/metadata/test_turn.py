@@ -7,8 +7,8 @@ import pytest
 
 from ottla_broker.config import Config
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.metadata_writer import MetadataWriter
 from ottla_broker.metadata.records import MetadataRecord, ProducerIdsRecord
-from ottla_broker.metadata.turn import Turn
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -32,14 +32,14 @@ class SlowLog:
         committed.set_result(self.image.apply_records(enumerate(records, self.image.end_offset)))
 
 
-def take_next(turn: Turn) -> "asyncio.Task[int]":
+def take_next(turn: MetadataWriter) -> "asyncio.Task[int]":
     """Takes the next producer id."""
 
     def plan() -> tuple[list[MetadataRecord], int]:
         taken = turn.image.next_producer_id
         return [ProducerIdsRecord(taken + 1)], taken
 
-    return asyncio.ensure_future(turn.take(plan))
+    return asyncio.ensure_future(turn.execute(plan))
 
 
 async def turns() -> None:
@@ -50,7 +50,7 @@ async def turns() -> None:
 def test_nobody_decides_before_it_is_known_what_became_of_what_somebody_no_longer_waits_for() -> None:
     async def scene() -> None:
         log = SlowLog()
-        turn = Turn(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
+        turn = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
         impatient, second = take_next(turn), take_next(turn)
         await turns()
         impatient.cancel()
@@ -68,7 +68,7 @@ def test_nobody_decides_before_it_is_known_what_became_of_what_somebody_no_longe
 def test_who_gives_up_before_its_turn_decides_nothing() -> None:
     async def scene() -> None:
         log = SlowLog()
-        turn = Turn(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
+        turn = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
         first, impatient, third = (take_next(turn) for _ in range(3))
         await turns()
         impatient.cancel()
@@ -83,7 +83,7 @@ def test_who_gives_up_before_its_turn_decides_nothing() -> None:
 def test_what_fails_is_told_and_the_next_goes_on() -> None:
     async def scene() -> None:
         log = SlowLog()
-        turn = Turn(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
+        turn = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
         failing, second = take_next(turn), take_next(turn)
         await turns()
         log.asked.pop(0)[1].set_exception(KafkaError(ErrorCode.kafka_storage_error, "the disk is full"))

@@ -10,7 +10,7 @@ from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.image_records import image_to_records
 from ottla_broker.metadata.records import MetadataRecord, encode_record
-from ottla_broker.metadata.register import MemberKey
+from ottla_broker.metadata.register import ReplicaKey
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
@@ -55,7 +55,7 @@ class WholeCluster(SimulatedCluster):
         return {broker for broker, _ in self.member_keys}
 
     @property
-    def member_keys(self) -> set[MemberKey]:
+    def member_keys(self) -> set[ReplicaKey]:
         return {member.key for member in self.register.value.isr} if self.register.value else set()
 
     @property

@@ -15,8 +15,8 @@ from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import AppendedPartitionRecord, AppendedSourceRecord, PartitionRecord
 from ottla_broker.mirroring.appended_retention import AppendedRetention
+from ottla_broker.mirroring.mirror_manager import desired_partitions
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, process_partition_data
-from ottla_broker.mirroring.wanted import desired_partitions
 from ottla_broker.replication import following
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import BatchHeader, iter_batches

@@ -55,7 +55,7 @@ def test_a_batch_of_which_a_part_was_copied_is_not_taken(tmp_path: Path) -> None
     copy = copy_of(tmp_path)
     hears(copy, batch(3, base_offset=0, epoch=3))
     assert hears(copy, batch(3, base_offset=2, epoch=3)) is FetchOutcome.diverged
-    assert "one batch from 2 to 4, of which a part was copied, up to 3" in copy.reason
+    assert "one batch from offset 2 to 4, and a part of it was mirrored, up to 3" in copy.reason
 
 
 @pytest.mark.parametrize("resyncs", [False, True])
@@ -65,7 +65,7 @@ def test_where_the_source_has_parted_it_goes_on_only_if_wished(tmp_path: Path, r
     ends = copy.partition.log.end
     if not resyncs:
         assert hears(copy, diverging=(2, 5)) is FetchOutcome.diverged
-        assert "records of leader epoch 2 up to offset 5 only; the copy ends at 8" in copy.reason
+        assert "it has leader epoch 2 only up to offset 5, and the mirrored records end at 8" in copy.reason
         assert copy.offset_policy.handle_out_of_range(copy, 0, 5) is FetchOutcome.diverged
         return
     assert hears(copy, diverging=(2, 5)) is FetchOutcome.advanced
@@ -80,7 +80,7 @@ def test_offsets_that_cannot_be_carried_stop_it(tmp_path: Path) -> None:
     copy = copy_of(tmp_path)
     copy.offset_policy.handle_out_of_range(copy, SOURCE_OFFSET_LIMIT, SOURCE_OFFSET_LIMIT + 5)
     assert hears(copy, batch(1, base_offset=SOURCE_OFFSET_LIMIT, epoch=3)) is FetchOutcome.diverged
-    assert f"offset {SOURCE_OFFSET_LIMIT}: those that can be carried are below" in copy.reason
+    assert f"source offset {SOURCE_OFFSET_LIMIT} is not supported" in copy.reason
     assert copy.partition.log.end == 5
 
 

@@ -11,11 +11,16 @@ from ottla_broker.metadata.appended_sources import CarriedSource, active_sources
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.records import AppendedSourceRecord
-from ottla_broker.mirroring.joining import AddSource, plan_appended
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
-from ottla_broker.mirroring.source_copies import MirroredAtSource
-from ottla_broker.mirroring.sync_plan import CreateMirroredTopic, RejectedTopic, UpdateOrigins, plan_identical
+from ottla_broker.mirroring.source_cluster import MirroredAtSource, SourceMetadata, SourceTopic
+from ottla_broker.mirroring.sync_plan import (
+    AddSource,
+    CreateMirroredTopic,
+    RejectedTopic,
+    UpdateOrigins,
+    plan_appended,
+    plan_identical,
+)
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.mirroring.test_discovery import HERE, World, view
@@ -80,7 +85,7 @@ async def test_they_are_known_with_the_copy_and_when_others_come() -> None:
 async def test_a_mirror_here_goes_on_by_the_same_producer_id_once_the_copy_has_failed_over() -> None:
     world = await Standby().begin()
     (refused,) = await world.join()
-    assert isinstance(refused, RejectedTopic) and "identical copy" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "identical mirror" in refused.reason
     await world.fail_over()
     assert [one.producer_id for one in retained_sources(world.image, world.id)] == [FIRST_RESERVED_PRODUCER_ID + 11], (
         "how far it came is not forgotten"

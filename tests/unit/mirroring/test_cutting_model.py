@@ -100,7 +100,7 @@ class Model:
         broker = self.random.choice(BROKERS)
         self.replicas[broker].log.close()
         log = open_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, LogConfig(), LogCheckpoint())
-        assert log.failed is None, log.failed
+        assert log.failure is None, log.failure
         log.advance_high_watermark(min(self.replicas[broker].log.high_watermark, log.end))
         if broker == self.state.leader:
             others = [one for one in self.state.isr if one != broker]

@@ -7,13 +7,12 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import FAILED_OVER, MIRROR_BOOTSTRAP_SERVERS, MIRROR_ROLE, PAUSED
-from ottla_broker.config.config import Config
+from ottla_broker.config.validation import check_mirror_changes
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.origins import origin_clusters
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
 from ottla_broker.mirroring.sync_plan import (
     AddPartitions,
     AlterTopicConfig,
@@ -56,7 +55,7 @@ class World:
 
     async def set(self, **settings: str | None) -> None:
         changes = {key.replace("_", "."): value for key, value in settings.items()}
-        Config.of({"log.dirs": "/nowhere"}).check_mirror(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
+        check_mirror_changes(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
         await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
 
     def steps(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
@@ -116,7 +115,7 @@ async def test_topics_that_are_no_copies_are_left_alone() -> None:
     world = await World().begin()
     await world.small.topic("a")
     (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
-    assert isinstance(step, RejectedTopic) and "is no copy" in step.reason
+    assert isinstance(step, RejectedTopic) and "is not mirrored" in step.reason
     await world.take(view(b=1))
     await world.set(role=FAILED_OVER)
     (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
@@ -167,7 +166,7 @@ async def test_a_mirror_with_copies_is_not_removed_and_one_needs_a_source() -> N
     settings = world.image.configs[MIRROR_RESOURCE, "west"]
     with pytest.raises(KafkaError, match="cannot be removed while 'a'"):
         await world.controller.alter_configs(MIRROR_RESOURCE, "west", dict.fromkeys(settings))
-    with pytest.raises(KafkaError, match=r"bootstrap.servers is not given"):
+    with pytest.raises(KafkaError, match=r"bootstrap.servers is not set"):
         await world.set(**{MIRROR_BOOTSTRAP_SERVERS.name: None})
     with pytest.raises(KafkaError, match="did you mean role"):
         await world.set(rol=PAUSED)
@@ -228,7 +227,7 @@ async def test_what_comes_from_here_is_not_copied_back() -> None:
     source = come_by(view(a=1, b=1), "a", "far", HERE)
     assert [type(step) for step in await world.take(source)] == [RejectedTopic, CreateMirroredTopic]
     (refused,) = world.steps(source)
-    assert isinstance(refused, RejectedTopic) and "come to the source from this cluster" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "west.a" not in world.image.topics
 
 

@@ -94,7 +94,7 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     assert await save_diverged_records(log, 20, 1) == str(folder), "once"
     log.close()
     again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), LogCheckpoint())
-    assert (again.failed, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
+    assert (again.failure, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
 
 
 @on_a_loop

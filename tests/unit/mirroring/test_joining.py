@@ -10,11 +10,9 @@ from ottla_broker.metadata.appended_sources import active_sources
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.records import AppendedSourceRecord
-from ottla_broker.mirroring.joining import AddSource, AppendStep, ResumeSource, plan_appended
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.origins import origin_clusters
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
-from ottla_broker.mirroring.sync_plan import RejectedTopic
+from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
+from ottla_broker.mirroring.sync_plan import AddSource, AppendedStep, RejectedTopic, ResumeSource, plan_appended
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
@@ -43,7 +41,7 @@ class World:
         changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
-    async def take(self, mirror: str, source: SourceMetadata) -> list[AppendStep]:
+    async def take(self, mirror: str, source: SourceMetadata) -> list[AppendedStep]:
         found = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
@@ -97,7 +95,7 @@ async def test_missing_partitions_are_told_of_and_taken_when_they_are_there() ->
 async def test_a_loop_is_refused_and_one_that_was_closed_later_is_stopped() -> None:
     world = await World().begin("east", "west")
     (refused,) = await world.take("east", view("e", topic(1, 2, HERE)))
-    assert isinstance(refused, RejectedTopic) and "come to the source from this cluster" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "t" not in world.image.topics
     await world.take("west", view("w", topic(2)))
     await world.take("west", view("w", topic(2, 2, HERE)))
@@ -132,7 +130,7 @@ async def test_a_source_that_was_made_anew_and_one_that_stands_still_go_on_if_wi
     await world.controller.mirror_control.report_partition(report)
     assert await world.take("east", view("e", topic(1))) == []
     (refused,) = await world.take("east", view("e", topic(3)))
-    assert isinstance(refused, RejectedTopic) and "deleted and made anew" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "deleted and created again" in refused.reason
     await world.set("east", **{"on.source.truncation": "Resync"})
     assert await world.take("east", view("e", topic(1))) == [ResumeSource("t", here.id, UUID(int=1))]
     assert await world.take("east", view("e", topic(1))) == []
@@ -155,8 +153,8 @@ async def test_an_identical_copy_takes_nothing_else_and_what_it_brought_does_not
     )
     assert isinstance(made, UUID)
     (refused,) = await world.take("east", view("e", topic(2)))
-    assert isinstance(refused, RejectedTopic) and "is an identical copy" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "is an identical mirror" in refused.reason
     await world.set("copier", role=FAILED_OVER)
     (refused,) = await world.take("east", view("e", topic(1)))
-    assert isinstance(refused, RejectedTopic) and "would come twice" in refused.reason
+    assert isinstance(refused, RejectedTopic) and "would be appended a second time" in refused.reason
     assert [type(step) for step in await world.take("east", view("e", topic(2)))] == [AddSource]

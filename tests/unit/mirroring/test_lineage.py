@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.mirroring.lineage import epochs_below, find_divergence_offset, mirrored_end_offset
-from ottla_broker.mirroring.source_epochs import EpochEntries
+from ottla_broker.mirroring.source_epochs import EpochEntries, epochs_below, find_divergence_offset, mirrored_end_offset
 
 
 @dataclass

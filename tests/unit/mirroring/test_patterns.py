@@ -1,6 +1,6 @@
 import pytest
 
-from ottla_broker.mirroring.patterns import matches_topic
+from ottla_broker.mirroring.mirror_config import matches_topic
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_rebuild import replay_batch
-from ottla_broker.log.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
+from ottla_broker.log.producer_snapshots import decode_producer_snapshot, encode_producer_snapshot
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID, ProducerStates
 from ottla_broker.log.validation import HeaderFields, validate_client_batch
-from ottla_broker.mirroring.committed import committed_batches
+from ottla_broker.mirroring.appended_offsets import committed_batches
 from ottla_broker.mirroring.source_positions import (
     SEQUENCE_COUNT,
     SOURCE_OFFSET_LIMIT,
@@ -98,7 +98,7 @@ def test_a_batch_keeps_its_records_and_is_plain_data() -> None:
 
 def test_offsets_that_cannot_be_carried_are_refused() -> None:
     marked(batch(1, base_offset=SOURCE_OFFSET_LIMIT - 1))
-    with pytest.raises(ValueError, match=f"offset {SOURCE_OFFSET_LIMIT}: those that can be carried are below"):
+    with pytest.raises(ValueError, match=f"source offset {SOURCE_OFFSET_LIMIT} is not supported"):
         marked(batch(2, base_offset=SOURCE_OFFSET_LIMIT - 1))
 
 

@@ -6,11 +6,9 @@ import pytest
 
 from ottla_broker.config import FAILED_OVER
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic, mirrored_partition
-from ottla_broker.mirroring.group_offsets import CommittedOffset
+from ottla_broker.mirroring.group_offsets import CommittedOffset, offsets_to_reset
 from ottla_broker.mirroring.mirror_config import mirror_configs
-from ottla_broker.mirroring.rewinding import offsets_to_reset
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
-from ottla_broker.mirroring.source_copies import MirroredAtSource
+from ottla_broker.mirroring.source_cluster import MirroredAtSource, SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import (
     AdoptTopic,
     RecreateMirroredTopic,
@@ -67,13 +65,13 @@ class Returning(World):
 async def test_only_what_the_source_proves_to_be_a_copy_of_this_very_topic_is_adopted() -> None:
     world = await Returning().begin()
     (unproven,) = world.steps(view(t=2))
-    assert isinstance(unproven, RejectedTopic) and "is no copy" in unproven.reason
+    assert isinstance(unproven, RejectedTopic) and "is not mirrored" in unproven.reason
     (another,) = world.wishes(of=UUID(int=5))
-    assert isinstance(another, RejectedTopic) and "is no copy" in another.reason
+    assert isinstance(another, RejectedTopic) and "is not mirrored" in another.reason
     (still,) = world.wishes(failed_over=False)
     assert isinstance(still, RejectedTopic) and "has not failed over" in still.reason
     (fewer,) = world.wishes(view(t=1))
-    assert isinstance(fewer, RejectedTopic) and "2 partitions here, and 1 at the source" in fewer.reason
+    assert isinstance(fewer, RejectedTopic) and "2 partitions here and 1 at the source" in fewer.reason
     assert find_failback_candidates(
         world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()
     ) == ["t"]
@@ -119,7 +117,7 @@ async def test_what_is_not_joined_yet_is_never_thrown_away() -> None:
     await world.adopt()
     other = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
     (step,) = world.wishes(other)
-    assert isinstance(step, RejectedTopic) and "what is here stays" in step.reason
+    assert isinstance(step, RejectedTopic) and "the records here stay" in step.reason
     for partition in (0, 1):
         await world.join(partition, joined=0)
     assert isinstance(world.wishes(other)[0], RecreateMirroredTopic)

@@ -8,9 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.mirroring.origins import ORIGINS, SOURCES, OriginReader
-from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
-from ottla_broker.mirroring.source_copies import MirroredAtSource, describe_mirrored_topic, fetch_mirrored_at_source
+from ottla_broker.mirroring.source_cluster import (
+    ORIGINS,
+    SOURCES,
+    MirroredAtSource,
+    OriginReader,
+    SourceMetadata,
+    SourceTopic,
+    describe_mirrored_topic,
+    fetch_mirrored_at_source,
+)
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -26,6 +33,7 @@ class Source:
         results = [
             SimpleNamespace(
                 resource_name=topic,
+                error_message=None,
                 error_code=ErrorCode.none,
                 configs=[SimpleNamespace(name=name, value=value) for name, value in said.items()],
             )
@@ -40,7 +48,7 @@ def source(says: dict[str, dict[str, str]]) -> Client:
 
 @pytest.mark.parametrize("sources", ["{", '[{"of": "another version"}]'])
 def test_sources_that_are_not_understood_are_a_refusal_with_the_topics_name(sources: str) -> None:
-    with pytest.raises(KafkaError, match="sources of 't' are not understood"):
+    with pytest.raises(KafkaError, match="cannot parse the sources of topic 't'"):
         asyncio.run(OriginReader(source({"t": {ORIGINS: "a", SOURCES: sources}})).add_origins(VIEW, ["t"]))
 
 

@@ -52,7 +52,7 @@ def test_an_epoch_that_goes_back_is_noticed() -> None:
     epochs = epochs_after_append((), 0, 0, [batch(0, 5, 3)])
     assert epochs == ((3, 0),)
     assert epochs_after_append(epochs, 0, 5, [batch(5, 5, 3)]) is None
-    with pytest.raises(EpochRegression, match="epoch 2 at offset 5"):
+    with pytest.raises(EpochRegression, match="offset 5 has leader epoch 2"):
         epochs_after_append(epochs, 0, 5, [batch(5, 5, 2)])
 
 

@@ -54,7 +54,7 @@ async def test_it_is_taken_back_by_consent_once_it_is_known_where_it_ended() -> 
     await drill.over()
     known = mirrored_partition(drill.image, drill.image.topics["t"].id, 0)
     assert (known.end, known.end_epoch) == (100, drill.image.topics["t"].partitions[0].leader_epoch)
-    assert "on.divergence=Truncate (onDivergence of a Mirror) makes it a copy again" in drill.refused()
+    assert "on.divergence=Truncate (onDivergence of a Mirror) mirrors it again" in drill.refused()
     assert drill.open()
     with pytest.raises(KafkaError, match="its role is FailedOver"):
         await drill.take_back()
@@ -63,7 +63,7 @@ async def test_it_is_taken_back_by_consent_once_it_is_known_where_it_ended() -> 
         await drill.take_back()
     assert caught.value.code is ErrorCode.policy_violation
     await drill.set(on_divergence="Truncate")
-    assert "2 partitions here, and 1 at the source" in drill.refused(view(t=1))
+    assert "2 partitions here and 1 at the source" in drill.refused(view(t=1))
     (step,) = drill.steps(view(t=2))
     assert isinstance(step, FailBack)
     await drill.take_back()
@@ -75,14 +75,12 @@ async def test_another_topic_of_that_name_or_one_that_comes_from_here_is_not() -
     drill = await Drill().begin(on_divergence="Truncate")
     await drill.over()
     other = SourceTopic("t", drill.image.topics["t"].id, {0: 1, 1: 1})
-    assert "its copy has failed over, and has records of its own" in drill.refused(
+    assert "the topic has failed over and has records of its own" in drill.refused(
         SourceMetadata("there", {}, {"t": other}, frozenset())
     )
     same = view(t=2).topics["t"]
     back = SourceTopic("t", same.id, same.leaders, frozenset({"here"}))
-    assert "come to the source from this cluster" in drill.refused(
-        SourceMetadata("there", {}, {"t": back}, frozenset())
-    )
+    assert "has records from this cluster" in drill.refused(SourceMetadata("there", {}, {"t": back}, frozenset()))
 
 
 @on_a_loop

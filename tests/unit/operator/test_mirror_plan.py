@@ -174,8 +174,8 @@ def test_what_is_in_the_way_is_told() -> None:
     trouble = "the source at w:9092: Authentication failed"
     for parts in ([], [seen()]):
         assert verdict(wanted, parts, source_error=trouble) == Reconciling("SourceUnreachable", trouble)
-    why = "a topic of that name is here, and is no copy: delete it, or leave it out"
-    refused = {"x": why, "y": "records of 'y' come to the source from this cluster"}
+    why = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
+    refused = {"x": why, "y": "the source's topic 'y' has records from this cluster"}
     assert verdict(wanted, [], refused_topics=refused) == Reconciling(
         "NoTopics", f"no topic of the source is copied yet; x is not copied: {why} (and 1 more)"
     )

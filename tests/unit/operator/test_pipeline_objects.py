@@ -24,7 +24,7 @@ from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.validation import validate_resource
-from ottla_spark import spec as runner
+from ottla_spark.definition import parse_pipeline
 from tests.unit.operator import samples
 from tests.unit.operator.spark_application_fields import unknown
 from tests.unit.operator.test_objects import Plain
@@ -133,7 +133,7 @@ def test_suspending_changes_nothing_but_whether_it_runs() -> None:
 
 def test_the_runner_takes_what_it_is_given_and_a_change_of_it_starts_another_driver() -> None:
     it = desired_objects(plain(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
-    taken = runner.of(told_to_the_driver(it), Path("/etc/ottla"))
+    taken = parse_pipeline(told_to_the_driver(it), Path("/etc/ottla"))
     assert (taken.name, taken.spec.state, taken.spec.stop.graceful) == ("hourly", "running", "1m")
     other = desired_objects(plain(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
     assert it.settings != other.settings and other.settings in str(other.application)

@@ -50,7 +50,7 @@ class House:
     def _begin(self) -> None:
         self.logs = {("t", 0): self.log}
         self.cleaner = Cleaner(self.storage, str(self.path), self.logs)
-        self.cleaner.settings = self.settings
+        self.cleaner.config = self.settings
 
     def write(self, key: str, value: str | None, *, producer_id: int = -1, sequence: int = -1) -> None:
         record = Record(self.now_ms, key.encode(), None if value is None else value.encode())
@@ -78,12 +78,12 @@ class House:
         self.storage = Storage(OsDisk(), self.storage.runtime)
         known = LogCheckpoint(clean, self.log.end if clean else recovery_point, 0)
         self.log = open_log(self.storage, self.folder, "t", 0, self.config, known)
-        assert self.log.failed is None, self.log.failed
+        assert self.log.failure is None, self.log.failure
         self.log.advance_high_watermark(self.log.end)
         self._begin()
 
     def clean(self) -> bool:
-        return asyncio.run(self.cleaner.clean_filthiest()) is not None
+        return asyncio.run(self.cleaner.clean_filthiest_log()) is not None
 
     def records(self, start: int = 0) -> list[Record]:
         found: list[Record] = []

@@ -169,7 +169,7 @@ def test_a_record_that_does_not_parse_leaves_the_log_alone_and_says_where(house:
     assert not house.clean()
     assert "00000000000000000000.log" in house.cleaner.uncleanable["t", 0]
     assert not house.clean()
-    assert house.log.failed is None
+    assert house.log.failure is None
 
 
 def test_a_full_disk_only_puts_it_off(house: House) -> None:
@@ -181,7 +181,7 @@ def test_a_full_disk_only_puts_it_off(house: House) -> None:
     before = house.records()
     house.disk.at_rename = full
     house.clean()
-    assert house.log.failed is None
+    assert house.log.failure is None
     house.disk.at_rename = lambda _: None
     assert house.records() == before
     assert house.clean()

@@ -27,7 +27,7 @@ def test_retention_meanwhile_stops_it(house: House) -> None:
     house.fill()
     meanwhile(house, lambda: (house.log.delete_records_before(60), house.log.apply_retention(NOW_MS)))
     assert [r.offset for r in house.records()] == list(range(60, 100))
-    assert house.log.failed is None
+    assert house.log.failure is None
     assert house.clean()
     assert [r.offset for r in house.records()] == list(range(90, 100))
 
@@ -40,7 +40,7 @@ def test_a_deleted_topic_stops_it(house: House) -> None:
         Path(house.folder).rename(house.folder + "-delete")
 
     meanwhile(house, delete)
-    assert house.log.failed is None
+    assert house.log.failure is None
 
 
 def test_the_protocol_s_thread_goes_on_appending(house: House) -> None:
@@ -56,7 +56,7 @@ def test_cancelled_it_stops_and_leaves_nothing_behind(house: House) -> None:
 
     async def stopped() -> None:
         reading = Gate(house)
-        task = asyncio.ensure_future(house.cleaner.clean_filthiest())
+        task = asyncio.ensure_future(house.cleaner.clean_filthiest_log())
         await reading.entered()
         task.cancel()
         reading.go_on()
@@ -84,7 +84,7 @@ def test_the_pace_is_kept(tmp_path: Path) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(asyncio, "sleep", noted)
-            await house.cleaner.clean_filthiest()
+            await house.cleaner.clean_filthiest_log()
 
     asyncio.run(run())
     assert sum(slept) > size / 1000
@@ -100,7 +100,7 @@ def test_a_log_made_anew_under_the_same_name_is_another(house: House) -> None:
         return read_offsets(house.disk, f"{house.path}/{CHECKPOINT}") == {}
 
     async def run() -> None:
-        house.cleaner.settings = CleanerConfig(enabled=False, backoff_ms=10**9)
+        house.cleaner.config = CleanerConfig(enabled=False, backoff_ms=10**9)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(house.cleaner.run())
             await eventually_async(written)
@@ -141,7 +141,7 @@ def meanwhile(house: House, act: Callable[[], object]) -> None:
 
     async def run() -> None:
         gate = Gate(house)
-        task = asyncio.ensure_future(house.cleaner.clean_filthiest())
+        task = asyncio.ensure_future(house.cleaner.clean_filthiest_log())
         await gate.entered()
         act()
         gate.go_on()

@@ -1,4 +1,4 @@
-"""Compaction of batches against a model: a reader's table, offsets, producers' states (rule 14)."""
+"""RecordFilter of batches against a model: a reader's table, offsets, producers' states (rule 14)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

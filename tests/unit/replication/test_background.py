@@ -23,7 +23,7 @@ def test_a_maintenance_that_ends_turns_readiness_red_and_is_logged(
         async with running(tmp_path) as broker:
             for _ in range(3):
                 await asyncio.sleep(0)
-            assert readiness_problems(broker) == ["background work ended: RuntimeError('a mistake of ours')"]
+            assert readiness_problems(broker) == ["background task failed: RuntimeError('a mistake of ours')"]
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
@@ -35,6 +35,6 @@ def test_what_may_change_while_it_runs_is_followed(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             (directory,) = broker.log_dirs
             broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
-            assert (directory.producer_expiration_ms, directory.cleaner.settings.backoff_ms) == (7, 8)
+            assert (directory.producer_expiration_ms, directory.cleaner.config.backoff_ms) == (7, 8)
 
     asyncio.run(run())

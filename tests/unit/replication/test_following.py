@@ -116,14 +116,14 @@ def test_a_failed_partition_does_not_stop_the_others() -> None:
         for index in range(3):
             cluster.say(index, replicas=(1, 2), isr=(1, 2))
         broken = cluster[2].partition(1).log
-        broken.failed = KafkaError(ErrorCode.kafka_storage_error, "broken")
+        broken.failure = KafkaError(ErrorCode.kafka_storage_error, "broken")
         for index in (0, 2):
             await cluster[1].append(b"v", index=index)
         late = cluster[1].append(b"v", index=1)
         for index in (0, 2):
             await cluster[1].append(b"v", index=index)
         assert not late.done()
-        broken.failed = None
+        broken.failure = None
         await late
 
     run(scenario, 2)

@@ -235,7 +235,7 @@ def test_settings_that_change_while_a_broker_starts_are_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read its logs, and waits to be registered: then nobody follows the metadata closely yet."""
-    enter = Broker._enter
+    enter = Broker._register_broker
 
     async def entered(broker: Broker, endpoints: Mapping[str, Endpoint]) -> None:
         await broker.active_controller().alter_configs(BROKER_RESOURCE, "", {"max.connections": "7"})
@@ -244,7 +244,7 @@ def test_settings_that_change_while_a_broker_starts_are_its_own(
     async def run() -> None:
         async with running(tmp_path):
             pass
-        monkeypatch.setattr(Broker, "_enter", entered)
+        monkeypatch.setattr(Broker, "_register_broker", entered)
         async with running(tmp_path) as broker:
             assert broker.config(MAX_CONNECTIONS) == 7
 

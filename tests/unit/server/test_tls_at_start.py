@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla_broker.config.description import describe_broker
 from ottla_broker.server import ListenError
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
@@ -115,5 +116,5 @@ def test_a_listener_may_have_settings_of_its_own_and_all_may_be_inline(
     assert broker.config.tls("SSL").client_auth == "requested"
     assert broker.config.tls("PLAINTEXT").client_auth == "none"
     assert broker.config.tls("SSL").load()[0].verify_mode is ssl.CERT_OPTIONAL
-    shown = next(entry for entry in broker.config.describe_broker() if entry.name == "ssl.truststore.certificates")
+    shown = next(entry for entry in describe_broker(broker.config) if entry.name == "ssl.truststore.certificates")
     assert shown.value is None

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.metadata.register import Conflict, Member, RegisterError, RegisterValue
+from ottla_broker.metadata.register import Conflict, RegisterError, RegisterValue, Voter
 from tests.sim.register import RegisterStore, SimulatedRegister
 from tests.sim.virtual_loop import run_in_virtual_time
 
-ME = Member(1, UUID(int=1))
+ME = Voter(1, UUID(int=1))
 
 
 def value(epoch: int) -> RegisterValue:

@@ -1,4 +1,4 @@
-"""What a checkpoint fixes, and what becomes of those who change it."""
+"""Checkpoint metadata: what it stores, and the changes of a pipeline that it rejects."""
 
 from __future__ import annotations
 
@@ -9,125 +9,142 @@ from typing import Any, cast
 
 import pytest
 
-from ottla_spark.checkpoint import Checkpoint, Facts, check_topics, ends_of, settle
-from ottla_spark.session import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
-from ottla_spark.spec import API_VERSION, of
-from ottla_spark.trouble import Trouble
+from ottla_operator.resources.common import API_VERSION
+from ottla_spark.definition import parse_pipeline
+from ottla_spark.errors import PipelineError
+from ottla_spark.streaming.checkpoint import (
+    Checkpoint,
+    CheckpointMetadata,
+    check_topic_ids,
+    parse_offset_log,
+    resume_metadata,
+)
+from ottla_spark.streaming.session import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
 
 CONF = {STATE_STORE: ROCKSDB}
 STREAMS = {"s": "t"}
-P = of(
+P = parse_pipeline(
     {
         "apiVersion": API_VERSION,
         "kind": "Pipeline",
         "metadata": {"name": "p"},
-        "spec": {"sources": {"s": {"topic": "t", "format": {"type": "raw"}}}, "sinks": [{"from": "s", "console": {}}]},
+        "spec": {
+            "clusterRef": {"name": "c"},
+            "sources": {"s": {"topic": "t", "format": {"type": "raw"}}},
+            "sinks": [{"from": "s", "console": {}}],
+        },
     },
     Path(),
 )
 
 
-def test_a_new_checkpoint_takes_what_is_set_or_two_for_each_core() -> None:
-    assert settle(None, P, {"t": "id"}, CONF, cores=4) == Facts({"t": "id"}, ROCKSDB, 8, "p", STREAMS)
-    assert settle(None, P, {}, CONF, cores=500).shuffle_partitions == 200
-    assert settle(None, P, {}, {**CONF, SHUFFLE_PARTITIONS: "3"}, cores=4).shuffle_partitions == 3
+def test_new_checkpoint_has_the_configured_shuffle_partitions_or_two_for_each_core() -> None:
+    assert resume_metadata(None, P, {"t": "id"}, CONF, cores=4) == CheckpointMetadata(
+        {"t": "id"}, ROCKSDB, 8, "p", STREAMS
+    )
+    assert resume_metadata(None, P, {}, CONF, cores=500).shuffle_partitions == 200
+    assert resume_metadata(None, P, {}, {**CONF, SHUFFLE_PARTITIONS: "3"}, cores=4).shuffle_partitions == 3
 
 
-def test_an_old_one_keeps_its_partitions_whatever_the_machine() -> None:
-    kept = Facts({"t": "id"}, ROCKSDB, 8)
-    assert settle(kept, P, {"t": "id", "u": "new"}, CONF, cores=64) == Facts(
+def test_existing_checkpoint_keeps_its_shuffle_partitions_on_another_machine() -> None:
+    stored = CheckpointMetadata({"t": "id"}, ROCKSDB, 8)
+    assert resume_metadata(stored, P, {"t": "id", "u": "new"}, CONF, cores=64) == CheckpointMetadata(
         {"t": "id", "u": "new"}, ROCKSDB, 8, "p", STREAMS
     )
 
 
-def test_another_number_of_partitions_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(Trouble, match=r"begun with spark.sql.shuffle.partitions=8.*now says 4.*set it back"):
-        settle(Facts({}, ROCKSDB, 8), P, {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
+def test_changed_shuffle_partitions_are_an_error_with_a_remedy() -> None:
+    with pytest.raises(PipelineError, match=r"created with spark.sql.shuffle.partitions=8.*now says 4.*set it back"):
+        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8), P, {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
 
 
-def test_another_state_store_is_an_error() -> None:
-    with pytest.raises(Trouble, match=r"cannot change"):
-        settle(Facts({}, "other", 8), P, {}, CONF, cores=1)
+def test_changed_state_store_is_an_error() -> None:
+    with pytest.raises(PipelineError, match=r"cannot change"):
+        resume_metadata(CheckpointMetadata({}, "other", 8), P, {}, CONF, cores=1)
 
 
-def test_another_pipeline_s_is_an_error() -> None:
-    with pytest.raises(Trouble, match=r"^the checkpoint is pipeline q's; each pipeline needs one of its own$"):
-        settle(Facts({}, ROCKSDB, 8, "q"), P, {}, CONF, cores=1)
+def test_checkpoint_of_another_pipeline_is_an_error() -> None:
+    with pytest.raises(
+        PipelineError, match=r"^the checkpoint belongs to pipeline q; each pipeline needs its own checkpoint$"
+    ):
+        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8, "q"), P, {}, CONF, cores=1)
 
 
-def test_another_topic_of_a_source_is_an_error() -> None:
-    with pytest.raises(Trouble, match=r"^source s read the topic before when the checkpoint was begun, and now t, "):
-        settle(Facts({}, ROCKSDB, 8, "p", {"s": "before", "gone": "x"}), P, {}, CONF, cores=1)
+def test_changed_topic_of_a_source_is_an_error() -> None:
+    with pytest.raises(
+        PipelineError, match=r"^source s read the topic before when the checkpoint was created, and now reads t, "
+    ):
+        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8, "p", {"s": "before", "gone": "x"}), P, {}, CONF, cores=1)
 
 
-def test_a_topic_that_was_made_anew_is_another_one() -> None:
-    check_topics({"t": "a"}, {"t": "a", "new": "b"})
-    with pytest.raises(Trouble, match=r"the topic t was deleted and made anew"):
-        check_topics({"t": "a"}, {"t": "b"})
+def test_re_created_topic_is_an_error() -> None:
+    check_topic_ids({"t": "a"}, {"t": "a", "new": "b"})
+    with pytest.raises(PipelineError, match=r"the topic t was re-created"):
+        check_topic_ids({"t": "a"}, {"t": "b"})
 
 
 @dataclass
-class Files:
-    """A file system of Hadoop's, by whose side one can be killed. `dies_at`: the name of the call."""
+class FakeFileSystem:
+    """A Hadoop file system. The call named `dies_at` raises, as if the process were killed."""
 
-    there: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     dies_at: str = ""
 
-    def _lives(self, call: str) -> None:
+    def _die_at(self, call: str) -> None:
         if call == self.dies_at:
             raise InterruptedError
 
     def exists(self, path: str) -> bool:
-        return path in self.there
+        return path in self.files
 
     def open(self, path: str) -> SimpleNamespace:
-        return SimpleNamespace(readAllBytes=lambda: self.there[path], close=lambda: None)
+        return SimpleNamespace(readAllBytes=lambda: self.files[path], close=lambda: None)
 
     def create(self, path: str, overwrite: bool) -> SimpleNamespace:
-        self.there[path] = b""
+        self.files[path] = b""
 
         def write(data: bytearray) -> None:
-            self._lives("write")
-            self.there[path] = bytes(data)
+            self._die_at("write")
+            self.files[path] = bytes(data)
 
         return SimpleNamespace(write=write, close=lambda: None)
 
     def delete(self, path: str, recursive: bool) -> None:
-        self.there.pop(path, None)
+        self.files.pop(path, None)
 
     def rename(self, old: str, new: str) -> bool:
-        self._lives("rename")
-        self.there[new] = self.there.pop(old)
+        self._die_at("rename")
+        self.files[new] = self.files.pop(old)
         return True
 
     def killed_at(self, call: str, write: str) -> None:
         self.dies_at = call
         with pytest.raises(InterruptedError):
-            kept(self).write_text("f", write)
+            checkpoint_on(self).write_text("f", write)
         self.dies_at = ""
 
 
-def kept(files: Files) -> Checkpoint:
+def checkpoint_on(files: FakeFileSystem) -> Checkpoint:
     made = Checkpoint.__new__(Checkpoint)
-    made.location, made._system, made._paths = "c", files, cast(Any, str)
+    made.location, made._file_system, made._new_path = "c", files, cast(Any, str)
     return made
 
 
-def test_a_small_file_is_whole_wherever_one_is_killed_and_however_often() -> None:
-    files = Files()
-    kept(files).write_text("f", "first")
+def test_file_is_complete_wherever_the_process_is_killed() -> None:
+    files = FakeFileSystem()
+    checkpoint_on(files).write_text("f", "first")
     files.killed_at("write", "second")
-    assert kept(files).read_text("f") == "first"
+    assert checkpoint_on(files).read_text("f") == "first"
     files.killed_at("rename", "second")
-    assert kept(files).read_text("f") == "second"
+    assert checkpoint_on(files).read_text("f") == "second"
     files.killed_at("write", "third")
-    assert kept(files).read_text("f") == "second"
-    kept(files).write_text("f", "fourth")
-    assert (kept(files).read_text("f"), list(files.there)) == ("fourth", ["c/f"])
+    assert checkpoint_on(files).read_text("f") == "second"
+    checkpoint_on(files).write_text("f", "fourth")
+    assert (checkpoint_on(files).read_text("f"), list(files.files)) == ("fourth", ["c/f"])
 
 
-def test_the_ends_of_a_batch_are_read_from_spark_s_own_file() -> None:
+def test_end_offsets_are_parsed_from_sparks_offset_log() -> None:
     batch = '{"batchWatermarkMs":0,"batchTimestampMs":1763805000000,"conf":{}}'
     text = f'v1\n{batch}\n{{"t":{{"0":5,"1":7}}}}\n-\n{{"t":{{"0":3}},"u":{{"0":1}}}}'
-    assert ends_of(text) == {("t", 0): 3, ("t", 1): 7, ("u", 0): 1}
-    assert ends_of(f"v1\n{batch}") == ends_of("") == {}
+    assert parse_offset_log(text) == {("t", 0): 3, ("t", 1): 7, ("u", 0): 1}
+    assert parse_offset_log(f"v1\n{batch}") == parse_offset_log("") == {}

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ottla_spark import jars
-from ottla_spark.container import command
-from ottla_spark.trouble import Trouble
+from ottla_spark.container import container_command
+from ottla_spark.errors import PipelineError
 
-TOLD = {
+ENVIRONMENT = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
     "SPARK_EXECUTOR_ID": "3",
     "SPARK_EXECUTOR_CORES": "2",
@@ -25,19 +25,19 @@ TOLD = {
 
 @pytest.fixture(autouse=True)
 def connector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "connector", lambda: [Path("/jars/kafka.jar")])
-    monkeypatch.setattr(jars, "java", lambda: "/usr/bin/java")
+    monkeypatch.setattr(jars, "ensure_connector_jars", lambda: [Path("/jars/kafka.jar")])
+    monkeypatch.setattr(jars, "find_java", lambda: "/usr/bin/java")
 
 
 def test_a_driver_is_a_client_in_its_own_pod() -> None:
-    line = command(["driver", "--class", "Main", "local:///x.py"], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.6"})
+    line = container_command(["driver", "--class", "Main", "local:///x.py"], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.6"})
     assert line[0].endswith("/pyspark/bin/spark-submit")
     told = ["--conf", "spark.driver.bindAddress=10.0.0.6", "--deploy-mode", "client"]
     assert line[1:] == [*told, "--class", "Main", "local:///x.py"]
 
 
 def test_an_executor_is_what_the_driver_told_it_to_be() -> None:
-    line = command(["executor"], TOLD)
+    line = container_command(["executor"], ENVIRONMENT)
     assert line[:5] == ["/usr/bin/java", "-Dtwo", "-Dten", "-Xms1408m", "-Xmx1408m"]
     assert line[5] == "-cp"
     assert line[6].endswith("/pyspark/jars/*:/jars/kafka.jar")
@@ -47,11 +47,18 @@ def test_an_executor_is_what_the_driver_told_it_to_be() -> None:
     assert len(options) == 7
 
 
-@pytest.mark.parametrize("missing", [name for name in TOLD if "_OPT_" not in name])
+@pytest.mark.parametrize("missing", [name for name in ENVIRONMENT if "_OPT_" not in name])
 def test_an_executor_that_nobody_told_says_so(missing: str) -> None:
-    with pytest.raises(Trouble, match=f"{missing} is not set"):
-        command(["executor"], {name: value for name, value in TOLD.items() if name != missing})
+    with pytest.raises(PipelineError, match=f"{missing} is not set"):
+        container_command(["executor"], {name: value for name, value in ENVIRONMENT.items() if name != missing})
 
 
 def test_anything_else_is_a_command_of_pipelines() -> None:
-    assert command(["run", "--pipeline", "x"], {}) == [sys.executable, "-m", "ottla_spark", "run", "--pipeline", "x"]
+    assert container_command(["run", "--pipeline", "x"], {}) == [
+        sys.executable,
+        "-m",
+        "ottla_spark",
+        "run",
+        "--pipeline",
+        "x",
+    ]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla_spark import jars
-from ottla_spark.jars import CONNECTOR, Jar, cache_folder, check, connector
-from ottla_spark.trouble import NotInstalled, Trouble
+from ottla_spark.errors import MissingDependency, PipelineError
+from ottla_spark.jars import CONNECTOR, Jar, cache_folder, check_digest, ensure_connector_jars
 
 
 @pytest.fixture
@@ -35,21 +35,21 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_nothing_is_fetched_when_all_are_there(cached: Path) -> None:
-    assert [path.name for path in connector(cached)] == [jar.file for jar in CONNECTOR]
+    assert [path.name for path in ensure_connector_jars(cached)] == [jar.file for jar in CONNECTOR]
 
 
 @pytest.mark.usefixtures("no_java")
 def test_a_jar_with_other_bytes_is_refused(cached: Path) -> None:
     (cached / CONNECTOR[2].file).write_bytes(b"something else")
-    with pytest.raises(Trouble, match=r"kafka-clients-3.9.0.jar is not what it should be"):
-        connector(cached)
+    with pytest.raises(PipelineError, match=r"kafka-clients-3.9.0.jar: SHA-256 is"):
+        ensure_connector_jars(cached)
 
 
 @pytest.mark.usefixtures("no_java")
 def test_without_java_nothing_can_be_fetched(cached: Path) -> None:
     (cached / CONNECTOR[0].file).unlink()
-    with pytest.raises(NotInstalled, match=r"pipelines need Java 17"):
-        connector(cached)
+    with pytest.raises(MissingDependency, match=r"pipelines need Java 17"):
+        ensure_connector_jars(cached)
 
 
 def test_what_cannot_be_fetched_is_said_with_the_reason(
@@ -63,14 +63,15 @@ def test_what_cannot_be_fetched_is_said_with_the_reason(
     monkeypatch.setenv("JAVA_HOME", str(home))
     (cached / CONNECTOR[0].file).unlink()
     with pytest.raises(
-        Trouble, match=r"cannot fetch org\.apache\.spark:spark-sql-kafka.*UnknownHostException.*by hand"
+        PipelineError,
+        match=r"cannot download org\.apache\.spark:spark-sql-kafka.*UnknownHostException.*without a network",
     ):
-        connector(cached)
+        ensure_connector_jars(cached)
     assert not list(cached.glob("fetch-*"))
 
 
 def test_the_wish_names_each_jar_and_nothing_behind_it() -> None:
-    wish = ElementTree.fromstring(jars._wish(CONNECTOR))
+    wish = ElementTree.fromstring(jars._ivy_module(CONNECTOR))
     found = [(d.get("org"), d.get("name"), d.get("rev"), d.get("transitive")) for d in wish.iter("dependency")]
     assert found == [(jar.group, jar.artifact, jar.version, "false") for jar in CONNECTOR]
 
@@ -85,4 +86,4 @@ def test_the_folder_is_the_users_cache_unless_one_is_named(monkeypatch: pytest.M
 
 def test_a_digest_is_of_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * 100_000)
-    check(tmp_path / "a", hashlib.sha256(b"a" * 100_000).hexdigest())
+    check_digest(tmp_path / "a", hashlib.sha256(b"a" * 100_000).hexdigest())

@@ -9,7 +9,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_spark.progress import Batch, Positions, Report, batch, lag, offsets, read
+from ottla_spark.progress import (
+    BatchProgress,
+    ProgressLog,
+    QueryOffsets,
+    format_lag,
+    parse_lines,
+    parse_offsets,
+    parse_progress_event,
+)
 
 EVENT: dict[str, Any] = {
     "name": "delays",
@@ -30,77 +38,83 @@ EVENT: dict[str, Any] = {
 }
 
 
-def done(query: str, ends: dict[int, int]) -> Batch:
+def done(query: str, ends: dict[int, int]) -> BatchProgress:
     source = {"endOffset": {"t": {str(p): o for p, o in ends.items()}}}
-    return batch({"name": query, "batchId": 0, "numInputRows": 1, "sources": [source]})
+    return parse_progress_event({"name": query, "batchId": 0, "numInputRows": 1, "sources": [source]})
 
 
 def test_an_event_is_read() -> None:
-    found = batch(json.dumps(EVENT))
-    assert (found.query, found.number, found.rows, found.written, found.dead) == ("delays", 7, 60000, 12, 3)
-    assert (found.milliseconds, found.watermark) == (3012, "2013-10-27T22:05:00.000Z")
-    assert found.starts == {("flights", 0): 100, ("flights", 1): 90}
-    assert found.ends == {("flights", 0): 200, ("flights", 1): 190}
+    found = parse_progress_event(json.dumps(EVENT))
+    assert (found.query, found.number, found.rows, found.written, found.dead_letters) == ("delays", 7, 60000, 12, 3)
+    assert (found.duration_ms, found.watermark) == (3012, "2013-10-27T22:05:00.000Z")
+    assert found.start_offsets == {("flights", 0): 100, ("flights", 1): 90}
+    assert found.end_offsets == {("flights", 0): 200, ("flights", 1): 190}
 
 
 def test_the_first_event_has_no_start_and_numbers_may_be_missing() -> None:
     event = {**EVENT, "sources": [{"startOffset": None, "endOffset": '{"flights":{"0":3}}', "latestOffset": None}]}
     event |= {"inputRowsPerSecond": None, "observedMetrics": {"counts": {"rows": None}}}
-    found = batch(event)
-    assert (found.starts, found.ends) == ({}, {("flights", 0): 3})
+    found = parse_progress_event(event)
+    assert (found.start_offsets, found.end_offsets) == ({}, {("flights", 0): 3})
     assert (found.input_rows_per_second, found.written) == (0.0, 0)
 
 
 def test_offsets_come_as_text_too() -> None:
-    assert offsets('{"t": {"0": 5}}') == offsets({"t": {"0": 5}}) == {("t", 0): 5}
-    assert offsets(None) == {}
+    assert parse_offsets('{"t": {"0": 5}}') == parse_offsets({"t": {"0": 5}}) == {("t", 0): 5}
+    assert parse_offsets(None) == {}
 
 
 def test_the_position_is_that_of_the_query_furthest_behind() -> None:
-    positions = Positions()
-    positions.add(done("a", {0: 10, 1: 5}))
-    positions.add(done("b", {0: 4, 1: 5}))
-    assert positions.ends == {("t", 0): 4, ("t", 1): 5}
-    assert positions.behind({("t", 0): 20, ("t", 1): 5}) == {("t", 0): 16, ("t", 1): 0}
-    positions.add(done("b", {0: 20, 1: 5}))
-    assert positions.ends[("t", 0)] == 10
+    positions = QueryOffsets()
+    positions.add_batch(done("a", {0: 10, 1: 5}))
+    positions.add_batch(done("b", {0: 4, 1: 5}))
+    assert positions.committable == {("t", 0): 4, ("t", 1): 5}
+    assert positions.lag_records({("t", 0): 20, ("t", 1): 5}) == {("t", 0): 16, ("t", 1): 0}
+    positions.add_batch(done("b", {0: 20, 1: 5}))
+    assert positions.committable[("t", 0)] == 10
 
 
 def test_a_query_that_has_not_told_yet_in_this_life_is_where_its_checkpoint_is() -> None:
-    positions = Positions()
-    positions.begin("a", frozenset("t"), {("t", 0): 10})
-    positions.begin("b", frozenset("t"), {("t", 0): 4})
-    positions.add(done("a", {0: 20}))
-    assert positions.ends == {("t", 0): 4} and not positions.everyone_told
-    positions.add(done("b", {0: 30}))
-    assert positions.ends == {("t", 0): 20} and positions.everyone_told
+    positions = QueryOffsets()
+    positions.add_query("a", frozenset("t"), {("t", 0): 10})
+    positions.add_query("b", frozenset("t"), {("t", 0): 4})
+    positions.add_batch(done("a", {0: 20}))
+    assert positions.committable == {("t", 0): 4} and not positions.all_queries_reported
+    positions.add_batch(done("b", {0: 30}))
+    assert positions.committable == {("t", 0): 20} and positions.all_queries_reported
 
 
 def test_where_a_query_has_processed_nothing_nobody_is_told_that_it_has() -> None:
-    positions = Positions()
-    positions.begin("a", frozenset("tu"), {})
-    positions.begin("new", frozenset("t"), {})
-    positions.begin("other", frozenset("v"), {})
-    positions.add(batch({"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(u={0: 7})]}))
-    assert positions.ends == {("u", 0): 7}, "what it does not read does not wait for it"
-    assert positions.behind({("t", 0): 6, ("u", 0): 7})[("t", 0)] == 1, "and how far the first is may be known"
-    positions.add(done("new", {0: 3, 1: 1}))
-    assert positions.ends == {("t", 0): 3, ("u", 0): 7}, "nor is a partition that only one has seen so far"
+    positions = QueryOffsets()
+    positions.add_query("a", frozenset("tu"), {})
+    positions.add_query("new", frozenset("t"), {})
+    positions.add_query("other", frozenset("v"), {})
+    positions.add_batch(
+        parse_progress_event(
+            {"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(u={0: 7})]}
+        )
+    )
+    assert positions.committable == {("u", 0): 7}, "what it does not read does not wait for it"
+    assert positions.lag_records({("t", 0): 6, ("u", 0): 7})[("t", 0)] == 1, "and how far the first is may be known"
+    positions.add_batch(done("new", {0: 3, 1: 1}))
+    assert positions.committable == {("t", 0): 3, ("u", 0): 7}, "nor is a partition that only one has seen so far"
 
 
 def test_two_streams_of_one_topic_in_one_query_are_as_far_as_the_one_behind() -> None:
-    found = batch({"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(t={0: 3, 1: 9})]})
-    assert found.ends == {("t", 0): 3, ("t", 1): 9}
+    found = parse_progress_event(
+        {"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(t={0: 3, 1: 9})]}
+    )
+    assert found.end_offsets == {("t", 0): 3, ("t", 1): 9}
 
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), max_size=8))
 def test_nobody_is_ever_ahead_of_what_is_there(steps: list[tuple[str, int, int]]) -> None:
-    positions = Positions()
+    positions = QueryOffsets()
     for query, end, more in steps:
-        positions.add(done(query, {0: end}))
-        assert all(records >= 0 for records in positions.behind({("t", 0): more}).values())
-        assert positions.ends[("t", 0)] == min(at[("t", 0)] for at in positions.at.values())
+        positions.add_batch(done(query, {0: end}))
+        assert all(records >= 0 for records in positions.lag_records({("t", 0): more}).values())
+        assert positions.committable[("t", 0)] == min(at[("t", 0)] for at in positions.ends.values())
 
 
 def ends(**topics: dict[int, int]) -> dict[str, Any]:
@@ -108,25 +122,25 @@ def ends(**topics: dict[int, int]) -> dict[str, Any]:
 
 
 def test_lag_in_records_and_seconds() -> None:
-    found = lag({("t", 0): 3, ("t", 1): 0}, {("t", 0): 1_000}, now_ms=3_500)
+    found = format_lag({("t", 0): 3, ("t", 1): 0}, {("t", 0): 1_000}, now_ms=3_500)
     assert found["records"] == 3
     assert found["seconds"] == 2.5
     assert found["partitions"] == {"t": {"0": {"records": 3, "seconds": 2.5}, "1": {"records": 0, "seconds": 0.0}}}
 
 
 def test_seconds_are_unknown_when_the_record_could_not_be_read() -> None:
-    found = lag({("t", 0): 3, ("t", 1): 0}, {}, now_ms=3_500)
+    found = format_lag({("t", 0): 3, ("t", 1): 0}, {}, now_ms=3_500)
     assert found["seconds"] is None
-    assert lag({}, {}, now_ms=0) == {"records": 0, "seconds": 0.0, "partitions": {}}
+    assert format_lag({}, {}, now_ms=0) == {"records": 0, "seconds": 0.0, "partitions": {}}
 
 
 def test_the_report_is_whole_lines_and_begins_anew_when_it_is_large(tmp_path: Path) -> None:
     path = tmp_path / "new" / "progress.jsonl"
-    report = Report(path, "delays")
-    report.state("starting")
-    report.batch(batch(EVENT), {"records": 50})
-    report.state("failed", error="the disk is full")
-    lines = read(path.read_text().splitlines(keepends=True))
+    report = ProgressLog(path, "delays")
+    report.write_state("starting")
+    report.write_batch(parse_progress_event(EVENT), {"records": 50})
+    report.write_state("failed", error="the disk is full")
+    lines = parse_lines(path.read_text().splitlines(keepends=True))
     assert [line["state"] for line in lines] == ["starting", "running", "failed"]
     assert all(line["pipeline"] == "delays" and line["at"].endswith("Z") for line in lines)
     assert (lines[1]["rows"], lines[1]["written"], lines[1]["deadLetters"], lines[1]["lag"]) == (
@@ -138,6 +152,6 @@ def test_the_report_is_whole_lines_and_begins_anew_when_it_is_large(tmp_path: Pa
     assert lines[2]["error"] == "the disk is full"
     with path.open("a") as file:
         file.write("x" * 9_000_000 + "\n")
-    report.state("stopped")
+    report.write_state("stopped")
     assert len(path.read_text().splitlines()) == 1
     assert path.with_name("progress.jsonl.1").exists()

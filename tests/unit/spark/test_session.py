@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla_spark.session import ROCKSDB, STATE_STORE, settings
+from ottla_spark.streaming.session import ROCKSDB, STATE_STORE, spark_conf
 
 OPTIONS = "spark.driver.extraJavaOptions"
 PATH = "spark.driver.extraClassPath"
 
 
 def made(folder: Path, conf: dict[str, str] | None = None, master: str | None = None) -> dict[str, str]:
-    return settings(conf or {}, master=master, jars=[Path("/jars/a.jar")], scratch=folder, log=folder / "spark.log")
+    return spark_conf(conf or {}, master=master, jars=[Path("/jars/a.jar")], scratch=folder, log=folder / "spark.log")
 
 
 def test_what_the_checkpoint_fixes_is_chosen_and_times_are_utc(tmp_path: Path) -> None:

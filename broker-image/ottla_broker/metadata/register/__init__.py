@@ -10,10 +10,10 @@ from uuid import UUID
 
 import msgspec
 
-MemberKey = tuple[int, UUID]
+ReplicaKey = tuple[int, UUID]
 
 
-class Member(msgspec.Struct, frozen=True):
+class Voter(msgspec.Struct, frozen=True):
     """A broker that keeps the metadata log, together with the id of its log directory: a wiped disk is another member.
 
     `address`: host:port where other brokers reach it (an IPv6 host in brackets); it may change while the member stays the same.
@@ -24,7 +24,7 @@ class Member(msgspec.Struct, frozen=True):
     address: str = ""
 
     @property
-    def key(self) -> MemberKey:
+    def key(self) -> ReplicaKey:
         """Who it is, wherever it is."""
         return self.broker, self.directory
 
@@ -35,7 +35,7 @@ class RegisterValue(msgspec.Struct, frozen=True):
     cluster_id: str
     epoch: int
     leader: int
-    isr: tuple[Member, ...]
+    isr: tuple[Voter, ...]
     replicas: tuple[int, ...]
     holder: int
     renewed_ms: int

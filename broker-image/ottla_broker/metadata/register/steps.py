@@ -8,14 +8,14 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from ottla_broker.metadata.register import Member, RegisterValue
+from ottla_broker.metadata.register import RegisterValue, Voter
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-NOBODY = -1
+NO_LEADER = -1
 
 
-def founded(cluster_id: str, me: Member, now_ms: int, *, lease_ms: int, epoch: int = 1) -> RegisterValue:
+def initial_value(cluster_id: str, me: Voter, now_ms: int, *, lease_ms: int, epoch: int = 1) -> RegisterValue:
     """The first value of a new cluster's register. `epoch`: above all that the metadata log has seen, where a register is lost."""
     return RegisterValue(
         cluster_id=cluster_id,
@@ -29,14 +29,14 @@ def founded(cluster_id: str, me: Member, now_ms: int, *, lease_ms: int, epoch: i
     )
 
 
-def is_member(value: RegisterValue, me: Member) -> bool:
+def is_voter(value: RegisterValue, me: Voter) -> bool:
     return any(member.key == me.key for member in value.isr)
 
 
-def taken_over(value: RegisterValue, me: Member, now_ms: int, *, lease_ms: int) -> RegisterValue:
+def with_new_leader(value: RegisterValue, me: Voter, now_ms: int, *, lease_ms: int) -> RegisterValue:
     """The value after `me` takes the lead in the next epoch, reached where it now is. KafkaError INCONSISTENT_CLUSTER_ID when `me` may not: it
     is not a member."""
-    if not is_member(value, me):
+    if not is_voter(value, me):
         known = ", ".join(f"broker {m.broker} on log directory {uuid_text(m.directory)}" for m in value.isr)
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
@@ -56,23 +56,23 @@ def taken_over(value: RegisterValue, me: Member, now_ms: int, *, lease_ms: int) 
     )
 
 
-def renewed(value: RegisterValue, now_ms: int) -> RegisterValue:
+def with_renewed_lease(value: RegisterValue, now_ms: int) -> RegisterValue:
     return replace(value, holder=value.leader, renewed_ms=now_ms)
 
 
-def resigned(value: RegisterValue, now_ms: int) -> RegisterValue:
-    return replace(value, holder=NOBODY, renewed_ms=now_ms)
+def with_vacant_lead(value: RegisterValue, now_ms: int) -> RegisterValue:
+    return replace(value, holder=NO_LEADER, renewed_ms=now_ms)
 
 
-def with_members(value: RegisterValue, members: tuple[Member, ...], now_ms: int) -> RegisterValue:
+def with_voters(value: RegisterValue, members: tuple[Voter, ...], now_ms: int) -> RegisterValue:
     replicas = tuple(member.broker for member in members)
     return replace(value, isr=members, replicas=replicas, renewed_ms=now_ms)
 
 
-def led_by(value: RegisterValue, leader: int, epoch: int, address: str) -> RegisterValue:
+def with_announced_leader(value: RegisterValue, leader: int, epoch: int, address: str) -> RegisterValue:
     """What a broker that heard of a new leader, and not of the register, makes of the value that it knew."""
     known = [member for member in value.isr if member.broker == leader]
-    here = Member(leader, known[0].directory if known else UUID(int=0), address)
+    here = Voter(leader, known[0].directory if known else UUID(int=0), address)
     members = tuple(here if member in known else member for member in value.isr)
     return replace(value, epoch=epoch, leader=leader, holder=leader, isr=members if known else (*members, here))
 

@@ -52,7 +52,7 @@ def _container(pipeline: Pipeline, image: PipelineImage, bootstrap: str) -> Json
         **pods.driver_container(pipeline),
         "image": image.of(pipeline),
         "imagePullPolicy": image.pull_policy,
-        "args": [*pods.arguments(pipeline, bootstrap, spark.MASTER), "--stay", *_conf(pipeline, image)],
+        "args": [*pods.arguments(pipeline, bootstrap, spark.MASTER), "--keep-serving", *_conf(pipeline, image)],
         "env": [
             {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
             for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP"))

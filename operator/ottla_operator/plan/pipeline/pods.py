@@ -15,7 +15,7 @@ from ottla_operator.resources.pipeline import Pipeline
 CHECKPOINT_AT: Final = "/checkpoint"
 HTTP: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
-LAST_WORDS: Final = "/dev/termination-log"
+TERMINATION_MESSAGE: Final = "/dev/termination-log"
 BATCH_WITHIN: Final = "30s"
 CLOSE_WITHIN_S: Final = 15  # Spark itself, after the batch in flight has ended
 
@@ -41,7 +41,7 @@ def arguments(pipeline: Pipeline, bootstrap: str, master: str) -> list[str]:
         *("--master", master),
         *("--log", "/dev/stderr"),
         *("--http", f":{HTTP}"),
-        *("--last-words", LAST_WORDS),
+        *("--termination-message", TERMINATION_MESSAGE),
     ]
 
 
@@ -56,7 +56,7 @@ def driver_container(pipeline: Pipeline) -> Json:
         "name": DRIVER_CONTAINER,
         "ports": [{"name": names.HTTP_PORT, "containerPort": HTTP, "protocol": "TCP"}],
         "securityContext": container_security(),
-        "terminationMessagePath": LAST_WORDS,
+        "terminationMessagePath": TERMINATION_MESSAGE,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "pipeline", "mountPath": settings.AT, "readOnly": True},

@@ -1,0 +1,33 @@
+"""Tasks that run as long as the broker does."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+logger = logging.getLogger(__name__)
+
+
+class BackgroundTasks:
+    """`on_failure` is called with a sentence when a task ends with an exception, which it never should."""
+
+    def __init__(self, on_failure: Callable[[str], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order of starting, so that a simulation can be replayed
+
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._end)
+        return task
+
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait until they have ended."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("background task failed: %s", error, exc_info=error)
+            self._on_failure(f"background task failed: {error!r}")

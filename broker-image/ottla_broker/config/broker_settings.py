@@ -1,0 +1,135 @@
+"""Settings of one broker: its identity and data, listeners and connections, TLS of listeners."""
+
+from ottla_broker.config.addresses import (
+    PROTOCOLS,
+    Listener,
+    http_address,
+    limits_by_address,
+    listeners,
+    protocol_map,
+    register_address,
+)
+from ottla_broker.config.setting import BROKER_SETTINGS, Section, Setting, UpdateMode
+from ottla_broker.config.value_types import MAX_INT32, integer, list_of, long, one_of, only, secret, string
+from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
+
+DYNAMIC = UpdateMode.CLUSTER_WIDE
+
+# fmt: off
+_identity = Section("Broker and data", BROKER_SETTINGS)
+
+NODE_ID = _identity.row("node.id", integer(at_least=0), 1,
+    "Id of the broker, unique in its cluster and never reused. `broker.id` is accepted as an alias.",
+    differs="Kafka has no default; a single broker should need no setting but its data directory")
+BROKER_RACK = _identity.row("broker.rack", string("a name", empty=False), None,
+    "Failure domain (rack, zone) of the broker. The controller spreads the replicas of a partition over racks, and "
+    "consumers that send a rack id can read from a replica in the same rack.")
+LOG_DIRS = _identity.row("log.dirs", list_of(allowed="directories separated by commas", check=bool), "",
+    "Directories that hold partitions. A new partition goes to the directory with the fewest. Falls back to `log.dir`; "
+    "one of the two is required.")
+LOG_DIR = _identity.row("log.dir", string("a directory", empty=False), None,
+    "Directory that holds partitions. Read only if `log.dirs` is not set.",
+    differs="Kafka's default lies below /tmp, which loses data on reboot; Ottla requires a directory")
+REGISTER = _identity.row("register", register_address(), None,
+    "Location of the cluster's register, the value that names the leader of the metadata log: a file shared by the "
+    "brokers of one machine, a key in etcd, or a Lease of Kubernetes (which needs the rights to get, watch and patch "
+    "it). Not set: `register.json` in the first of `log.dirs`, for a cluster of one broker.", is_ottla_only=True)
+REGISTER_LEASE_MS = _identity.row("register.lease.ms", integer(at_least=100), 2500,
+    "Time in milliseconds without a renewal after which another member replaces the leader of the metadata log. A "
+    "leader that has resigned, or whose port refuses connections, is replaced at once. The leader renews three times "
+    "within it.",
+    is_ottla_only=True)
+HTTP_LISTENER = _identity.row("http.listener", http_address(), None,
+    "Address that serves `/livez`, `/readyz` and `/metrics`. Not set: no HTTP server.", is_ottla_only=True)
+
+_network = Section("Listeners and connections", BROKER_SETTINGS)
+_BUFFERS = "today's operating systems size buffers by what a connection needs"
+
+LISTENERS = _network.row("listeners", listeners(), "PLAINTEXT://127.0.0.1:9092",
+    "Addresses that the broker listens on. An empty host means every interface; port 0 means any free port.",
+    differs="Kafka listens on every interface, which is no safe default without authentication")
+ADVERTISED_LISTENERS: Setting[tuple[Listener, ...]] = _network.row("advertised.listeners", listeners(), (),
+    "Addresses that clients and other brokers connect to, by listener name. Not set: those of `listeners`, with this "
+    "machine's name for an empty host and the bound port for port 0.")
+LISTENER_SECURITY_PROTOCOL_MAP = _network.row("listener.security.protocol.map", protocol_map(),
+    "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "Security protocol of each listener name. Only PLAINTEXT and SSL are implemented; a listener with another protocol "
+    "is rejected at start.")
+INTER_BROKER_LISTENER_NAME = _network.row(
+    "inter.broker.listener.name", string("the name of a listener", empty=False), None,
+    "Listener that brokers use among themselves. Not set: the first with the protocol "
+    "`security.inter.broker.protocol`.")
+SECURITY_INTER_BROKER_PROTOCOL = _network.row("security.inter.broker.protocol", one_of(*PROTOCOLS), "PLAINTEXT",
+    "Protocol that selects the inter-broker listener if `inter.broker.listener.name` is not set.")
+SOCKET_SEND_BUFFER_BYTES = _network.row("socket.send.buffer.bytes", integer(at_least=-1), -1,
+    "Size of each socket's send buffer (SO_SNDBUF) in bytes. -1: the operating system's default.", differs=_BUFFERS)
+SOCKET_RECEIVE_BUFFER_BYTES = _network.row("socket.receive.buffer.bytes", integer(at_least=-1), -1,
+    "Size of each socket's receive buffer (SO_RCVBUF) in bytes. -1: the operating system's default.", differs=_BUFFERS)
+SOCKET_REQUEST_MAX_BYTES = _network.row("socket.request.max.bytes", integer(at_least=1), 104857600,
+    "Maximum size of a request in bytes. The broker closes the connection of a larger one before allocating memory.")
+SOCKET_LISTEN_BACKLOG_SIZE = _network.row("socket.listen.backlog.size", integer(at_least=1), 50,
+    "Maximum number of connections that wait to be accepted, per listener.")
+QUEUED_MAX_REQUEST_BYTES = _network.row("queued.max.request.bytes", long(at_least=-1), 256 << 20,
+    "Maximum bytes of requests, and of responses not yet read by clients, over all connections. At the limit the "
+    "broker reads nothing more from sockets until some are done. -1: no limit. At least `socket.request.max.bytes`.",
+    differs="Kafka has no limit; clients that send and do not read must not exhaust a broker's memory")
+CONNECTION_QUEUED_MAX_BYTES = _network.row("connection.queued.max.bytes", integer(at_least=1), 16 << 20,
+    "Maximum bytes of queued requests per connection. At the limit the broker pauses reading from the connection. A "
+    "single request may be larger.", is_ottla_only=True)
+PRODUCE_SPIN_MAX_US = _network.row("produce.spin.max.us", integer(at_least=0, at_most=10_000), 200,
+    "Maximum time in microseconds that the broker polls sockets instead of sleeping, after a response to a client that "
+    "sends small produce requests one at a time in quick succession. 0: never, for brokers with rationed processor "
+    "time. A machine with one processor never polls.", is_ottla_only=True)
+CONNECTIONS_MAX_IDLE_MS = _network.row("connections.max.idle.ms", long(), 600000,
+    "Time in milliseconds after which the broker closes an idle connection. 0 or less: never.")
+MAX_CONNECTIONS = _network.row("max.connections", integer(at_least=0), MAX_INT32,
+    "Maximum number of open connections. At the limit the broker closes new ones at once.", DYNAMIC)
+MAX_CONNECTIONS_PER_IP = _network.row("max.connections.per.ip", integer(at_least=0), MAX_INT32,
+    "Maximum number of open connections from one IP address.", DYNAMIC)
+MAX_CONNECTIONS_PER_IP_OVERRIDES = _network.row("max.connections.per.ip.overrides", limits_by_address(), "",
+    "Limits for single IP addresses, in place of `max.connections.per.ip`.", DYNAMIC)
+_network.row("max.connection.creation.rate", integer(at_least=0), MAX_INT32,
+    "Maximum number of connections accepted per second.", DYNAMIC,
+    no_effect="connections are limited in number only")
+_network.row("socket.connection.setup.timeout.ms", long(at_least=1), 10000,
+    "Timeout in milliseconds for establishing a connection to another broker.",
+    no_effect="connections to other brokers have fixed timeouts")
+_network.row("request.timeout.ms", integer(at_least=1), 30000,
+    "Timeout in milliseconds for a response from another broker.",
+    no_effect="requests to other brokers have a timeout each, by what they ask")
+FETCH_MAX_BYTES = _network.row("fetch.max.bytes", integer(at_least=1024), 57671680,
+    "Maximum bytes of one fetch response, whatever the client requests. A larger first batch is still returned whole.")
+MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = _network.row(
+    "max.incremental.fetch.session.cache.slots", integer(at_least=0), 1000,
+    "Maximum number of incremental fetch sessions that the broker keeps. 0: none, every fetch names all its "
+    "partitions.")
+MAX_REQUEST_PARTITION_SIZE_LIMIT = _network.row("max.request.partition.size.limit", integer(at_least=1), 2000,
+    "Maximum number of partitions in one DescribeTopicPartitions response.")
+
+_tls = Section("TLS of listeners", BROKER_SETTINGS)  # each also as `listener.name.NAME.ssl.…`, NAME in lower case
+_STORE = "Java keystores cannot be read; provide keys and certificates as PEM (KIP-651)"
+_DIFFERS = "PEM is the only format that Ottla reads"
+
+_tls.row("ssl.keystore.type", only(string(), "PEM", _STORE), "PEM", "Format of the keystore.", differs=_DIFFERS)
+SSL_KEYSTORE_LOCATION = _tls.row("ssl.keystore.location", string("a file"), None,
+    "File with the broker's private key and certificate chain, read at start. Alternative: "
+    "`ssl.keystore.certificate.chain` and `ssl.keystore.key`.")
+SSL_KEYSTORE_CERTIFICATE_CHAIN = _tls.row(
+    "ssl.keystore.certificate.chain", secret("certificates in PEM"), None,
+    "The broker's certificate, followed by its intermediate certificates.", is_sensitive=True)
+SSL_KEYSTORE_KEY = _tls.row("ssl.keystore.key", secret("a private key in PEM"), None,
+    "Private key of the certificate.", is_sensitive=True)
+SSL_KEY_PASSWORD = _tls.row("ssl.key.password", secret(), None,
+    "Password of an encrypted private key.", is_sensitive=True)
+_tls.row("ssl.truststore.type", only(string(), "PEM", _STORE), "PEM", "Format of the truststore.", differs=_DIFFERS)
+SSL_TRUSTSTORE_LOCATION = _tls.row("ssl.truststore.location", string("a file"), None,
+    "File with the certificate authorities that sign clients' certificates. Alternative: "
+    "`ssl.truststore.certificates`.")
+SSL_TRUSTSTORE_CERTIFICATES = _tls.row("ssl.truststore.certificates", secret("certificates in PEM"), None,
+    "Certificate authorities that sign clients' certificates.", is_sensitive=True)
+SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
+    one_of(CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, any_case=True), CLIENT_AUTH_NONE,
+    "Whether clients present certificates. `required`: connections without one are rejected. `requested`: they are "
+    "User:ANONYMOUS. The principal is the certificate's subject, such as User:CN=alice,O=example.")
+SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS), "TLSv1.2,TLSv1.3",
+    "TLS versions that clients may use.")

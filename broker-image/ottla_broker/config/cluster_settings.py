@@ -1,0 +1,125 @@
+"""Settings of brokers in a cluster: topic creation, replication, broker lifecycle, consumer groups, producers."""
+
+from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
+from ottla_broker.config.value_types import MAX_INT32, MAX_INT64, boolean, integer, list_of, long, short, string
+
+# fmt: off
+_creation = Section("Topic creation", BROKER_SETTINGS)
+
+NUM_PARTITIONS = _creation.row("num.partitions", integer(at_least=1), 1,
+    "Default number of partitions of a new topic.")
+DEFAULT_REPLICATION_FACTOR = _creation.row("default.replication.factor", integer(at_least=1), 1,
+    "Default replication factor of a new topic.")
+AUTO_CREATE_TOPICS_ENABLE = _creation.row("auto.create.topics.enable", boolean(), True,
+    "Whether the broker creates a missing topic when a client that allows it requests its metadata.")
+DELETE_TOPIC_ENABLE = _creation.row("delete.topic.enable", boolean(), True, "Whether topics can be deleted.")
+
+_replication = Section("Replication", BROKER_SETTINGS)
+
+MIN_INSYNC_REPLICAS = _replication.row("min.insync.replicas", integer(at_least=1), 1,
+    "Minimum number of in-sync replicas for a produce request with acks=all. Default of the topics' setting of the "
+    "same name.", UpdateMode.CLUSTER_WIDE_ONLY)
+UNCLEAN_LEADER_ELECTION_ENABLE = _replication.row("unclean.leader.election.enable", boolean(), False,
+    "Whether a replica out of sync may become leader if no other is alive, losing the records that only the others "
+    "had. Default of the topics' setting of the same name.", UpdateMode.CLUSTER_WIDE)
+REPLICA_LAG_TIME_MAX_MS = _replication.row("replica.lag.time.max.ms", long(at_least=1), 30000,
+    "Time in milliseconds after which a follower that has not caught up with its leader leaves the in-sync replicas.")
+REPLICA_FETCH_MIN_BYTES = _replication.row("replica.fetch.min.bytes", integer(at_least=0), 1,
+    "Minimum bytes of a response to a follower's fetch. With fewer the leader waits up to `replica.fetch.wait.max.ms`.")
+REPLICA_FETCH_WAIT_MAX_MS = _replication.row("replica.fetch.wait.max.ms", integer(at_least=0), 500,
+    "Maximum time in milliseconds that a follower's fetch waits for data. Less than `replica.lag.time.max.ms`.")
+REPLICA_FETCH_MAX_BYTES = _replication.row("replica.fetch.max.bytes", integer(at_least=0), 1048576,
+    "Maximum bytes of one partition in a response to a follower. A larger first batch is still returned whole.")
+REPLICA_FETCH_RESPONSE_MAX_BYTES = _replication.row("replica.fetch.response.max.bytes", integer(at_least=0), 10485760,
+    "Maximum bytes of all partitions in a response to a follower.")
+REPLICA_FETCH_BACKOFF_MS = _replication.row("replica.fetch.backoff.ms", integer(at_least=0), 1000,
+    "Time in milliseconds that a follower waits after a failed fetch.")
+REPLICA_SOCKET_TIMEOUT_MS = _replication.row("replica.socket.timeout.ms", integer(at_least=1), 30000,
+    "Timeout in milliseconds of a follower's requests to its leader. At least `replica.fetch.wait.max.ms`.")
+_replication.row("replica.socket.receive.buffer.bytes", integer(at_least=-1), 65536,
+    "Size of the receive buffer (SO_RCVBUF) of followers' sockets in bytes. -1: the operating system's default.",
+    no_effect="followers' sockets have the operating system's buffers")
+REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = _replication.row(
+    "replica.high.watermark.checkpoint.interval.ms", long(at_least=1), 5000,
+    "Interval in milliseconds at which high watermarks are written to disk.")
+REPLICA_SELECTOR_CLASS = _replication.row("replica.selector.class",
+    string("a class name of Kafka's whose last part is RackAwareReplicaSelector or LeaderSelector", empty=False), None,
+    "Policy that selects the replica a consumer reads from. Kafka's RackAwareReplicaSelector prefers a replica in the "
+    "consumer's rack. Not set: the leader.")
+LEADER_REPLICATION_THROTTLED_RATE = _replication.row("leader.replication.throttled.rate", long(at_least=0), MAX_INT64,
+    "Maximum bytes per second that the broker sends to throttled replicas of partitions that it leads.",
+    UpdateMode.PER_BROKER)
+FOLLOWER_REPLICATION_THROTTLED_RATE = _replication.row(
+    "follower.replication.throttled.rate", long(at_least=0), MAX_INT64,
+    "Maximum bytes per second that the broker fetches for throttled replicas of partitions that it follows.",
+    UpdateMode.PER_BROKER)
+_replication.row("replica.alter.log.dirs.io.max.bytes.per.second", long(at_least=0), MAX_INT64,
+    "Maximum bytes per second at which the broker moves replicas between its log directories.", UpdateMode.PER_BROKER,
+    no_effect="replicas cannot move between log directories yet")
+
+_lifecycle = Section("Broker lifecycle and controller", BROKER_SETTINGS)
+
+BROKER_HEARTBEAT_INTERVAL_MS = _lifecycle.row("broker.heartbeat.interval.ms", integer(at_least=1), 500,
+    "Interval in milliseconds of a broker's heartbeats to the controller.",
+    differs="a shorter session needs more frequent heartbeats")
+BROKER_SESSION_TIMEOUT_MS = _lifecycle.row("broker.session.timeout.ms", integer(at_least=1), 2500,
+    "Time in milliseconds without a heartbeat after which the controller fences a broker and elects other leaders.",
+    differs="Ottla has no garbage collection pauses that a session must outlive")
+INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _lifecycle.row(
+    "initial.broker.registration.timeout.ms", integer(at_least=1), 60000,
+    "Time in milliseconds after which a starting broker that cannot register with a controller exits.")
+CONTROLLED_SHUTDOWN_ENABLE = _lifecycle.row("controlled.shutdown.enable", boolean(), True,
+    "Whether a stopping broker first hands its leaderships over to other brokers.")
+AUTO_LEADER_REBALANCE_ENABLE = _lifecycle.row("auto.leader.rebalance.enable", boolean(), True,
+    "Whether the controller periodically restores preferred leaders.")
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = _lifecycle.row(
+    "leader.imbalance.check.interval.seconds", long(at_least=1), 300,
+    "Interval in seconds at which the controller restores preferred leaders.")
+METADATA_LOG_SEGMENT_BYTES = _lifecycle.row("metadata.log.segment.bytes", integer(at_least=8388608), 1073741824,
+    "Maximum size of a segment of the metadata log in bytes.")
+METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS = _lifecycle.row(
+    "metadata.log.max.record.bytes.between.snapshots", long(at_least=1), 20971520,
+    "Maximum bytes of metadata records between two snapshots. A snapshot is also written when the records since the "
+    "last one exceed both its size and 1 MiB.")
+METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS = _lifecycle.row(
+    "metadata.log.max.snapshot.interval.ms", long(at_least=0), 3600000,
+    "Maximum time in milliseconds between two snapshots of metadata that have changed. 0: no limit.")
+
+_groups = Section("Consumer groups", BROKER_SETTINGS)
+_CLASSIC = "only the classic protocol is implemented"
+
+GROUP_MIN_SESSION_TIMEOUT_MS = _groups.row("group.min.session.timeout.ms", integer(at_least=0), 6000,
+    "Minimum session timeout in milliseconds that a member of a classic group may request.")
+GROUP_MAX_SESSION_TIMEOUT_MS = _groups.row("group.max.session.timeout.ms", integer(at_least=0), 1800000,
+    "Maximum session timeout in milliseconds that a member of a classic group may request.")
+GROUP_INITIAL_REBALANCE_DELAY_MS = _groups.row("group.initial.rebalance.delay.ms", integer(at_least=0), 3000,
+    "Time in milliseconds that the first rebalance of an empty group waits for more members. Each new member extends "
+    "it, up to the rebalance timeout. 0 suits development.")
+GROUP_MAX_SIZE = _groups.row("group.max.size", integer(at_least=1), MAX_INT32,
+    "Maximum number of members of a classic group.")
+_groups.row("group.coordinator.rebalance.protocols", list_of("classic", "consumer", "share", "streams"), "classic",
+    "Group protocols that are enabled.", differs=_CLASSIC, no_effect=_CLASSIC)
+
+_offsets = Section("Committed offsets", BROKER_SETTINGS)
+
+OFFSET_METADATA_MAX_BYTES = _offsets.row("offset.metadata.max.bytes", integer(at_least=0), 4096,
+    "Maximum size in bytes of the metadata of a committed offset.")
+OFFSETS_COMMIT_TIMEOUT_MS = _offsets.row("offsets.commit.timeout.ms", integer(at_least=1), 5000,
+    "Time in milliseconds that an offset commit waits for its replicas before it fails.")
+OFFSETS_RETENTION_MINUTES = _offsets.row("offsets.retention.minutes", integer(at_least=1), 10080,
+    "Time in minutes after which committed offsets expire, counted from when the group became empty or, for a group "
+    "without members, from the commit.")
+OFFSETS_RETENTION_CHECK_INTERVAL_MS = _offsets.row("offsets.retention.check.interval.ms", long(at_least=1), 600000,
+    "Interval in milliseconds at which expired offsets are removed.")
+OFFSETS_TOPIC_NUM_PARTITIONS = _offsets.row("offsets.topic.num.partitions", integer(at_least=1), 50,
+    "Number of partitions of `__consumer_offsets`. Must not change once the topic exists.")
+OFFSETS_TOPIC_REPLICATION_FACTOR = _offsets.row("offsets.topic.replication.factor", short(at_least=1), 3,
+    "Replication factor of `__consumer_offsets`. With fewer brokers, their number.")
+OFFSETS_TOPIC_SEGMENT_BYTES = _offsets.row("offsets.topic.segment.bytes", integer(at_least=1), 104857600,
+    "Maximum size of a segment of `__consumer_offsets` in bytes. Small, so that compaction keeps loading fast.")
+
+_producers = Section("Producers", BROKER_SETTINGS)
+
+PRODUCER_ID_EXPIRATION_MS = _producers.row("producer.id.expiration.ms", integer(at_least=1), 86400000,
+    "Time in milliseconds without a batch after which a partition forgets the state of an idempotent producer.",
+    UpdateMode.CLUSTER_WIDE)

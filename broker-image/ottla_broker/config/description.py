@@ -1,0 +1,124 @@
+"""What DescribeConfigs shows of settings: their value, its source, and the values below it."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla_broker.config.config import Config
+from ottla_broker.config.setting import BROKER_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, Setting, UpdateMode
+from ottla_broker.config.value_types import ConfigType
+
+
+class ConfigSource(IntEnum):
+    """The codes of DescribeConfigs' `config_source`."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+    DYNAMIC_MIRROR_CONFIG = 101  # Ottla's own, as the resource is
+
+
+class ConfigSynonym(NamedTuple):
+    """A value, and the name and source that it has there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """`value` is None if there is none or it is sensitive. `synonyms`: every value, the one in effect first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    doc: str
+
+
+def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a topic, by name."""
+    entries = []
+    for name, setting in sorted(TOPIC_SETTINGS.items()):
+        own = [ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)] if name in overrides else []
+        entries.append(_entry(setting, own + _broker_synonyms(config, setting, is_overridden=bool(own))))
+    return entries
+
+
+def describe_mirror(settings: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a mirror, by name."""
+    source = ConfigSource.DYNAMIC_MIRROR_CONFIG
+    return [
+        _entry(setting, [ConfigSynonym(name, settings[name], source)] if name in settings else [])
+        for name, setting in sorted(MIRROR_SETTINGS.items())
+    ]
+
+
+def describe_broker(config: Config) -> list[ConfigEntry]:
+    """All settings of this broker, by name."""
+    return [_entry(setting, _synonyms(config, setting)) for _, setting in sorted(BROKER_SETTINGS.items())]
+
+
+def describe_cluster_defaults(config: Config) -> list[ConfigEntry]:
+    """The cluster-wide dynamic defaults (resource broker with the empty name): only those that are set."""
+    return [
+        _entry(setting, [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)])
+        for name, text in sorted(config.cluster_dynamic.items())
+        if (setting := BROKER_SETTINGS.get(name)) is not None
+    ]
+
+
+def _entry(setting: Setting[object], synonyms: list[ConfigSynonym]) -> ConfigEntry:
+    """From the values in order of precedence; without any, the default is in effect."""
+    if setting.is_sensitive:
+        synonyms = [synonym._replace(value=None) for synonym in synonyms]
+    default = None if setting.is_sensitive else setting.default_text
+    return ConfigEntry(
+        name=setting.name,
+        value=synonyms[0].value if synonyms else default,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        synonyms=tuple(synonyms),
+        is_read_only=setting.update_mode is UpdateMode.READ_ONLY,
+        is_sensitive=setting.is_sensitive,
+        type=setting.type.code,
+        doc=setting.doc,
+    )
+
+
+def _broker_synonyms(config: Config, setting: Setting[object], *, is_overridden: bool) -> list[ConfigSynonym]:
+    """The broker settings behind a topic setting."""
+    synonyms: list[ConfigSynonym] = []
+    for default in setting.broker_defaults:
+        found = _synonyms(config, default.setting)
+        if found and default.factor != 1 and not (synonyms or is_overridden):
+            # The value in effect is shown in the topic's unit: log.retention.hours as retention.ms.
+            value = setting.type.text(default.scale(config(default.setting)))
+            synonyms.append(ConfigSynonym(setting.name, value, found[0].source))
+        synonyms += found
+    return synonyms
+
+
+def _synonyms(config: Config, setting: Setting[object]) -> list[ConfigSynonym]:
+    name = setting.name
+    synonyms = [
+        ConfigSynonym(name, layer[name], source)
+        for layer, source in (
+            (config.broker_dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (config.cluster_dynamic, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        )
+        if name in layer and setting.update_mode is not UpdateMode.READ_ONLY
+    ]
+    if setting in config.static.values:
+        text = setting.type.text(config.static.values[setting])
+        synonyms.append(ConfigSynonym(name, text, ConfigSource.STATIC_BROKER_CONFIG))
+    if setting.default is not None and setting.default != ():
+        synonyms.append(ConfigSynonym(name, setting.default_text, ConfigSource.DEFAULT_CONFIG))
+    return synonyms

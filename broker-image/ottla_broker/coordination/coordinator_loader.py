@@ -1,0 +1,102 @@
+"""Restores groups and offsets from the records of a partition of `__consumer_offsets`, in steps between which the
+caller may yield to the event loop.
+
+Commits inside a transaction are applied with its marker, and lose to a plain commit of the same partition that came
+after them (KIP-98): the later *record* wins, not the later marker.
+"""
+
+from collections.abc import Iterator
+
+from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.offsets import CommittedOffsets
+from ottla_broker.coordination.records import (
+    GROUP_METADATA,
+    GroupMetadataKey,
+    OffsetCommit,
+    OffsetCommitKey,
+    decode_key,
+    decode_offset_commit,
+    decode_value,
+)
+from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc, iter_batches
+from ottla_broker.wire.control_records import ControlRecordType, control_record_type
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.records import Record, decompress_records, iter_record_spans
+
+RECORDS_PER_STEP = 64
+
+
+class CoordinatorLoader:
+    """Counts `records` in all, and `unknown_records` of other types of groups."""
+
+    def __init__(self, config: GroupCoordinatorConfig) -> None:
+        self._config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = CommittedOffsets()
+        self.records = 0
+        self.unknown_records = 0
+        # Producer id → the commits of its transaction.
+        self._open_transactions: dict[int, dict[OffsetCommitKey, OffsetCommit | None]] = {}
+
+    def load_chunk(self, chunk: Buffer) -> Iterator[None]:
+        """Applies a chunk of whole batches, some records per step. KafkaError CORRUPT_MESSAGE names the offset."""
+        for at, header in iter_batches(chunk):
+            if not has_valid_crc(chunk, header, at):
+                raise KafkaError(ErrorCode.corrupt_message, f"invalid CRC of the batch at offset {header.base_offset}")
+            delta = 0  # of the record at hand
+            try:
+                for _, _, _, at_delta, key, value, _ in iter_record_spans(
+                    decompress_records(chunk, header, at), header.count
+                ):
+                    delta = at_delta
+                    self._apply(header, key, value)
+                    self.records += 1
+                    if not self.records % RECORDS_PER_STEP:
+                        yield
+            except MalformedMessage as reason:
+                where = f"record at offset {header.base_offset + delta}"
+                raise KafkaError(ErrorCode.corrupt_message, f"{where}: {reason}") from reason
+
+    def _apply(self, header: BatchHeader, raw_key: bytes | None, raw_value: bytes | None) -> None:
+        if header.is_control:
+            return self._end_transaction(header.producer_id, control_record_type(Record(0, raw_key, raw_value)))
+        key = None if raw_key is None else decode_key(raw_key)
+        if isinstance(key, OffsetCommitKey):
+            commit = None if raw_value is None else decode_offset_commit(raw_value)
+            if header.is_transactional:
+                self._open_transactions.setdefault(header.producer_id, {})[key] = commit
+            else:
+                if self._open_transactions:
+                    for commits in self._open_transactions.values():
+                        commits.pop(key, None)
+                self._commit(key, commit)
+        elif isinstance(key, GroupMetadataKey):
+            if raw_value is None:
+                self.groups.pop(key.group, None)
+            else:
+                self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
+        else:
+            self.unknown_records += 1
+        return None
+
+    def _commit(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
+        if commit is None:
+            self.offsets.remove(key)
+        else:
+            self.offsets.put(key, commit)
+
+    def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
+        commits = self._open_transactions.pop(producer_id, {})
+        if how is ControlRecordType.commit:
+            for key, commit in commits.items():
+                self._commit(key, commit)
+
+    def add_simple_groups(self) -> Iterator[None]:
+        """After the last record: creates a group for offsets without one, which were committed by a client that never
+        joined. In steps too."""
+        for group in self.offsets.group_ids():
+            if group not in self.groups:
+                self.groups[group] = ClassicGroup(group, self._config)
+                yield

@@ -1,0 +1,315 @@
+"""One partition of `__consumer_offsets` and its groups: loads them, writes their records, completes their requests.
+
+Groups decide (`membership`, `rebalance`); the shard carries out the effects: it completes requests, writes records, and
+calls a group at its next deadline. A group has at most one timer, which is rescheduled only when it fires. So a
+heartbeat schedules no timer, and a group without members has none.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from functools import partial
+from uuid import UUID
+
+from ottla_broker.coordination import rebalance
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
+from ottla_broker.coordination.effects import CompleteRequest, Effect, JoinResult, SyncResult, Timestamps, WritePurpose
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.journal import Journal, JournalWriter
+from ottla_broker.coordination.offsets import CommittedOffsets, expired_offsets
+from ottla_broker.coordination.records import (
+    OffsetCommit,
+    OffsetCommitKey,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from ottla_broker.runtime import Runtime
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+
+logger = logging.getLogger(__name__)
+
+LOADING_SLICE_S = 0.005
+"""How long loading blocks the event loop before it yields."""
+
+
+class ShardState(Enum):
+    loading = auto()
+    serving = auto()
+    failed = auto()
+    closed = auto()
+
+
+class GroupCoordinatorShard:
+    """`groups` and `offsets` hold the replicated state; rebalancing groups also what is being written."""
+
+    def __init__(self, journal: Journal, runtime: Runtime, config: GroupCoordinatorConfig) -> None:
+        self.partition = journal.partition
+        self.state = ShardState.loading
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = CommittedOffsets()
+        self._journal = journal
+        self._runtime = runtime
+        self._config = config
+        self._writes = JournalWriter(journal, timeout_ms=config.offsets_commit_timeout_ms)
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}  # group → (deadline in ms, timer)
+        self._pending_commits: dict[str, set[asyncio.Future[ErrorCode]]] = {}  # group → its commits in flight
+
+    # -- loading and closing -----------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Reads the journal and starts serving. On an error the state becomes `failed`, and the error is logged."""
+        if self._is_closed():
+            return
+        started_s = self._loop.time()
+        loader = CoordinatorLoader(self._config)
+        try:
+            await self._run_in_slices(self._load_steps(loader))
+        except (KafkaError, OSError) as reason:
+            self.state = ShardState.failed
+            logger.error("failed to load __consumer_offsets-%d: %s", self.partition, reason)
+            return
+        if self._is_closed():
+            return
+        self.state = ShardState.serving
+        logger.log(
+            logging.INFO if loader.records else logging.DEBUG,
+            "loaded __consumer_offsets-%d: %d groups, %d offsets from %d records in %.0f ms",
+            self.partition,
+            len(self.groups),
+            len(self.offsets),
+            loader.records,
+            (self._loop.time() - started_s) * 1000,
+        )
+
+    def _is_closed(self) -> bool:
+        return self.state is ShardState.closed
+
+    def _load_steps(self, loader: CoordinatorLoader) -> Iterator[None]:
+        for chunk in self._journal.read():
+            yield from loader.load_chunk(chunk)
+        yield from loader.add_simple_groups()
+        self.groups, self.offsets = loader.groups, loader.offsets
+        yield from self._start_sessions()
+
+    async def _run_in_slices(self, steps: Iterable[None]) -> None:
+        """Runs the steps, yielding to the event loop every `LOADING_SLICE_S`; ends early when the shard is closed."""
+        slice_started_s = self._loop.time()
+        for _ in steps:
+            if self._loop.time() - slice_started_s > LOADING_SLICE_S:
+                await asyncio.sleep(0)
+                slice_started_s = self._loop.time()
+                if self._is_closed():
+                    return
+
+    def _start_sessions(self) -> Iterator[None]:
+        now = self.timestamps()
+        for group in list(self.groups.values()):
+            for member in group.members.values():
+                group.schedule_session_timeout(member, now)
+            if len(group.members) > self._config.group_max_size:
+                rebalance.prepare_rebalance(group, now, "the group is larger than group.max.size")
+            self.run_effects(group, group.take_effects())
+            yield
+
+    def close(self) -> None:
+        """Another broker leads the partition now: waiting requests fail with NOT_COORDINATOR."""
+        self.state = ShardState.closed
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for group in self.groups.values():
+            self._close_group(group, ErrorCode.not_coordinator)
+
+    def _close_group(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in group.members.values():
+            group.complete_join(member, JoinResult(member.id, error))
+            group.complete_sync(member, SyncResult(error))
+        group.transition_to(GroupState.dead, self.timestamps())
+        for effect in group.take_effects():
+            if isinstance(effect, CompleteRequest):
+                _complete(effect)
+
+    def check_serving(self) -> None:
+        """Raises KafkaError unless the shard serves requests."""
+        if self.state is ShardState.loading:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        if self.state is ShardState.failed:
+            raise KafkaError(ErrorCode.coordinator_not_available, "the group's partition could not be loaded")
+        if self.state is ShardState.closed:
+            raise KafkaError(ErrorCode.not_coordinator)
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def timestamps(self) -> Timestamps:
+        return Timestamps(round(self._loop.time() * 1000), self._runtime.now_ms())
+
+    def get_or_create_group(self, group_id: str) -> ClassicGroup:
+        if (group := self.groups.get(group_id)) is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, self._config, state_since_ms=self._runtime.now_ms())
+        return group
+
+    def run_effects(self, group: ClassicGroup, effects: Iterable[Effect]) -> list[asyncio.Future[ErrorCode]]:
+        """Carries out a group's effects; the writes among them."""
+        writes = []
+        for effect in effects:
+            if isinstance(effect, CompleteRequest):
+                _complete(effect)
+                continue
+            record = Record(
+                self._runtime.now_ms(),
+                encode_group_metadata_key(group.id),
+                encode_group_metadata_value(effect.metadata),
+            )
+            write = self._writes.write_records([record])
+            write.add_done_callback(partial(self._on_group_written, group, effect.purpose))
+            writes.append(write)
+        self._schedule_timer(group)
+        return writes
+
+    def _on_group_written(self, group: ClassicGroup, purpose: WritePurpose, write: asyncio.Future[ErrorCode]) -> None:
+        if self.state is not ShardState.closed:
+            effects = rebalance.on_write_completed(group, purpose, write.result(), self.timestamps())
+            self.run_effects(group, effects)
+
+    def _schedule_timer(self, group: ClassicGroup) -> None:
+        if group.next_deadline_ms is None:
+            return
+        if (armed := self._timers.get(group.id)) is not None:
+            if armed[0] <= group.next_deadline_ms:
+                return
+            armed[1].cancel()
+        timer = self._loop.call_at(group.next_deadline_ms / 1000, self._on_timer, group)
+        self._timers[group.id] = group.next_deadline_ms, timer
+
+    def _on_timer(self, group: ClassicGroup) -> None:
+        del self._timers[group.id]
+        if self.groups.get(group.id) is not group:
+            return
+        self.run_effects(group, rebalance.expire_deadlines(group, self.timestamps()))
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    async def commit_offsets(self, group_id: str, commits: Mapping[OffsetCommitKey, OffsetCommit]) -> None:
+        """Returns when they are replicated. The caller has called the group's `check_commit`."""
+        now_ms = self._runtime.now_ms()
+        records = [
+            Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
+            for key, commit in commits.items()
+        ]
+
+        def apply() -> None:
+            self.get_or_create_group(group_id)
+            for key, commit in commits.items():
+                self.offsets.put(key, commit)
+
+        write = self._writes.write_records(records, apply=apply)
+        self._pending_commits.setdefault(group_id, set()).add(write)
+        write.add_done_callback(partial(self._on_commit_written, group_id))
+        await wait_for_write(write)
+
+    def _on_commit_written(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
+        pending = self._pending_commits[group_id]
+        pending.discard(write)
+        if not pending:
+            del self._pending_commits[group_id]
+
+    async def wait_for_pending_commits(self, group_id: str) -> None:
+        """Returns when no commit of the group is in flight: only then are the offsets known that a deletion removes."""
+        while pending := self._pending_commits.get(group_id):
+            await asyncio.wait(list(pending))
+
+    async def delete_offsets(self, keys: Sequence[OffsetCommitKey]) -> None:
+        present = [key for key in keys if self.offsets.get(*key) is not None]
+        if present:
+            await wait_for_write(
+                self._writes.write_records(self._tombstones(present), apply=partial(self._remove_offsets, present))
+            )
+
+    def _tombstones(self, keys: Iterable[OffsetCommitKey]) -> list[Record]:
+        now_ms = self._runtime.now_ms()
+        return [Record(now_ms, encode_offset_commit_key(*key), None) for key in keys]
+
+    def _remove_offsets(self, keys: Iterable[OffsetCommitKey]) -> None:
+        for key in keys:
+            self.offsets.remove(key)
+
+    # -- deletion and expiry -----------------------------------------------------------------------
+
+    async def delete_group(self, group_id: str) -> None:
+        """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        await self.wait_for_pending_commits(group_id)
+        self.check_serving()
+        if (group := self.groups.get(group_id)) is None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
+        if group.state is not GroupState.empty:
+            raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
+        await wait_for_write(self._delete_group(group, [key for key, _ in self.offsets.group_commits(group_id)]))
+
+    def _delete_group(self, group: ClassicGroup, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
+        """Writes tombstones for a group and its offsets. The group is removed at once, so that a member that joins now
+        creates a new one; it is restored if the write fails."""
+        del self.groups[group.id]
+        self._close_group(group, ErrorCode.coordinator_not_available)
+        records = [*self._tombstones(keys)]
+        if group.has_records:
+            records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
+        if not records:
+            done: asyncio.Future[ErrorCode] = self._loop.create_future()
+            done.set_result(ErrorCode.none)
+            return done
+        write = self._writes.write_records(records, apply=partial(self._remove_offsets, keys))
+
+        def back(done: asyncio.Future[ErrorCode]) -> None:
+            if done.result() is not ErrorCode.none and self.state is ShardState.serving and group.id not in self.groups:
+                group.state = GroupState.empty
+                self.groups[group.id] = group
+
+        write.add_done_callback(back)
+        return write
+
+    async def expire_offsets(self, retention_ms: int) -> int:
+        """Deletes expired offsets and groups, group by group. The number of offsets deleted."""
+        count = 0
+        for group in list(self.groups.values()):
+            if (
+                self.groups.get(group.id) is not group
+                or group.id in self._pending_commits
+                or self.state is not ShardState.serving
+            ):
+                continue
+            keys = expired_offsets(group, self.offsets, retention_ms=retention_ms, now_ms=self._runtime.now_ms())
+            is_over = group.state is GroupState.empty and not group.pending_joins
+            if is_over and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
+                error = await self._delete_group(group, keys)
+            elif keys:
+                error = await self._writes.write_records(
+                    self._tombstones(keys), apply=partial(self._remove_offsets, keys)
+                )
+            else:
+                continue
+            count += len(keys) if error is ErrorCode.none else 0
+        return count
+
+    async def delete_offsets_of_topic(self, topic: str, topic_id: UUID | None) -> None:
+        """Deletes the commits for a deleted topic."""
+        await self.delete_offsets(list(self.offsets.topic_keys(topic, topic_id)))
+
+
+def _complete(answer: CompleteRequest) -> None:
+    ticket = answer.request
+    assert isinstance(ticket, asyncio.Future)
+    if not ticket.done():  # its connection may be gone
+        ticket.set_result(answer.result)
+
+
+async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:
+    """Returns when the write succeeded; KafkaError otherwise. Cancelling the caller, whose connection closed, does not
+    cancel the write."""
+    if (error := await asyncio.shield(write)) is not ErrorCode.none:
+        raise KafkaError(error)

@@ -1,0 +1,83 @@
+"""Applies committed metadata to the parts of a broker (Kafka's BrokerMetadataPublisher)."""
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.config import Config
+from ottla_broker.coordination.group_coordinator import GroupCoordinator
+from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
+from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from ottla_broker.mirroring.mirror_manager import MirrorManager
+from ottla_broker.replication.journal import PartitionJournal
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.replica_manager import ReplicaManager
+
+
+class MetadataPublisher:
+    """While the broker starts, replicas are left alone: `publish_image` later applies all that the image says."""
+
+    def __init__(
+        self,
+        config: Config,
+        image: MetadataImage,
+        lifecycle: BrokerLifecycle,
+        failure_detector: FailureDetector,
+        group_coordinator: GroupCoordinator,
+        mirrors: MirrorManager,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._lifecycle = lifecycle
+        self._failure_detector = failure_detector
+        self._group_coordinator = group_coordinator
+        self._mirrors = mirrors
+        self._tasks = tasks
+        self._replica_manager: ReplicaManager | None = None
+
+    def publish_delta(self, delta: MetadataDelta) -> None:
+        if delta.changed_brokers:
+            self._failure_detector.update_peers()
+        if delta.controller_changed:
+            self._lifecycle.send_heartbeat_now()
+        if self._replica_manager is not None:
+            self._publish_to_replicas(self._replica_manager, delta)
+
+    def publish_image(self, replica_manager: ReplicaManager) -> None:
+        """Apply the whole image, as a restarted broker finds it, and from now on every delta."""
+        self._replica_manager = replica_manager
+        self.update_config()
+        topics = self._image.topics
+        replica_manager.apply_changes(
+            MetadataDelta(
+                created_topics=list(topics),
+                changed_partitions={(name, index) for name, topic in topics.items() for index in topic.partitions},
+            )
+        )
+
+    def update_config(self) -> None:
+        """Apply the dynamic configs of this broker and the cluster-wide defaults."""
+        configs = self._image.configs
+        self._config.set_dynamic(
+            cluster=configs.get((BROKER_RESOURCE, ""), {}),
+            broker=configs.get((BROKER_RESOURCE, str(self._config.node_id)), {}),
+        )
+
+    def on_leadership_gained(self, partition: Partition) -> None:
+        self._mirrors.on_leadership_gained(partition)
+        if partition.topic == OFFSETS_TOPIC:
+            self._tasks.start(self._group_coordinator.load(partition.partition, PartitionJournal(partition)))
+
+    def on_leadership_lost(self, partition: Partition) -> None:
+        self._mirrors.on_leadership_lost(partition)
+        if partition.topic == OFFSETS_TOPIC:
+            self._group_coordinator.unload(partition.partition)
+
+    def _publish_to_replicas(self, replica_manager: ReplicaManager, delta: MetadataDelta) -> None:
+        replica_manager.apply_changes(delta)
+        self._mirrors.apply_changes(delta)
+        if deleted := {topic.name: topic.id for topic in delta.deleted_topics}:
+            self._tasks.start(self._group_coordinator.delete_offsets_of_topics(deleted))
+        if any(resource_type == BROKER_RESOURCE for resource_type, _ in delta.changed_configs):
+            self.update_config()
+            replica_manager.reconfigure_topics(self._image.topics)

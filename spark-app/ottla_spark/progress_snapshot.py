@@ -1,0 +1,77 @@
+"""State of a running pipeline: its progress log added up, for the HTTP endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+STATES: Final = ("starting", "running", "stopping", "stopped", "finished", "suspended", "failed")
+
+
+@dataclass(slots=True)
+class ProgressSnapshot:
+    """Updated by the runner's thread and read by others: every value is replaced, never modified."""
+
+    pipeline: str = ""
+    state: str = "starting"
+    error: str | None = None
+    last_progress: str | None = None
+    """Time at which the last batch ended."""
+    lag: Mapping[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    written: int = 0
+    dead_letters: int = 0
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Input rows per second of each query's last batch."""
+
+    def update(self, line: Mapping[str, Any]) -> None:
+        """Adds a line of the progress log (see progress.py)."""
+        self.pipeline = line["pipeline"]
+        self.state = line["state"]
+        self.error = line.get("error", self.error)
+        if "batch" not in line:
+            return
+        self.last_progress = line["at"]
+        self.rows += line["rows"]
+        self.written += line["written"]
+        self.dead_letters += line["deadLetters"]
+        self.rates = {**self.rates, line["query"]: line["inputRowsPerSecond"]}
+        self.lag = line["lag"]
+
+    def to_json(self) -> dict[str, Any]:
+        """`lagRecords` and `lagSeconds` are null until a batch has ended."""
+        return {
+            "pipeline": self.pipeline,
+            "state": self.state,
+            "error": self.error,
+            "lastProgress": self.last_progress,
+            "rows": self.rows,
+            "written": self.written,
+            "deadLetters": self.dead_letters,
+            "inputRowsPerSecond": round(sum(self.rates.values()), 3) if self.rates else None,
+            "lagRecords": self.lag.get("records"),
+            "lagSeconds": self.lag.get("seconds"),
+        }
+
+    def to_prometheus(self) -> str:
+        """Prometheus text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
+        name = f'pipeline="{self.pipeline}"'
+        lines = ["# TYPE ottla_pipeline_state gauge"]
+        lines += [f'ottla_pipeline_state{{{name},state="{it}"}} {int(it == self.state)}' for it in STATES]
+        counters = {"rows": self.rows, "written": self.written, "dead_letters": self.dead_letters}
+        for counter, count in counters.items():
+            lines += [
+                f"# TYPE ottla_pipeline_{counter}_total counter",
+                f"ottla_pipeline_{counter}_total{{{name}}} {count}",
+            ]
+        if (seconds := self.lag.get("seconds")) is not None:
+            lines += ["# TYPE ottla_pipeline_lag_seconds gauge", f"ottla_pipeline_lag_seconds{{{name}}} {seconds}"]
+        if partitions := self.lag.get("partitions"):
+            lines.append("# TYPE ottla_pipeline_lag_records gauge")
+            lines += [
+                f'ottla_pipeline_lag_records{{{name},topic="{topic}",partition="{partition}"}} {lag["records"]}'
+                for topic, of_topic in partitions.items()
+                for partition, lag in of_topic.items()
+            ]
+        return "\n".join(lines) + "\n"

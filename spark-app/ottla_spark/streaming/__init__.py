@@ -1,0 +1,1 @@
+"""What runs on Spark. Only these modules import PySpark, so that everything else works where it is not installed."""

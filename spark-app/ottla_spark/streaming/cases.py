@@ -1,0 +1,202 @@
+"""`validate` and `test`: a pipeline's views on rows from files, without brokers.
+
+A test case is a folder beside the pipeline's file: for `delays.yaml`, each folder in `delays.test/`.
+
+    delays.test/late-rows/
+        given/flights.jsonl         records of the source `flights`, one for each line
+        given/airlines.jsonl
+        expect/delays.jsonl         rows of the sink `delays`, in any order
+        expect/dead-letters.jsonl   optional: {"reason": …} and other columns to compare
+
+A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. A line that is not JSON is a
+record that is not JSON. A line of `expect` has the columns to compare. All records are in one batch, so aggregates are
+over all rows, and late rows are not tested.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla_operator.resources.sinks import Sink
+from ottla_spark.definition import PipelineDefinition
+from ottla_spark.errors import PipelineError, describe_error
+from ottla_spark.streaming import session, sink, source, transform
+
+DEAD_LETTERS: Final = "dead-letters"
+_MAX_DIFFERENCES: Final = 10
+_RAW_SCHEMA: Final = "_key BINARY, _value BINARY, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+
+RawRow = tuple[bytes | None, bytes | None, str, int, int, datetime]
+Row = Mapping[str, Any]
+
+
+def plan_pipeline(pipeline: PipelineDefinition) -> None:
+    """Raises PipelineError unless Spark can plan all views as streams.
+
+    That checks schemas, watermarks, SQL, expectations, columns of keys, and output modes.
+    """
+    with local_session(pipeline) as spark, tempfile.TemporaryDirectory(prefix="ottla-spark-") as empty:
+        stream = spark.readStream.schema(_RAW_SCHEMA).format("json")
+        raw = {name: stream.load(empty) for name in pipeline.spec.streams}
+        for name in pipeline.spec.tables:
+            raw[name] = source.latest_by_key(spark.createDataFrame([], _RAW_SCHEMA))
+        views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter())
+        views.check_deferred(target.source for target in pipeline.spec.sinks)
+        for target in pipeline.spec.sinks:
+            rows = views.frames[target.source]
+            sink.check_columns(target, rows)
+            _check_output_mode(spark, target, rows)
+
+
+def _check_output_mode(spark: SparkSession, target: Sink, rows: DataFrame) -> None:
+    """The check that Spark runs when a query starts: whether the plan supports the output mode."""
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, target.output_mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        raise PipelineError(f"sink {target.query_name}: {describe_error(error)}") from error
+
+
+def run_cases(pipeline: PipelineDefinition, cases: Path, report: Callable[[str], None]) -> int:
+    """Runs every test case and reports the results in lines. Returns the number of cases that failed.
+
+    Raises PipelineError if there is no case or one cannot run.
+    """
+    folders = sorted(folder for folder in cases.iterdir() if folder.is_dir()) if cases.is_dir() else []
+    if not folders:
+        raise PipelineError(
+            f"no test cases in {cases}: a test case is a folder with given/<source>.jsonl and expect/<sink>.jsonl"
+        )
+    failed = 0
+    with local_session(pipeline) as spark:
+        for folder in folders:
+            differences = run_case(spark, pipeline, folder)
+            failed += bool(differences)
+            report(f"{folder.name}: {'failed' if differences else 'passed'}")
+            for line in differences:
+                report(f"  {line}")
+    return failed
+
+
+@contextmanager
+def local_session(pipeline: PipelineDefinition) -> Iterator[SparkSession]:
+    """Spark on this machine with the pipeline's configuration, and few partitions for the little data."""
+    session.check_java()
+    with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        conf = {**pipeline.spec.spark.conf, session.SHUFFLE_PARTITIONS: "2"}
+        settings = session.spark_conf(conf, master="local[2]", jars=[], scratch=scratch, log=scratch / "spark.log")
+        spark = session.start_session(pipeline.name, settings)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def compute_views(
+    spark: SparkSession, pipeline: PipelineDefinition, given: Mapping[str, Sequence[RawRow]]
+) -> tuple[dict[str, DataFrame], DataFrame | None]:
+    """The pipeline's views on raw rows of its sources, and the dead letters."""
+    raw = {name: spark.createDataFrame(list(given.get(name, ())), _RAW_SCHEMA) for name in pipeline.spec.sources}
+    raw |= {name: source.latest_by_key(raw[name]) for name in pipeline.spec.tables}
+    collector = transform.RejectedRowCollector()
+    views = transform.build_views(spark, pipeline, raw, collector)
+    letters = reduce(lambda before, it: before.unionByName(it), collector.letters) if collector.letters else None
+    return views.frames, letters
+
+
+def run_case(spark: SparkSession, pipeline: PipelineDefinition, case: Path) -> list[str]:
+    """Differences between the expected and the actual rows of a case, in lines."""
+    given = {}
+    for file in sorted((case / "given").glob("*.jsonl")):
+        if (spec := pipeline.spec.sources.get(file.stem)) is None:
+            raise PipelineError(f"{file}: the pipeline has no source named {file.stem}")
+        given[file.stem] = list(parse_given(file.read_text().splitlines(), spec.topic))
+    expected = {file.stem: parse_expected(file) for file in sorted((case / "expect").glob("*.jsonl"))}
+    if not expected:
+        raise PipelineError(f"{case}: no expect/<sink>.jsonl")
+    views, letters = compute_views(spark, pipeline, given)
+    by_sink = {target.query_name: views[target.source] for target in pipeline.spec.sinks}
+    lines: list[str] = []
+    try:
+        for name, rows in expected.items():
+            if name == DEAD_LETTERS:
+                actual = [json.loads(line) for line in letters.toJSON().collect()] if letters is not None else []
+            elif name in by_sink or name in views:
+                actual = collect_rows(by_sink[name] if name in by_sink else views[name])
+            else:
+                raise PipelineError(f"{case}: the pipeline has no sink, source or transform named {name}")
+            lines += [f"{name}: {line}" for line in compare_rows(rows, actual)]
+    except PySparkException as error:
+        lines.append(describe_error(error))
+    return lines
+
+
+def collect_rows(rows: DataFrame) -> list[Row]:
+    """The rows as a sink writes them."""
+    columns = [F.col(f"`{name}`") for name in sink.output_columns(rows)]
+    texts = rows.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row")).collect()
+    return [json.loads(row["row"]) for row in texts]
+
+
+def parse_given(lines: Sequence[str], topic: str) -> Iterator[RawRow]:
+    """Raw rows from the lines of a `given` file."""
+    for offset, line in enumerate(lines):
+        if line.strip():
+            key, value = _parse_record(line)
+            yield key, value, topic, 0, offset, datetime.fromtimestamp(offset, UTC)
+
+
+def _parse_record(line: str) -> tuple[bytes | None, bytes | None]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None, line.encode()
+    if not isinstance(record, dict) or "value" not in record or not record.keys() <= {"key", "value"}:
+        return None, line.encode()
+    key, value = record.get("key"), record["value"]
+    text = value if isinstance(value, str) else json.dumps(value)
+    return None if key is None else str(key).encode(), None if value is None else text.encode()
+
+
+def parse_expected(file: Path) -> list[Row]:
+    """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not JSON."""
+    rows = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                raise PipelineError(f"{file}:{number}: not JSON: {error}") from error
+    return rows
+
+
+def compare_rows(expected: Sequence[Row], actual: Sequence[Row]) -> list[str]:
+    """Missing and unexpected rows, in any order. Only the columns that an expected row has are compared."""
+    columns = sorted({name for row in expected for name in row})
+    narrowed = [{name: row.get(name) for name in columns} for row in actual] if columns else list(actual)
+    have = Counter(_text(row) for row in narrowed)
+    want = Counter(_text({name: row.get(name) for name in columns}) for row in expected)
+    lines = [f"missing: {text}" for text in (want - have).elements()]
+    lines += [f"unexpected: {text}" for text in (have - want).elements()]
+    if len(lines) > _MAX_DIFFERENCES:
+        return [*lines[:_MAX_DIFFERENCES], f"and {len(lines) - _MAX_DIFFERENCES} more"]
+    return lines
+
+
+def _text(row: Row) -> str:
+    return json.dumps(row, sort_keys=True, ensure_ascii=False)

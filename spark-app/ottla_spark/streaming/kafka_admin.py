@@ -1,0 +1,141 @@
+"""Requests of the runner to the brokers, through the Kafka client in the JVM: topic ids, offsets, record timestamps.
+
+Spark commits no offsets, so tools that show consumer groups would not see a pipeline. After each batch the runner
+commits the batch's end offsets to the pipeline's consumer group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Literal, TypeVar, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from ottla_spark.errors import PipelineError
+from ottla_spark.progress import Offsets, TopicPartition
+
+_T = TypeVar("_T")
+
+_TIMEOUT_MS: Final = 20_000
+_DESERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
+    """Every method may raise PipelineError. Not thread-safe."""
+
+    def __init__(self, spark: SparkSession, kafka: Mapping[str, str]) -> None:
+        """`kafka`: client properties, including bootstrap.servers."""
+        self._jvm = cast(Any, spark._jvm)
+        self._bootstrap = kafka["bootstrap.servers"]
+        timeouts = {"default.api.timeout.ms": str(_TIMEOUT_MS), "request.timeout.ms": str(_TIMEOUT_MS // 2)}
+        admin_properties = self._properties(kafka, timeouts)
+        admin_client = self._jvm.org.apache.kafka.clients.admin.AdminClient
+        self._admin = self._call(lambda: admin_client.create(admin_properties))
+        consumer_defaults = {
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "none",
+            # One record of each partition is needed. Brokers send the first batch whole regardless of the limit.
+            "max.poll.records": "1",
+            "max.partition.fetch.bytes": "1",
+            "isolation.level": "read_committed",
+            "default.api.timeout.ms": str(_TIMEOUT_MS),
+            "key.deserializer": _DESERIALIZER,
+            "value.deserializer": _DESERIALIZER,
+        }
+        consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+        self._consumer = self._call(lambda: consumer(self._properties(kafka, consumer_defaults)))
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+        self._admin.close()
+
+    def describe_topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Topic → id in Kafka's text form. Raises PipelineError if a topic does not exist."""
+        names = list(topics)
+        answers = self._admin.describeTopics(self._list(names)).topicNameValues()
+        return {
+            topic: self._call(lambda topic=topic: answers.get(topic).get().topicId().toString(), topic)  # type: ignore[misc]
+            for topic in names
+        }
+
+    def list_offsets(self, topics: Iterable[str], which: Literal["earliest", "latest"]) -> dict[TopicPartition, int]:
+        """Start or end offset of each partition of the topics."""
+        names = list(topics)
+        answers = self._call(lambda: self._admin.describeTopics(self._list(names)).allTopicNames().get())
+        partitions = [(topic, at) for topic in names for at in range(answers.get(topic).partitions().size())]
+        return self._list_offsets(partitions, which)
+
+    def list_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._list_offsets(list(partitions), "latest")
+
+    def _list_offsets(
+        self, partitions: Sequence[TopicPartition], which: Literal["earliest", "latest"]
+    ) -> dict[TopicPartition, int]:
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        request = self._jvm.java.util.HashMap()
+        for partition in partitions:
+            request.put(self._partition(*partition), spec.earliest() if which == "earliest" else spec.latest())
+        found = self._call(lambda: self._admin.listOffsets(request).all().get())
+        return {partition: found.get(self._partition(*partition)).offset() for partition in partitions}
+
+    def commit_offsets(self, group: str, offsets: Offsets) -> None:
+        """Commits offsets to a consumer group without members."""
+        request = self._jvm.java.util.HashMap()
+        metadata = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
+        for (topic, partition), offset in offsets.items():
+            request.put(self._partition(topic, partition), metadata(offset))
+        self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all().get())
+
+    def read_timestamps(self, offsets: Offsets, timeout_s: float) -> dict[TopicPartition, int]:
+        """Timestamp in ms of the first record at or after each offset, without those not read in time."""
+        found: dict[TopicPartition, int] = {}
+        if not offsets:
+            return found
+        assignment = self._list([self._partition(topic, partition) for topic, partition in offsets])
+        self._consumer.assign(assignment)
+        self._consumer.resume(assignment)
+        for (topic, partition), offset in offsets.items():
+            self._consumer.seek(self._partition(topic, partition), offset)
+        poll_timeout = self._jvm.java.time.Duration.ofMillis(100)
+        deadline = time.monotonic() + timeout_s
+        while len(found) < len(offsets) and time.monotonic() < deadline:
+            records = self._call(lambda: self._consumer.poll(poll_timeout)).iterator()
+            while records.hasNext():
+                record = records.next()
+                at = (record.topic(), record.partition())
+                found.setdefault(at, record.timestamp())
+                self._consumer.pause(self._jvm.java.util.Collections.singletonList(self._partition(*at)))
+        return found
+
+    def _partition(self, topic: str, partition: int) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+
+    def _list(self, items: Iterable[Any]) -> Any:
+        found = self._jvm.java.util.ArrayList()
+        for item in items:
+            found.add(item)
+        return found
+
+    def _properties(self, kafka: Mapping[str, str], defaults: Mapping[str, str]) -> Any:
+        properties = self._jvm.java.util.Properties()
+        for name, value in {**defaults, **kafka}.items():
+            properties.setProperty(name, value)
+        return properties
+
+    def _call(self, call: Callable[[], _T], topic: str = "") -> _T:
+        """Raises PipelineError for Java's errors. `topic`: the one that the call is about."""
+        try:
+            return call()
+        except Py4JJavaError as error:
+            cause = error.java_exception
+            while cause.getCause() is not None:
+                cause = cause.getCause()
+            kind = cause.getClass().getSimpleName()
+            if kind == "UnknownTopicOrPartitionException" and topic:
+                raise PipelineError(f"the topic {topic} does not exist") from error
+            if kind in ("TimeoutException", "DisconnectException") or "bootstrap" in str(cause.getMessage()):
+                raise PipelineError(f"no broker is reachable at {self._bootstrap}") from error
+            raise PipelineError(f"{self._bootstrap}: {cause.getMessage() or kind}") from error

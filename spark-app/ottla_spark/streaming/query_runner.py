@@ -1,0 +1,306 @@
+"""The streaming queries of a pipeline: one for each sink, started, monitored and stopped.
+
+Spark's `stop()` aborts the batch in flight, whose work is then repeated and, for topics, written twice. So a pipeline
+that is stopped lets batches complete: the next batch is refused before it writes anything, and a query between batches
+is stopped directly. After `spec.stop.graceful`, batches are aborted.
+"""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla_operator.resources.common import parse_duration_ms
+from ottla_operator.resources.sinks import Sink
+from ottla_spark import jars
+from ottla_spark.definition import PipelineDefinition
+from ottla_spark.errors import PipelineError, describe_error
+from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
+from ottla_spark.run import RuntimeEnvironment
+from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
+from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
+from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
+from ottla_spark.streaming.kafka_admin import KafkaAdmin
+
+_BATCH_REFUSED: Final = "OttlaBatchRefused"
+_POLL_INTERVAL_S: Final = 0.2
+_LAG_TIMEOUT_S: Final = 1.0
+_TOPIC_CHECK_INTERVAL_S: Final = 10.0
+
+
+def run_queries(
+    pipeline: PipelineDefinition,
+    environment: RuntimeEnvironment,
+    progress: ProgressLog,
+    stop_requested: threading.Event,
+) -> None:
+    """Starts Spark, runs the queries until they end, and stops Spark. Raises PipelineError."""
+    with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as scratch:
+        try:
+            _run_in_session(pipeline, environment, progress, stop_requested, Path(scratch))
+        except (Py4JJavaError, PySparkException) as error:
+            raise PipelineError(describe_error(error)) from error
+
+
+def _run_in_session(
+    pipeline: PipelineDefinition,
+    environment: RuntimeEnvironment,
+    progress: ProgressLog,
+    stop_requested: threading.Event,
+    scratch: Path,
+) -> None:
+    session.check_java()
+    connector = jars.ensure_connector_jars(notify=lambda message: progress.write_state("starting", doing=message))
+    conf = session.spark_conf(
+        {**pipeline.spec.spark.conf, **environment.conf},
+        master=environment.master,
+        jars=connector,
+        scratch=scratch,
+        log=environment.log or scratch / "spark.log",
+    )
+    spark = session.start_session(pipeline.name, conf)
+    try:
+        with KafkaAdmin(spark, environment.client_properties) as admin:
+            files = Checkpoint(spark, environment.checkpoint)
+            topic_ids = admin.describe_topic_ids(source_topics(pipeline))
+            cores = spark.sparkContext.defaultParallelism
+            metadata = checkpoint.resume_metadata(files.read_metadata(), pipeline, topic_ids, conf, cores)
+            spark.conf.set(session.SHUFFLE_PARTITIONS, str(metadata.shuffle_partitions))
+            files.write_metadata(metadata)
+            QueryRunner(spark, pipeline, environment, admin, files, metadata, progress, stop_requested).run()
+    finally:
+        spark.stop()
+
+
+def source_topics(pipeline: PipelineDefinition) -> set[str]:
+    """Topics that the pipeline reads now. The checkpoint also has those that it read before."""
+    return {source.topic for source in pipeline.spec.sources.values()}
+
+
+class QueryRunner:
+    """Runs the queries. The main thread does everything but the batches and the listener's callbacks."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: PipelineDefinition,
+        environment: RuntimeEnvironment,
+        admin: KafkaAdmin,
+        files: Checkpoint,
+        metadata: CheckpointMetadata,
+        progress: ProgressLog,
+        stop_requested: threading.Event,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._environment = environment
+        self._admin = admin
+        self._checkpoint = files
+        self._metadata = metadata
+        self._progress = progress
+        self._stop_requested = stop_requested
+        self._refuse_batches = threading.Event()
+        self._events: queue.SimpleQueue[BatchProgress | str] = queue.SimpleQueue()
+        self._offsets = QueryOffsets()
+        self._topics_checked_at = time.monotonic()
+        self._queries: list[StreamingQuery] = []
+        self._terminated: set[str] = set()
+        self._dead_letter_writer: DeadLetterWriter | None = None
+
+    def run(self) -> None:
+        """Starts the queries and monitors them until all have ended. Raises PipelineError if one fails."""
+        self._spark.streams.addListener(EventListener(self._events))
+        try:
+            self._start()
+            self._progress.write_state("running", group=self._pipeline.resource.consumer_group)
+            while self._queries_running() and not self._stop_requested.is_set():
+                self._process_events(wait_s=_POLL_INTERVAL_S)
+            if self._stop_requested.is_set():
+                self._progress.write_state("stopping")
+                self._stop_after_batches()
+            self._await_last_events()
+        except BaseException:
+            for query in self._queries:
+                query.stop()
+            raise
+        self._raise_failure()
+        if self._dead_letter_writer is not None:
+            self._dead_letter_writer.flush()
+        self._progress.write_state("stopped" if self._stop_requested.is_set() else "finished")
+
+    def _start(self) -> None:
+        pipeline, spark, kafka = self._pipeline, self._spark, self._environment.client_properties
+        spec = pipeline.spec
+        raw = {name: source.read_table(spark, table, kafka) for name, table in spec.tables.items()}
+        raw |= {name: source.read_stream(spark, stream, kafka) for name, stream in spec.streams.items()}
+        views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter())
+        if spec.dead_letter is not None:
+            self._dead_letter_writer = DeadLetterWriter(
+                spark, pipeline, kafka, self._admin, self._checkpoint, deferred=frozenset(views.deferred)
+            )
+        views.check_deferred(target.source for target in spec.sinks)
+        written: set[str] = set()
+        for target in spec.sinks:
+            deferred = views.deferred.get(target.source) if target.source not in written else None
+            self._queries.append(self._start_sink(target, views.frames[target.source], deferred))
+            written.add(target.source)
+
+    def _start_sink(
+        self, target: Sink, rows: DataFrame, deferred: transform.DeferredExpectations | None
+    ) -> StreamingQuery:
+        write = sink.batch_writer(target, self._environment.client_properties, self._pipeline.folder)
+        sink.check_columns(target, rows)
+        sink.check_folder(target, self._pipeline.folder)
+        if deferred is None:
+            return self._start_query(target, count_rows(rows), write)
+
+        def write_rows_and_dead_letters(rows: DataFrame, batch: int) -> None:
+            rows.persist()  # Spark would compute the rows twice
+            try:
+                write(rows.where(dead_letters.satisfies_all(deferred.expectations)), batch)
+                self._write_dead_letters(dead_letters.from_rejected(rows, deferred.step, deferred.expectations))
+            finally:
+                rows.unpersist()
+
+        return self._start_query(target, count_rows(deferred.rows, deferred), write_rows_and_dead_letters)
+
+    def _write_dead_letters(self, letters: DataFrame) -> None:
+        spec = self._pipeline.spec.dead_letter
+        if spec is not None:
+            records = dead_letters.to_records(letters, self._pipeline.name)
+            sink.write_records(records, spec.topic, self._environment.client_properties)
+
+    def _start_query(self, target: Sink, rows: DataFrame, write: sink.BatchWriter) -> StreamingQuery:
+        def write_batch(batch_rows: DataFrame, number: int) -> None:
+            if self._refuse_batches.is_set():
+                raise RuntimeError(_BATCH_REFUSED)
+            write(batch_rows, number)
+
+        name, trigger = target.query_name, self._pipeline.spec.trigger
+        stream = rows.writeStream.foreachBatch(write_batch).outputMode(target.output_mode).queryName(name)
+        stream = stream.option("checkpointLocation", self._checkpoint.query_location(name))
+        self._offsets.add_query(name, source.subscribed_topics(rows), self._checkpoint.query_end_offsets(name))
+        if trigger.available_now:
+            stream = stream.trigger(availableNow=True)
+        elif trigger.interval is not None:
+            stream = stream.trigger(processingTime=session.spark_interval(trigger.interval))
+        try:
+            return stream.start()
+        except PySparkException as error:
+            raise PipelineError(f"sink {name}: {describe_error(error)}") from error
+
+    def _queries_running(self) -> bool:
+        """False when all queries have ended or one has failed."""
+        running = [query for query in self._queries if query.isActive]
+        failed = any(query.exception() is not None for query in self._queries if not query.isActive)
+        return bool(running) and not failed
+
+    def _process_events(self, wait_s: float) -> None:
+        """Processes the events in the queue; waits for the first."""
+        try:
+            event = self._events.get(timeout=wait_s)
+            while True:
+                if isinstance(event, str):
+                    self._terminated.add(event)
+                else:
+                    self._process_batch(event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _process_batch(self, batch: BatchProgress) -> None:
+        self._offsets.add_batch(batch)
+        self._check_topic_ids()
+        self._admin.commit_offsets(self._pipeline.resource.consumer_group, self._offsets.committable)
+        # Spark's `latestOffset` is older than the batch: a pipeline that reads all records would never have a lag.
+        processed = self._offsets.processed
+        lag_records = self._offsets.lag_records(self._admin.list_end_offsets(processed))
+        lagging = {partition: processed[partition] for partition, records in lag_records.items() if records}
+        written_ms = self._admin.read_timestamps(lagging, _LAG_TIMEOUT_S)
+        self._progress.write_batch(batch, format_lag(lag_records, written_ms, time.time_ns() // 1_000_000))
+        if self._dead_letter_writer is not None:
+            known_ends = self._offsets.committable if self._offsets.all_queries_reported else {}
+            self._dead_letter_writer.after_batch(batch, known_ends)
+        if self._pipeline.spec.dead_letter is not None:
+            dead_letters.check_rate(batch.dead_letters, batch.rows, self._pipeline.spec.dead_letter)
+
+    def _check_topic_ids(self) -> None:
+        if time.monotonic() - self._topics_checked_at < _TOPIC_CHECK_INTERVAL_S:
+            return
+        self._topics_checked_at = time.monotonic()
+        current = self._admin.describe_topic_ids(source_topics(self._pipeline))
+        checkpoint.check_topic_ids(self._metadata.topics, current)
+
+    def _stop_after_batches(self) -> None:
+        """Stops each query when its batch has completed, or at the deadline."""
+        self._refuse_batches.set()
+        deadline = self._graceful_deadline()
+        while running := [query for query in self._queries if query.isActive]:
+            expired = time.monotonic() > deadline
+            for query in running:
+                if expired or not query.status["isTriggerActive"]:
+                    query.stop()
+            if not expired:
+                self._process_events(wait_s=_POLL_INTERVAL_S)
+
+    def _await_last_events(self) -> None:
+        """Stops the queries and waits for their events, which arrive late; termination is the last event of a query."""
+        for query in self._queries:
+            if query.isActive:
+                query.stop()
+        deadline = self._graceful_deadline()
+        while len(self._terminated) < len(self._queries) and time.monotonic() < deadline:
+            self._process_events(wait_s=_POLL_INTERVAL_S)
+
+    def _graceful_deadline(self) -> float:
+        return time.monotonic() + parse_duration_ms(self._pipeline.spec.stop.graceful) / 1000
+
+    def _raise_failure(self) -> None:
+        for query in self._queries:
+            error = query.exception()
+            if error is not None and _BATCH_REFUSED not in str(error):
+                raise PipelineError(describe_error(error))
+
+
+def count_rows(rows: DataFrame, deferred: transform.DeferredExpectations | None = None) -> DataFrame:
+    """The same rows, counted in the progress event: `rows` that are written, and `dead` ones that are rejected."""
+    if deferred is None:
+        return rows.observe("counts", F.count(F.lit(1)).alias("rows"))
+    satisfied = dead_letters.satisfies_all(deferred.expectations)
+    return rows.observe("counts", F.count_if(satisfied).alias("rows"), F.count_if(~satisfied).alias("dead"))
+
+
+class EventListener(StreamingQueryListener):
+    """Puts the progress of batches, and the run id of each query that has terminated, into a queue."""
+
+    def __init__(self, events: queue.SimpleQueue[BatchProgress | str]) -> None:
+        self._events = events
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self._events.put(parse_progress_event(event.progress.json))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._events.put(str(event.runId))

@@ -1,0 +1,128 @@
+"""Sinks: how the rows of a batch are written.
+
+A batch that failed, or whose process was killed, runs again with the same number and the same records. So the
+guarantees are:
+
+- topic: at least once. Headers `ottla.batch` and `ottla.sequence` (unique in the batch) identify duplicates. Keyed
+  results in `update` mode need neither: the latest record of a key is the result.
+- parquet: exactly once. Each batch has its own folder `batch=<number>`, which is overwritten as a whole; `complete`
+  results have one folder.
+- console: at least once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ottla_operator.resources.sinks import Parquet, Sink
+from ottla_spark.errors import PipelineError
+
+BatchWriter = Callable[[DataFrame, int], None]
+"""Writes the rows of the batch with this number."""
+
+KEY_SEPARATOR: Final = "|"
+
+
+def batch_writer(sink: Sink, kafka: Mapping[str, str], folder: Path) -> BatchWriter:
+    """`kafka`: client properties. `folder`: base of relative paths."""
+    if sink.topic is not None:
+        return lambda rows, batch: write_records(to_records(rows, sink, batch), sink.topic or "", kafka)
+    if sink.parquet is not None:
+        return _parquet_writer(sink.parquet, complete=sink.output_mode == "complete", folder=folder)
+    max_rows = sink.console.rows if sink.console is not None else 0
+    return lambda rows, batch: _print_rows(sink.query_name, max_rows, rows, batch)
+
+
+def check_columns(sink: Sink, rows: DataFrame) -> None:
+    """Raises PipelineError if the rows lack a column that the sink names."""
+    named = (*sink.key, *(sink.parquet.partition_by if sink.parquet else ()))
+    if missing := [name for name in named if name not in rows.columns]:
+        raise PipelineError(
+            f"sink {sink.query_name}: {sink.source} has no column {', '.join(missing)}; "
+            f"it has {', '.join(output_columns(rows))}"
+        )
+
+
+def check_folder(sink: Sink, folder: Path) -> None:
+    """Raises PipelineError if the sink is a local folder that is not writable. `folder`: base of relative paths."""
+    if sink.parquet is None or "://" in sink.parquet.path:
+        return
+    path = folder / sink.parquet.path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(path, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        raise PipelineError(f"sink {sink.query_name}: parquet.path: {path} is not writable: {reason}")
+
+
+def output_columns(rows: DataFrame) -> list[str]:
+    """Columns that are written: those that do not start with `_`."""
+    return [name for name in rows.columns if not name.startswith("_")]
+
+
+def to_records(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
+    """Rows as records: key, value, headers.
+
+    The key is text. The value is JSON, or the row's `value` if the rows are records already.
+    """
+    key = F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in sink.key]).cast("binary") if sink.key else None
+    if is_key_value(rows):
+        value = F.col("value")
+        key = F.col("key") if key is None else key
+    else:
+        columns = [F.col(f"`{name}`") for name in output_columns(rows)]
+        value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
+    records = rows.select((F.lit(None).cast("binary") if key is None else key).alias("key"), value.alias("value"))
+    if "_offset" not in rows.columns:
+        # Rows from state have no fixed order. Sorted, each row has the same sequence number if the batch runs again.
+        records = records.sortWithinPartitions("key", "value")
+    sequence = F.monotonically_increasing_id().cast("string")
+    headers = (("ottla.batch", F.lit(str(batch))), ("ottla.sequence", sequence))
+    pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers]
+    return records.withColumn("headers", F.array(*pairs))
+
+
+def is_key_value(rows: DataFrame) -> bool:
+    """Whether the rows are records already: `key` and `value` as bytes, and no other column."""
+    types = {name: type_ for name, type_ in rows.dtypes if not name.startswith("_")}
+    return types == {"key": "binary", "value": "binary"}
+
+
+def _text(rows: DataFrame, name: str) -> Column:
+    column = F.col(f"`{name}`")
+    if dict(rows.dtypes)[name].startswith("timestamp"):
+        return F.date_format(column, "yyyy-MM-dd'T'HH:mm:ssXXX")
+    return F.coalesce(column.cast("string"), F.lit(""))
+
+
+def write_records(records: DataFrame, topic: str, kafka: Mapping[str, str]) -> None:
+    """Writes records (key, value, headers) to a topic. `kafka`: client properties."""
+    options = {f"kafka.{name}": value for name, value in kafka.items()}
+    records.write.format("kafka").options(**options).option("topic", topic).option("includeHeaders", "true").save()
+
+
+def _parquet_writer(target: Parquet, *, complete: bool, folder: Path) -> BatchWriter:
+    path = target.path if "://" in target.path else str(folder / target.path)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        files = rows.select(*[f"`{name}`" for name in output_columns(rows)]).write.mode("overwrite")
+        if target.partition_by:
+            files = files.partitionBy(*target.partition_by)
+        files.parquet(path if complete else f"{path}/batch={batch}")
+
+    return write
+
+
+def _print_rows(name: str, max_rows: int, rows: DataFrame, batch: int) -> None:
+    text = rows.select(*[f"`{column}`" for column in output_columns(rows)])._jdf.showString(max_rows, 40, False)
+    sys.stdout.write(f"{name}, batch {batch}\n{text}")
+    sys.stdout.flush()

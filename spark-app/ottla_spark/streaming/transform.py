@@ -1,0 +1,244 @@
+"""Views of a pipeline: sources are decoded and deduplicated, then steps in SQL or Python and their expectations.
+
+Only DataFrames are handled here. They are streams from brokers or, in `cases.py`, rows from files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla_operator.resources.common import parse_duration_ms
+from ottla_operator.resources.pipeline import Dedupe, Expectation, Transform, Watermark
+from ottla_spark.definition import PipelineDefinition
+from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.streaming import dead_letters, decode
+from ottla_spark.streaming.session import spark_interval
+
+STATEFUL_OPERATORS: Final = frozenset(
+    {
+        "Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", "GlobalLimit", "FlatMapGroupsWithState",
+        "FlatMapGroupsInPandasWithState", "TransformWithState", "TransformWithStateInPandas",
+    }
+)  # fmt: skip
+
+
+class RejectedRows(Protocol):
+    """Handling of rows that do not decode or do not satisfy an expectation. Each method returns the rows to go on with,
+    from which the rejected ones are then dropped."""
+
+    def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
+        """Decoded rows of a source, some of which may have a decode error."""
+
+    def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        """Rows of a step, some of which may not satisfy the expectations."""
+
+
+class RejectedRowCounter:
+    """Counts the rejected rows of streams in the progress event of the batch."""
+
+    def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
+        if not rows.isStreaming:
+            return rows
+        return rows.observe(f"undecoded_{source}", F.count(decode.DECODE_ERROR).alias("dead"))
+
+    def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        return rows.observe(f"broken_{step}", F.count_if(~dead_letters.satisfies_all(expectations)).alias("dead"))
+
+
+class RejectedRowCollector:
+    """Collects the rejected rows as dead letters, except those of the sources and steps in `skip`."""
+
+    def __init__(self, skip: Collection[str] = ()) -> None:
+        self.letters: list[DataFrame] = []
+        self._skip = skip
+
+    def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
+        if source not in self._skip:
+            self.letters.append(dead_letters.from_undecoded(rows))
+        return rows
+
+    def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        if step not in self._skip:
+            self.letters.append(dead_letters.from_rejected(rows, step, expectations))
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredExpectations:
+    """Expectations of a stateful step (aggregates, for example), and its rows before they are applied.
+
+    They cannot be counted in the query's plan, so the sink applies them to each batch.
+    """
+
+    step: str
+    rows: DataFrame
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(slots=True)
+class Views:
+    """DataFrames of the sources and steps by name, and the expectations that are left to the sinks, by step."""
+
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    deferred: dict[str, DeferredExpectations] = field(default_factory=dict)
+
+    def add(self, name: str, rows: DataFrame) -> None:
+        self.frames[name] = rows
+        rows.createOrReplaceTempView(name)
+
+    def check_deferred(self, written: Iterable[str]) -> None:
+        """Raises PipelineError if a step has deferred expectations and no sink writes it. `written`: views of sinks."""
+        if unwritten := set(self.deferred) - set(written):
+            raise PipelineError(
+                f"rows of {', '.join(sorted(unwritten))} come from aggregates or joins and are read by further steps, "
+                "where dead letters cannot be written; move the expectation to the last step, or use onFail: drop or fail"
+            )
+
+
+def build_views(
+    spark: SparkSession, pipeline: PipelineDefinition, raw: Mapping[str, DataFrame], rejected: RejectedRows
+) -> Views:
+    """Builds the views from raw rows of each source. Raises PipelineError that names the field."""
+    views = Views()
+    spec = pipeline.spec
+    for name, source in spec.sources.items():
+        rows = decode.decode_rows(raw[name], source, name)
+        if spec.dead_letter is None:
+            rows = decode.fail_on_undecoded(rows)
+        else:
+            rows = decode.drop_undecoded(rejected.undecoded(rows, name))
+        if source.watermark is not None:
+            delay = _watermark_delay(source.watermark, spec.dedupe)
+            add_watermark = partial(rows.withWatermark, source.watermark.column, delay)
+            rows = _with_location(f"spec.sources.{name}.watermark", add_watermark)
+        if source.mode == "stream":
+            rows = _deduplicate(rows, pipeline, name)
+        views.add(name, rows)
+    for index, step in enumerate(spec.transforms):
+        where = f"spec.transforms[{index}] ({step.name})"
+        rows = _with_location(where, partial(_run_step, spark, step, views.frames, pipeline.folder))
+        apply = partial(_apply_expectations, views, step, rows, rejected, has_dead_letters=spec.dead_letter is not None)
+        views.add(step.name, _with_location(f"{where}.expect", apply))
+    return views
+
+
+def _with_location(where: str, build: Callable[[], DataFrame]) -> DataFrame:
+    """Adds the field to errors."""
+    try:
+        return build()
+    except (PySparkException, PipelineError) as error:
+        raise PipelineError(f"{where}: {describe_error(error)}") from error
+
+
+def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
+    """Spark remembers rows for deduplication as long as the watermark's delay, so that is the longer of both."""
+    delays = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
+    return spark_interval(max(delays, key=parse_duration_ms))
+
+
+def _deduplicate(rows: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+    """Drops duplicate rows. Of several streams, those without one of the columns are not deduplicated."""
+    dedupe = pipeline.spec.dedupe
+    if dedupe is None:
+        return rows
+    if not set(dedupe.columns) <= set(rows.columns):
+        if len(pipeline.spec.streams) == 1:
+            missing = ", ".join(sorted(set(dedupe.columns) - set(rows.columns)))
+            raise PipelineError(f"spec.dedupe.columns: {name} has no column {missing}")
+        return rows
+    if dedupe.within is None or not rows.isStreaming:
+        return rows.dropDuplicates(list(dedupe.columns))
+    if pipeline.spec.sources[name].watermark is None:
+        raise PipelineError(f"spec.dedupe.within: {name} needs a watermark, whose column is the event time")
+    return rows.dropDuplicatesWithinWatermark(list(dedupe.columns))
+
+
+def _run_step(spark: SparkSession, step: Transform, frames: Mapping[str, DataFrame], folder: Path) -> DataFrame:
+    if step.sql is not None:
+        try:
+            return spark.sql(step.sql)
+        except AnalysisException as error:
+            if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+                raise PipelineError(f"{describe_error(error)}; there are {', '.join(frames)}") from error
+            raise
+    function = _load_function(step.python or "", folder)
+    try:
+        result = function(dict(frames))
+    except (PipelineError, PySparkException):
+        raise
+    except Exception as error:  # the pipeline's own code can raise anything
+        raise PipelineError(f"{step.python} raised {type(error).__name__}: {error}") from error
+    if not isinstance(result, DataFrame):
+        raise PipelineError(f"{step.python} returned {type(result).__name__}, not a DataFrame")
+    return result
+
+
+def _load_function(reference: str, folder: Path) -> Callable[[dict[str, DataFrame]], Any]:
+    """The function of a `file.py:function` reference, relative to the pipeline's folder."""
+    file, _, name = reference.rpartition(":")
+    path = folder / file
+    if not path.exists():
+        raise PipelineError(f"{reference}: there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise PipelineError(f"{reference}: {path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the pipeline's own code can raise anything
+        raise PipelineError(f"{path} raised {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise PipelineError(f"{reference}: {path} has no function {name}")
+    return function  # type: ignore[no-any-return]
+
+
+def _apply_expectations(
+    views: Views, step: Transform, rows: DataFrame, rejected: RejectedRows, *, has_dead_letters: bool
+) -> DataFrame:
+    """Rows that satisfy the step's expectations. Others are dropped, fail the batch or become dead letters."""
+    by_reaction: dict[str, list[Expectation]] = {"deadLetter": [], "drop": [], "fail": []}
+    for expectation in step.expect:
+        without_dead_letters = expectation.on_fail == "deadLetter" and not has_dead_letters
+        by_reaction["fail" if without_dead_letters else expectation.on_fail].append(expectation)
+    for expectation in by_reaction["fail"]:
+        rows = rows.where(_satisfied_or_fail(step.name, expectation))
+    if by_reaction["drop"]:
+        rows = rows.where(dead_letters.satisfies_all(by_reaction["drop"]))
+    if not (expectations := by_reaction["deadLetter"]):
+        return rows
+    if is_stateful(rows):
+        views.deferred[step.name] = DeferredExpectations(step.name, rows, tuple(expectations))
+    else:
+        rows = rejected.unsatisfied(rows, step.name, expectations)
+    return rows.where(dead_letters.satisfies_all(expectations))
+
+
+def _satisfied_or_fail(step: str, expectation: Expectation) -> Column:
+    message = mark_message(f"a row of {step} does not satisfy {expectation.name}: {expectation.sql}")
+    failure = F.raise_error(F.lit(message)).cast("boolean")
+    return F.when(dead_letters.satisfies(expectation), F.lit(True)).otherwise(failure)
+
+
+def is_stateful(rows: DataFrame) -> bool:
+    """Whether the rows are computed from streams with state (aggregates, dedupe, joins of two streams)."""
+
+    def has_state(plan: Any) -> bool:
+        if not plan.isStreaming():
+            return False
+        children: Sequence[Any] = [plan.children().apply(at) for at in range(plan.children().size())]
+        name = plan.nodeName()
+        if name in STATEFUL_OPERATORS or (name == "Join" and all(child.isStreaming() for child in children)):
+            return True
+        return any(has_state(child) for child in children)
+
+    return has_state(rows._jdf.queryExecution().analyzed())

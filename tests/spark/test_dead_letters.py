@@ -1,0 +1,114 @@
+"""Dead letters of records that do not decode and rows that do not satisfy an expectation, on a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla_spark.errors import PipelineError
+from tests.spark.conftest import Runner, Topics, events, ids, written
+
+
+def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Topics) -> None:
+    topics.make("dl-in", "dl-out", "dl-dead")
+    spec = {
+        "sources": {"events": events("dl-in")},
+        "transforms": [
+            {
+                "name": "known",
+                "sql": "SELECT * FROM events",
+                "expect": [{"name": "has_city", "sql": "city <> ''"}],
+            }
+        ],
+        "sinks": [{"from": "known", "topic": "dl-out", "key": ["id"]}],
+        "deadLetter": {"topic": "dl-dead"},
+    }
+    topics.write(
+        "dl-in",
+        {"id": 1, "city": "Prague"},
+        b"{",
+        {"id": "one"},
+        {"city": "Zurau"},
+        {"id": 2, "city": ""},
+        {"id": 3},
+        None,
+    )
+    topics.write("dl-in", {"id": 4, "city": "Berlin"}, key="k")
+    lines = pipeline(spec)
+    assert ids(topics, "dl-out") == [1, 4]
+    dead = {int(letter.headers["ottla.offset"] or -1): letter for letter in topics.read("dl-dead")}
+    assert {offset: letter.headers["ottla.reason"] for offset, letter in dead.items()} == {
+        1: "the value is not JSON that matches the schema",
+        2: "the value is not JSON that matches the schema",
+        3: "the column id is missing or null",
+        4: "known expects has_city: city <> ''",
+        5: "known expects has_city: city <> ''",
+        6: "the record has no value",
+    }
+    assert dead[1].value == b"{"
+    assert dead[4].json == {"id": 2, "at": None, "city": ""}
+    assert dead[1].headers["ottla.pipeline"] == "p"
+    assert (dead[1].headers["ottla.topic"], dead[1].headers["ottla.partition"]) == ("dl-in", "0")
+    assert sum(line.get("deadLetters", 0) for line in lines) == 6
+    assert (lines[0]["state"], lines[-1]["state"]) == ("starting", "finished")
+
+    topics.write("dl-in", b"}")
+    pipeline(spec)
+    assert len(topics.read("dl-dead")) == 7, "letters are not written again"
+    assert len(topics.read("dl-out")) == 2
+
+    # As if the process had been killed after the batch and before its letters: they are found when it goes on.
+    (pipeline.folder / "checkpoint" / ".letters.json.crc").unlink()
+    (pipeline.folder / "checkpoint" / "letters.json").write_text('{"dl-in": {"0": 8}}')
+    topics.write("dl-in", {"id": 5, "city": "Riva"})
+    pipeline(spec)
+    letters = [letter.headers["ottla.offset"] for letter in topics.read("dl-dead")]
+    assert letters[7:] == ["8"]
+
+
+def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner, topics: Topics) -> None:
+    topics.make("rate-in", "rate-out", "rate-dead")
+    topics.write("rate-in", {"id": 1}, b"?", b"?")
+    spec = {
+        "sources": {"events": events("rate-in")},
+        "sinks": [{"from": "events", "topic": "rate-out"}],
+        "deadLetter": {"topic": "rate-dead", "maxRate": 0.5},
+    }
+    with pytest.raises(PipelineError, match=r"2 of 3 rows of a batch are dead letters, above maxRate 0\.5"):
+        pipeline(spec)
+    assert pipeline.lines[-1]["state"] == "failed"
+    assert "maxRate" in pipeline.lines[-1]["error"]
+    assert len(topics.read("rate-dead")) == 2
+
+
+def test_record_that_does_not_decode_is_named_without_a_dead_letter_topic(pipeline: Runner, topics: Topics) -> None:
+    topics.make("strict-in", "strict-out")
+    topics.write("strict-in", {"id": 1}, {"id": None})
+    spec = {"sources": {"events": events("strict-in")}, "sinks": [{"from": "events", "topic": "strict-out"}]}
+    with pytest.raises(
+        PipelineError,
+        match=r"^topic strict-in, partition 0, offset 1: the column id is missing or null; with spec\.deadLetter",
+    ):
+        pipeline(spec)
+
+
+def test_aggregates_that_do_not_satisfy_an_expectation_are_dead_letters(pipeline: Runner, topics: Topics) -> None:
+    topics.make("sum-in", "sum-out", "sum-dead")
+    topics.write("sum-in", *({"id": number, "city": city} for number, city in enumerate(["A", "A", "B"])))
+    spec = {
+        "sources": {"events": events("sum-in")},
+        "transforms": [
+            {
+                "name": "sums",
+                "sql": "SELECT city, count(*) AS n FROM events GROUP BY city",
+                "expect": [{"name": "many", "sql": "n > 1"}],
+            }
+        ],
+        "sinks": [{"from": "sums", "topic": "sum-out", "key": ["city"], "outputMode": "update"}],
+        "deadLetter": {"topic": "sum-dead"},
+    }
+    lines = pipeline(spec)
+    assert [message.json for message in topics.read("sum-out")] == [{"city": "A", "n": 2}]
+    (letter,) = topics.read("sum-dead")
+    assert letter.json == {"city": "B", "n": 1}
+    assert letter.headers["ottla.offset"] is None
+    assert (written(lines), sum(line.get("deadLetters", 0) for line in lines)) == (1, 1)

@@ -1,0 +1,157 @@
+"""Loading of Pipeline resources, and the errors of invalid ones."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ottla_spark.definition import PipelineDefinition, load_pipeline, parse_pipeline
+from ottla_spark.errors import PipelineError
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "flights" / "pipeline.yaml"
+RIGHT: dict[str, Any] = {
+    "apiVersion": "ottla.dev/v1alpha1",
+    "kind": "Pipeline",
+    "metadata": {"name": "copy"},
+    "spec": {
+        "clusterRef": {"name": "demo"},
+        "sources": {"events": {"topic": "events", "format": {"type": "json", "schema": "id INT NOT NULL"}}},
+        "transforms": [{"name": "big", "sql": "SELECT * FROM events WHERE id > 10"}],
+        "sinks": [{"from": "big", "topic": "big", "key": ["id"]}],
+    },
+}
+
+
+def changed(*path: str | int, to: object) -> dict[str, Any]:
+    """The right resource with one thing changed; None takes it away."""
+    document = copy.deepcopy(RIGHT)
+    at: Any = document
+    for step in path[:-1]:
+        at = at[step]
+    if to is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = to
+    return document
+
+
+def test_example_is_valid() -> None:
+    pipeline = load_pipeline(EXAMPLE)
+    assert pipeline.name == "hourly-delays"
+    assert pipeline.resource.consumer_group == "ottla-pipeline-hourly-delays"
+    assert set(pipeline.spec.streams) == {"flights"}
+    assert pipeline.folder == EXAMPLE.parent
+
+
+def test_unset_fields_have_defaults() -> None:
+    spec = parse_pipeline(RIGHT, Path()).spec
+    source = spec.sources["events"]
+    assert (source.mode, source.isolation, source.starting_offsets) == ("stream", "read_committed", "earliest")
+    assert source.on_data_loss == "fail"
+    assert (spec.sinks[0].output_mode, spec.sinks[0].query_name) == ("append", "big")
+    assert (spec.stop.graceful, spec.state, spec.trigger.interval) == ("30s", "running", None)
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (changed("apiVersion", to="v1"), "apiVersion: 'v1' is not supported; expected ottla.dev/v1alpha1"),
+        (changed("metadata", to={}), "metadata.name is required"),
+        (changed("spec", "surces", to={}), "spec.surces: unknown field; did you mean 'sources'?"),
+        (changed("spec", "sources", to={}), "spec.sources: an object is too short; must have at least 1"),
+        (changed("spec", "sinks", to=[]), "spec.sinks: a list is too short; must have at least 1"),
+        (
+            changed("spec", "sources", "events", "watermark", to={"colum": "at", "delay": "1h"}),
+            "spec.sources.events.watermark.colum: unknown field",
+        ),
+        (
+            changed("spec", "sources", "events", "watermark", to={"column": "at", "delay": "soon"}),
+            "spec.sources.events.watermark.delay: 'soon' is not a duration",
+        ),
+        (changed("spec", "sources", "events", "mode", to="table"), "at least one source must be a stream"),
+        (changed("spec", "sources", "events", "mode", to="tabel"), "spec.sources.events.mode"),
+        (
+            changed("spec", "sources", "events", "maxOffsetsPerTrigger", to=0),
+            "maxOffsetsPerTrigger: 0 is too small; must be at least 1",
+        ),
+        (changed("spec", "sources", "events", "format", to={"type": "json"}), "json and avro need a schema"),
+        (
+            changed("spec", "sources", "events", "format", to={"type": "avro", "schema": "{}"}),
+            "avro is not implemented",
+        ),
+        (
+            changed("spec", "sources", "events", "format", to={"type": "raw", "schema": "a INT"}),
+            "json and avro need a schema; raw has none",
+        ),
+        (
+            changed("spec", "transforms", 0, "name", to="events"),
+            "a transform cannot have the name of a source; 'events' is a source",
+        ),
+        (
+            changed("spec", "transforms", to=RIGHT["spec"]["transforms"] * 2),
+            "transforms[1].name: 'big' is the name of an",
+        ),
+        (changed("spec", "transforms", 0, "name", to="a b"), "spec.transforms[0].name: 'a b' is not an SQL identifier"),
+        (changed("spec", "transforms", 0, "sql", to=None), "a transform has exactly one of sql and python"),
+        (
+            changed("spec", "transforms", 0, to={"name": "big", "python": "steps"}),
+            "spec.transforms[0].python: 'steps' is not a Python file and a function in it",
+        ),
+        (
+            changed("spec", "sinks", 0, "from", to="bigg"),
+            "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'bigg' is none of big, events",
+        ),
+        (changed("spec", "sinks", 0, "topic", to=None), "exactly one target"),
+        (changed("spec", "sinks", 0, "console", to={}), "exactly one target"),
+        (changed("spec", "sinks", 0, to={"from": "big", "delta": {"path": "x"}}), "delta is not implemented yet"),
+        (changed("spec", "sinks", 0, to={"from": "big", "console": {}, "key": ["id"]}), "key is only for topic"),
+        (
+            changed("spec", "sinks", 0, to={"from": "big", "parquet": {"path": "x"}, "outputMode": "update"}),
+            "parquet does not support update",
+        ),
+        (changed("spec", "sinks", to=RIGHT["spec"]["sinks"] * 2), "two sinks are named 'big'"),
+        (
+            changed("spec", "trigger", to={"interval": "1s", "availableNow": True}),
+            "a trigger has exactly one of interval and availableNow: true",
+        ),
+        (changed("spec", "trigger", to={"interval": "often"}), "spec.trigger.interval: 'often' is not a duration"),
+        (changed("spec", "deadLetter", to={"topic": "dead", "maxRate": 1.5}), "spec.deadLetter.maxRate"),
+    ],
+)
+def test_error_of_an_invalid_resource_names_the_field(document: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(PipelineError) as raised:
+        parse_pipeline(document, Path())
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def written(folder: Path, *documents: object) -> Path:
+    path = folder / "pipelines.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def test_pipeline_is_found_among_other_resources(tmp_path: Path) -> None:
+    path = written(tmp_path, {"kind": "Topic"}, RIGHT)
+    assert isinstance(load_pipeline(path), PipelineDefinition)
+
+
+def test_one_of_several_pipelines_is_selected_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path, RIGHT, changed("metadata", "name", to="other"))
+    with pytest.raises(PipelineError, match=r"several Pipelines .copy, other.; select one with --name"):
+        load_pipeline(path)
+    assert load_pipeline(path, "other").name == "other"
+    with pytest.raises(PipelineError, match=r"no resource of kind Pipeline named third"):
+        load_pipeline(path, "third")
+
+
+def test_error_names_a_file_that_is_missing_or_not_yaml(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"gone.yaml: No such file"):
+        load_pipeline(tmp_path / "gone.yaml")
+    (tmp_path / "bad.yaml").write_text("{")
+    with pytest.raises(PipelineError, match=r"bad.yaml: not YAML"):
+        load_pipeline(tmp_path / "bad.yaml")

@@ -1,0 +1,125 @@
+"""How a running pipeline tells others: what it is asked over HTTP, its last words, and how it is asked to stop."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla_spark.__main__ import main
+from ottla_spark.http_server import serve_progress
+from ottla_spark.progress import ProgressLog, format_lag, parse_progress_event
+from ottla_spark.progress_snapshot import ProgressSnapshot
+from ottla_spark.stop import find_runners, stop_runner
+from tests.unit.spark.test_progress import EVENT
+
+LAG = format_lag({("flights", 0): 50, ("flights", 1): 0}, {("flights", 0): 1000}, 3500)
+RUNNER = """\
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(0)))
+print("runs", flush=True)
+signal.pause()
+"""
+
+
+def ran() -> ProgressSnapshot:
+    now = ProgressSnapshot()
+    report = ProgressLog(None, "hourly", now)
+    report.write_state("running", group="g")
+    report.write_batch(parse_progress_event(EVENT), LAG)
+    report.write_batch(
+        parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG
+    )
+    return now
+
+
+def test_what_is_told_is_the_sum_of_the_reports_lines() -> None:
+    told = ran().to_json()
+    assert told.pop("lastProgress").endswith("Z")
+    assert told == {
+        "pipeline": "hourly",
+        "state": "running",
+        "error": None,
+        "rows": 60001,
+        "written": 24,
+        "deadLetters": 6,
+        "inputRowsPerSecond": 1501.0,
+        "lagRecords": 50,
+        "lagSeconds": 2.5,
+    }
+    assert ProgressSnapshot().to_json()["lagRecords"] is None, "nothing is known yet"
+
+
+def test_figures_are_prometheus_own() -> None:
+    now = ran()
+    ProgressLog(None, "hourly", now).write_state("failed", error="it fell")
+    found: dict[tuple[str, ...], float] = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(now.to_prometheus())
+        for sample in family.samples
+    }
+    assert found["ottla_pipeline_rows_total", "hourly"] == 60001
+    assert found["ottla_pipeline_lag_records", "hourly", "flights", "0"] == 50
+    assert found["ottla_pipeline_lag_seconds", "hourly"] == 2.5
+    assert [key[2] for key, value in found.items() if key[0] == "ottla_pipeline_state" and value] == ["failed"]
+    assert now.to_json()["error"] == "it fell"
+
+
+def test_what_the_chart_watches_is_told() -> None:
+    files = Path(__file__).parents[3] / "charts" / "ottla" / "files"
+    watched = re.findall(
+        r"ottla_pipeline_\w+", "".join(it.read_text() for it in files.rglob("*") if it.suffix in (".yaml", ".json"))
+    )
+    assert watched and set(watched) <= set(re.findall(r"^ottla_pipeline_\w+", ran().to_prometheus(), re.MULTILINE))
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_it_answers_over_http_and_is_ready_once_its_queries_run() -> None:
+    now = ProgressSnapshot()
+    with serve_progress(("", 0), now) as port:
+        assert asked(port, "/livez") == (200, "ok\n")
+        assert asked(port, "/readyz") == (503, "starting\n")
+        ProgressLog(None, "hourly", now).write_state("running")
+        assert asked(port, "/readyz") == (200, "running\n")
+        assert json.loads(asked(port, "/status")[1])["state"] == "running"
+        assert asked(port, "/metrics?x=1")[0] == 200
+        assert asked(port, "/")[0] == 404
+    with pytest.raises(OSError):
+        asked(port, "/livez")
+
+
+def test_what_went_wrong_is_written_for_who_started_it(tmp_path: Path) -> None:
+    said = tmp_path / "last-words"
+    arguments = ["run", "--bootstrap", "b:1", "--termination-message", str(said)]
+    assert main([*arguments, "--pipeline", str(tmp_path / "none.yaml")]) == 2
+    assert said.read_text() == f"{tmp_path / 'none.yaml'}: No such file or directory\n"
+
+
+def test_a_runner_is_found_and_stopping_it_waits_for_its_end(tmp_path: Path) -> None:
+    program = tmp_path / "ottla_spark" / "__main__.py"
+    program.parent.mkdir()
+    program.write_text(RUNNER)
+    process = subprocess.Popen([sys.executable, str(program), "run"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "runs\n"
+        assert process.pid in find_runners()
+        stop_runner(process.pid)
+        assert process.poll() == 0
+        stop_runner(process.pid)  # it is gone: nothing to wait for
+    finally:
+        process.kill()
+        process.wait()
