@@ -11,8 +11,8 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
+from ottla_broker.wire.client import build_offset_commit
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.offset_commits import offset_commit
 from ottla_operator.kafka.assignment import parse_assignment
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
@@ -104,7 +104,7 @@ async def list_group_offsets(link: KafkaClient, group: str) -> dict[TopicPartiti
 
 async def alter_group_offsets(link: KafkaClient, group: str, places: Mapping[TopicPartition, int]) -> None:
     """Sets a group's offsets. The group must have no members."""
-    request = offset_commit(group, {place: (offset, "") for place, offset in places.items()})
+    request = build_offset_commit(group, {place: (offset, "") for place, offset in places.items()})
     for topic in (await link.ask_coordinator(group, request)).topics:
         for it in topic.partitions:
             raise_for_error(

@@ -29,7 +29,7 @@ from ottla_broker.wire.batch import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decode_batch
-from tests.unit.log.making import NOW, batch, marker
+from tests.unit.log.log_fixtures import NOW, batch, marker
 
 MARK = FIRST_RESERVED_PRODUCER_ID + 5
 

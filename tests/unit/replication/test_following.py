@@ -165,7 +165,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_u
         await asyncio.sleep(1)
         assert not acked.done()
         for _ in range(40):
-            cluster[1].partition().maybe_shrink_isr(10.0)
+            cluster[1].partition().shrink_isr(10.0)
             await asyncio.sleep(1)
             if acked.done():
                 break
