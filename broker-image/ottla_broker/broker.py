@@ -36,8 +36,10 @@ from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
+from ottla_broker.metadata.quorum import MetadataQuorum
+from ottla_broker.metadata.quorum_rules import Voter
 from ottla_broker.metadata.records import METADATA_TOPIC, Endpoint
-from ottla_broker.metadata.register import Register, Voter
+from ottla_broker.metadata.register import Register
 from ottla_broker.metadata.register_quorum import RegisterQuorum
 from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
 from ottla_broker.metadata.state_condition import StateCondition
@@ -47,7 +49,6 @@ from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
 from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.cluster_view import MetadataClusterView
-from ottla_broker.replication.lag import shrink_isrs_periodically
 from ottla_broker.replication.log_maintenance import LogMaintenance
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.pending_acks import HANDOVER_TIMEOUT_S
@@ -102,7 +103,7 @@ class Broker:
         self.log_dirs: list[LogDir] = []
         self.image = image = MetadataImage()
         self.image_condition = StateCondition()
-        self._quorum: RegisterQuorum | None = None
+        self._quorum: MetadataQuorum | None = None
         self.controller: Controller | None = None
         self.mirror_synchronizer: MirrorSynchronizer | None = None
         self._controller_tasks: list[asyncio.Task[None]] = []
@@ -154,11 +155,12 @@ class Broker:
             partitions,
             self.log_dirs,
             runtime,
-            config.log_config,
+            config,
+            self.replica_fetchers,
+            MetadataClusterView(image),
+            send_isr_change=self._alter_partition_sender.send,
             on_leadership_gained=self._publisher.on_leadership_gained,
             on_leadership_lost=self._publisher.on_leadership_lost,
-            cluster=MetadataClusterView(image, self._alter_partition_sender.send),
-            fetchers=self.replica_fetchers,
         )
 
     # Start and stop
@@ -186,7 +188,7 @@ class Broker:
         if is_first_start:
             await self._adopt_orphans()
         self._tasks.start(log_maintenance.run())
-        self._tasks.start(shrink_isrs_periodically(self.partitions, self.config))
+        self._tasks.start(self._replica_manager.shrink_isrs())
         self._tasks.start(self.appended_retention.run())
         self.ready = True
         self.started.set()
@@ -196,7 +198,7 @@ class Broker:
         if not self.ready:
             return
         await self.lifecycle.controlled_shutdown()
-        if pending := [acks for one in self.partitions if (acks := one.pending_acks_future) is not None]:
+        if pending := [acks for one in self.partitions if (acks := one.pending_acks_future()) is not None]:
             # The new leaders report what is committed of the records that this broker appended.
             await asyncio.wait(pending, timeout=HANDOVER_TIMEOUT_S)
         await self.produce_forwarder.wait_for_redirected_clients()
@@ -246,7 +248,7 @@ class Broker:
     # Metadata
 
     @property
-    def quorum(self) -> RegisterQuorum:
+    def quorum(self) -> MetadataQuorum:
         """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its metadata log."""
         if self._quorum is None:
             raise KafkaError(ErrorCode.not_controller, "the broker is starting")
@@ -292,8 +294,8 @@ class Broker:
         log = home.logs.get((METADATA_TOPIC, 0))
         if log is None:
             log = home.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
-        if log.failed is not None:
-            raise log.failed  # the broker cannot start; its supervisor restarts it
+        if log.failure is not None:
+            raise log.failure  # the broker cannot start; its supervisor restarts it
         return log
 
     async def _register_broker(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -335,7 +337,7 @@ class Broker:
         return self.controller
 
     def controller_address(self) -> tuple[str, int] | None:
-        return None if self._quorum is None else self._quorum.leader_address()
+        return None if self._quorum is None else self._quorum.leader_endpoint()
 
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)

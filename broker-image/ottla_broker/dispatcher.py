@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from ottla_broker.api.api_versions import api_versions_response
-from ottla_broker.api.fetch import Fetching
+from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
@@ -26,7 +26,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader, read_request, response_class, write_response
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch import CONSUMER, read_fetch_request
+from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 from ottla_broker.wire.message_reader import MalformedMessage
 
 ALLOW_ALL: Final = AllowAll()
@@ -42,7 +42,7 @@ class RequestDispatcher:
         self.request_counts = [0] * API_KEY_LIMIT
         self._broker = broker
         self._authorizer = authorizer
-        self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: Fetching(broker)}
+        self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: FetchHandler(broker)}
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
 

@@ -101,7 +101,7 @@ async def deleted(partition: Partition, below: int) -> int:
     def reached() -> bool:
         if not partition.is_leader or partition.leader_epoch != epoch:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{partition} is led elsewhere, or anew")
-        return partition.low_watermark >= below
+        return partition.leader.low_watermark >= below
 
     await partition.log_start_waiters.wait_until(reached)
-    return partition.low_watermark
+    return partition.leader.low_watermark

@@ -21,9 +21,9 @@ from kio.schema.describe_log_dirs.v5.response import (
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
+from ottla_broker.log.disk import read_file_system_space
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.space import read_file_system_space
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext

@@ -1,25 +1,20 @@
-"""Fetch (1), versions 4–18.
+"""Fetch (1), versions 4–18, of consumers and of followers.
 
 - Answers whole batches as they lie in the log, from the batch that holds the offset; the first batch is answered
   even above the size limits (rule 11). Limits: per partition, of the request, and `fetch.max.bytes`.
-- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over, and costs nothing
-  meanwhile (`fetch_waiting`).
+- With less than `min_bytes` there, it waits until an append brings them or `max_wait` is over.
 - read_committed sees only what lies before the last stable offset, with the list of aborted transactions (rule 7).
-- Followers are answered in `follower_fetch`. A replica id of −2 stands for a tool that compares replicas: any of them answers, to its log's end.
-- Sessions (v7, KIP-227) are in `fetch_sessions`. v9 checks leader epochs, v11 may name a nearer replica (KIP-392),
-  v13 names topics by id (rule 13), v16 tells who leads instead (KIP-951).
+- Followers (v17) read to the log's end and acknowledge by their offsets; a follower that knows a newer leader epoch than
+  this broker waits for this broker's metadata. A replica id of −2 is a tool that compares replicas: any replica answers it.
+- v7 has sessions (KIP-227), v9 leader epochs, v11 the nearest replica (KIP-392), v13 topic ids (rule 13), v16 current
+  leaders (KIP-951).
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Final
 from uuid import UUID
 
-from ottla_broker.api.fetch_reading import NotYet, read_for_client, read_to_the_end, send_to
-from ottla_broker.api.fetch_sessions import FetchSessions, Session
-from ottla_broker.api.fetch_waiting import Wait
-from ottla_broker.api.follower_fetch import FollowerFetching
-from ottla_broker.api.leader_hints import addresses_of, leader_of
-from ottla_broker.api.told_again import ToldAgain
+from ottla_broker.broker import Broker
 from ottla_broker.config import (
     FETCH_MAX_BYTES,
     LEADER_REPLICATION_THROTTLED_RATE,
@@ -27,256 +22,347 @@ from ottla_broker.config import (
     REPLICA_SELECTOR_CLASS,
 )
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
+from ottla_broker.replication.fetch_reading import (
+    NotYet,
+    Reader,
+    ReplicaReader,
+    read_committed_records,
+    read_to_log_end,
+    without_records,
+)
+from ottla_broker.replication.fetch_response_cache import FetchResponseCache, ResponseKey, with_correlation_id
+from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSession, FetchSessionCache
+from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_selector import chooses_by_rack, nearer_replica
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.requests.api import Api
-from ottla_broker.requests.context import Buffers, Reply, RequestContext
+from ottla_broker.requests.context import Buffers, DelayedFetchResponse, Reply, RequestContext
+from ottla_broker.requests.current_leader import addresses_of, leader_of
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch import (
-    BY_ID,
-    CONSUMER,
-    DEBUGGER,
-    FetchRequest,
-    FetchRequestPartition,
-    FetchResponsePartition,
-    Topic,
-    write_fetch_response,
-)
-from ottla_broker.wire.leader_fetch import VERSION as FOLLOWERS_VERSION
-from ottla_broker.wire.leader_fetch import read_request
+from ottla_broker.wire.fetch_request import CONSUMER, DEBUGGER, TOPIC_IDS_SINCE, FetchRequest, read_fetch_request
+from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 
 API = Api(ApiKey.FETCH, versions=(4, 18), flexible=12)
 
-if TYPE_CHECKING:
-    from ottla_broker.broker import Broker
-    from ottla_broker.replication.partition import Partition
-
-Found = list[tuple[Topic, FetchResponsePartition]]
+REPLICA_VERSION: Final = 17
+MAX_REPLICA_BYTES: Final = 4 << 20  # as much as the loop can read and send between two requests of clients
 
 
-class Fetching:
-    """The handler, with the sessions it remembers."""
+class FetchHandler:
+    """The handler, with the sessions and the last response that it remembers."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self.sessions = FetchSessions(
-            lambda: broker.config(MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
-            asyncio.get_running_loop().time,
-            broker.runtime.random.randrange,
-        )
-        self.told = ToldAgain()
+    def __init__(self, broker: Broker) -> None:
+        loop = asyncio.get_running_loop()
         self.by_rack = chooses_by_rack(broker.config(REPLICA_SELECTOR_CLASS))
-        self._followers = FollowerFetching(
-            Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), asyncio.get_running_loop().time),
+        self.sessions = FetchSessionCache(
+            lambda: broker.config(MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
+            loop.time,
             broker.runtime.random.randrange,
-            prompt=self.by_rack,
+            followers_serve_consumers=self.by_rack,
         )
+        self.response_cache = FetchResponseCache()
+        self._throttle = Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), loop.time)
+        self._loop = loop
 
     def __call__(self, context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
-        if context.connection.is_follower and header.version == FOLLOWERS_VERSION:
-            asked = read_request(frame, header)
-            if asked.replica >= 0:
-                return self._followers(context, asked, header.correlation_id)
-        request = context.connection.fetches.read(frame, header)
+        request = read_fetch_request(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
-            from ottla_broker.requests.fetch_metadata_log import (
-                fetch_metadata_log,  # a broker that is alone needs it not
-            )
+            # A broker that is alone never needs it: its start is shorter.
+            from ottla_broker.requests.fetch_metadata_log import fetch_metadata_log
 
             return fetch_metadata_log(context, frame, header)
-        if request.replica >= 0 and header.version == FOLLOWERS_VERSION:
-            return self._first_of_follower(context, frame, header)
+        is_replica = request.replica >= 0
+        if is_replica and (error := admit_follower(context, header.version)) is not None:
+            return write_fetch_response(header.version, header.correlation_id, (), error=error)
         try:
-            session, incremental = self.sessions.session_of(request, by_ids=header.version >= BY_ID)
+            session, incremental = self.sessions.session_for(request, by_ids=header.version >= TOPIC_IDS_SINCE)
         except KafkaError as reason:
             return write_fetch_response(header.version, header.correlation_id, (), error=reason.code)
-        limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
-        fetch = Fetch(self, context, header, request, limit, session, incremental)
-        return fetch.answer() or Wait(fetch).future
-
-    def _first_of_follower(self, context: RequestContext, frame: bytearray, header: RequestHeader) -> Reply:
-        """From now on the connection is known as a follower's."""
-        if not (
-            context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, Resource.cluster())
+        reader: Reader
+        if is_replica:
+            limit = min(request.max_bytes, MAX_REPLICA_BYTES)
+            reader = ReplicaReader(context.broker.partitions, session, self._throttle)
+        else:
+            limit = min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
+            reader = ConsumerReader(context, request, session, by_rack=self.by_rack)
+        cache = self.response_cache if not self.by_rack and is_cacheable(request, session) else None
+        fetch = Fetch(context, header, request, session, reader, limit, incremental, cache)
+        response = fetch.response_if_due()
+        if response is None and (
+            request.max_wait_ms <= 0 or (not session.id and (is_replica or not request.partitions))
         ):
-            refused = ErrorCode.cluster_authorization_failed
-            return write_fetch_response(header.version, header.correlation_id, (), error=refused)
-        context.connection.is_follower = True
-        return self._followers(context, read_request(frame, header), header.correlation_id)
+            response = fetch.response(expired=True)
+        return DelayedFetch(fetch, self._loop).response if response is None else response
+
+
+def admit_follower(context: RequestContext, version: int) -> ErrorCode | None:
+    """An error of the whole response, or None. The connection is a follower's from now on."""
+    if context.connection.is_follower:
+        return None
+    if not (
+        context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, Resource.cluster())
+    ):
+        return ErrorCode.cluster_authorization_failed
+    context.connection.is_follower = version == REPLICA_VERSION
+    return None
+
+
+class ConsumerReader:
+    """A consumer reads what is committed of the topics that it may read, from the leader or from a replica in its rack."""
+
+    __slots__ = ("_by_rack", "_context", "_request", "_session")
+
+    def __init__(self, context: RequestContext, request: FetchRequest, session: FetchSession, *, by_rack: bool) -> None:
+        self._context = context
+        self._request = request
+        self._session = session
+        self._by_rack = by_rack
+
+    def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
+        request = self._request
+        partition = self.find(cached)
+        max_bytes = min(max_bytes, cached.request.max_bytes)
+        if request.replica == DEBUGGER:
+            return read_to_log_end(partition, cached, max_bytes, first=first)
+        if self._by_rack and request.rack is not None and partition.is_leader:
+            state, brokers = partition.registration, self._context.broker.image.brokers
+            offset = cached.request.offset
+            nearest = nearer_replica(request.rack, offset, state.leader, state.isr, partition.leader.followers, brokers)
+            if nearest is not None:
+                data = without_records(partition, cached.request)
+                data.preferred = nearest
+                return data
+        return read_committed_records(partition, cached, request.isolation, max_bytes, first=first)
+
+    def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
+        return data.diverging is not None or data.preferred >= 0
+
+    def count_sent(self, partition: Partition, size: int) -> None:
+        partition.traffic.bytes_out += size
+
+    def find(self, cached: CachedPartition) -> Partition:
+        partitions, request = self._context.broker.partitions, cached.request
+        if isinstance(request.topic, UUID):
+            topic, topic_id = self._topic_name(cached, request.topic), request.topic
+        else:
+            topic, topic_id = request.topic, None
+        context = self._context
+        if not (context.authorizer.allows_everything or context.is_authorized(Operation.read, Resource.topic(topic))):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
+        hosted = partitions.get(topic, request.partition)
+        if hosted is not cached.partition:
+            cached.set_partition(hosted)
+        may_follow = self._by_rack or self._request.replica == DEBUGGER
+        find = partitions.replica if may_follow and hosted is not None and hosted.is_follower else partitions.leader
+        return find(topic, request.partition, epoch=request.leader_epoch, topic_id=topic_id)
+
+    def _topic_name(self, cached: CachedPartition, topic_id: UUID) -> str:
+        """UNKNOWN_TOPIC_ID; of a topic that the session has known: UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID where a new
+        topic has that name."""
+        broker = self._context.broker
+        try:
+            cached.topic_name = broker.partitions.topic_name(topic_id)
+        except KafkaError:
+            if cached.topic_name is None:
+                raise
+            successor = broker.image.topics.get(cached.topic_name)
+            exists = successor is not None and cached.request.partition in successor.partitions
+            code = ErrorCode.inconsistent_topic_id if exists else ErrorCode.unknown_topic_or_partition
+            raise KafkaError(code, f"topic {cached.topic_name!r} has been deleted") from None
+        return cached.topic_name
 
 
 class Fetch:
-    """One fetch request. `read` may be called again until there is enough."""
+    """One fetch request. It is read as often as something changes, until there is enough to answer."""
 
     __slots__ = (
-        "_fetching",
+        "_cache",
+        "_context",
+        "_found",
+        "_header",
         "_incremental",
         "_not_yet",
-        "_sizes",
-        "context",
-        "found",
-        "header",
+        "_reader",
         "limit",
-        "partitions",
         "request",
         "session",
+        "size",
     )
 
     def __init__(
         self,
-        fetching: Fetching,
         context: RequestContext,
         header: RequestHeader,
         request: FetchRequest,
+        session: FetchSession,
+        reader: Reader,
         limit: int,
-        session: Session | None,
         incremental: bool,
+        cache: FetchResponseCache | None,
     ) -> None:
-        self._fetching = fetching
-        self.context = context
-        self.header = header
+        self._context = context
+        self._header = header
         self.request = request
-        self.limit = limit
         self.session = session
-        self._incremental = incremental
-        self.found: Found = []
-        self.partitions: list[Partition] = []  # those that may bring more
-        self._sizes: list[tuple[Partition, int]] = []  # bytes read of each, to be counted when they are sent
+        self._reader = reader
+        self.limit = limit
+        self._incremental = incremental or session.is_replica
+        self._cache = cache
+        self.size = 0  # bytes of records that the last read found
+        self._found: list[tuple[CachedPartition, FetchResponsePartition]] = []
         self._not_yet: list[FetchResponsePartition] = []
 
-    def answer(self) -> Buffers | None:
-        """The response if there is enough to answer, else None: an error, `min_bytes`, or nothing to wait for."""
-        if (now := self.now()) is not None:
-            return now
-        request = self.request
-        if request.max_wait_ms <= 0:
-            return self.response(over=True)
-        if self.session is None and not request.partitions:
-            return self.response()
-        return None
-
-    def now(self) -> Buffers | None:
-        """The response if what is there should be answered now."""
-        if self._is_plain and (again := self._fetching.told.answer(self)) is not None:
-            return again
+    def response_if_due(self) -> Buffers | None:
+        if self._cache is not None and (cached := self._cached_response()) is not None:
+            return cached
         return self.response() if self.read() else None
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether whoever asks the same of the same partition is told the same: not in sessions, where everybody is told what they do not know yet."""
-        request = self.request
-        plain = self.session is None and len(request.partitions) == 1 and request.replica == CONSUMER
-        return plain and not self._fetching.by_rack
-
     def read(self) -> bool:
-        """Reads what is there; true when it should be answered now."""
-        size, urgent = 0, False
-        self.found = []
-        self.partitions = []
-        self._sizes = []
+        """Reads what is there; true when it should be answered now: `min_bytes`, an error, or a reader's own reason."""
+        size, due, limit, reader = 0, False, self.limit, self._reader
+        found = self._found = []
         self._not_yet = []
-        for wanted in self.request.partitions if self.session is None else self.session.wanted():
-            fetched = self._read(wanted, self.limit - size, first=size == 0)
-            size += len(fetched.records)
-            if fetched.error is not ErrorCode.none:
-                urgent = urgent or fetched not in self._not_yet
-            elif fetched.diverging is not None or fetched.preferred >= 0:
-                urgent = True
-            self.found.append((wanted.topic, fetched))
-        return urgent or size >= self.request.min_bytes
-
-    @property
-    def size(self) -> int:
-        return sum(len(fetched.records) for _, fetched in self.found)
-
-    def _read(self, wanted: FetchRequestPartition, left: int, *, first: bool) -> FetchResponsePartition:
-        try:
-            partition = self.find(wanted)
-            most = min(left, wanted.max_bytes)
-            if self.request.replica >= 0:
-                raise KafkaError(ErrorCode.not_leader_or_follower, "no follower of ours speaks this version")
-            if self.request.replica == DEBUGGER:
-                fetched = read_to_the_end(partition, wanted, most, first=first)
-            elif (nearer := self._nearer(partition, wanted)) is not None:
-                fetched = send_to(nearer, partition, wanted)
+        for cached in self.session.changed:
+            try:
+                data = reader.read(cached, limit - size, first=size == 0)
+            except KafkaError as reason:
+                data = FetchResponsePartition(cached.request.topic, cached.request.partition, reason.code)
+                cached.has_more = False
+                if isinstance(reason, NotYet):
+                    self._not_yet.append(data)
+                else:
+                    due = True
+                    if not self.session.is_replica:
+                        data.leader = leader_of(self._context, cached.request, reason.code)
             else:
-                fetched = read_for_client(partition, self.request, wanted, most, first=first)
-        except NotYet as reason:
-            fetched = FetchResponsePartition(wanted.partition, reason.code)
-            self._not_yet.append(fetched)
-            return fetched
-        except KafkaError as reason:
-            leader = leader_of(self.context, wanted, reason.code) if self.request.replica < 0 else None
-            return FetchResponsePartition(wanted.partition, reason.code, leader=leader)
-        if fetched.records:
-            self._sizes.append((partition, len(fetched.records)))
-        return fetched
+                size += len(data.records)
+                due = due or reader.is_due(cached, data)
+            found.append((cached, data))
+        self.size = size
+        return due or size >= self.request.min_bytes
 
-    def find(self, wanted: FetchRequestPartition) -> "Partition":
-        """The partition, watched in case that it has to be waited for."""
-        partitions = self.context.broker.partitions
-        if isinstance(wanted.topic, UUID):
-            topic, topic_id = self._name_of(wanted, wanted.topic), wanted.topic
-        else:
-            topic, topic_id = wanted.topic, None
-        if not (
-            self.context.authorizer.allows_everything
-            or self.context.is_authorized(Operation.read, Resource.topic(topic))
-        ):
-            raise KafkaError(ErrorCode.topic_authorization_failed)
-        hosted = partitions.get(topic, wanted.partition)
-        if hosted is not None:
-            self.partitions.append(hosted)
-        if self.session is not None:
-            self.session.found(wanted, topic, hosted)
-        may_follow = self._fetching.by_rack or self.request.replica == DEBUGGER
-        find = partitions.replica if may_follow and hosted and hosted.is_follower else partitions.leader
-        return find(topic, wanted.partition, epoch=wanted.leader_epoch, topic_id=topic_id)
-
-    def _name_of(self, wanted: FetchRequestPartition, topic_id: UUID) -> str:
-        """UNKNOWN_TOPIC_ID; of a topic that a session has known, what its name stands for now: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID."""
-        broker = self.context.broker
-        try:
-            return broker.partitions.topic_name(topic_id)
-        except KafkaError:
-            known = self.session.name_of(wanted) if self.session is not None else None
-            if known is None:
-                raise
-            anew = broker.image.topics.get(known)
-            there = anew is not None and wanted.partition in anew.partitions
-            code = ErrorCode.inconsistent_topic_id if there else ErrorCode.unknown_topic_or_partition
-            raise KafkaError(code, f"topic {known!r} has been deleted") from None
-
-    def _nearer(self, partition: "Partition", wanted: FetchRequestPartition) -> int | None:
-        """The replica that a consumer should rather ask (KIP-392)."""
-        rack, state, brokers = self.request.rack, partition.registration, self.context.broker.image.brokers
-        if rack is None or not (self._fetching.by_rack and partition.is_leader):
-            return None
-        return nearer_replica(rack, wanted.offset, state.leader, state.isr, partition.followers, brokers)
-
-    def response(self, *, over: bool = False) -> Buffers:
-        """`over`: nothing is waited for any more, so that what is not there yet is told as an error."""
-        for partition, size in self._sizes:
-            partition.traffic.bytes_out += size
-        if not over:
-            for fetched in self._not_yet:
-                fetched.error, fetched.more = ErrorCode.none, True
-        session = self.session
-        topics: dict[Topic, list[FetchResponsePartition]] = {}
-        for topic, fetched in self.found:
-            # A full answer too is remembered as told.
-            news = session is None or session.is_news(topic, fetched)
-            if news or not self._incremental:
-                topics.setdefault(topic, []).append(fetched)
+    def response(self, *, expired: bool = False) -> Buffers:
+        """What the last read found. `expired`: nothing is waited for any more, so that what is not there yet is an error."""
+        session, partitions, leaders = self.session, [], []
+        for cached, data in self._found:
+            if self._not_yet and not expired and any(data is one for one in self._not_yet):
+                if self._incremental:
+                    continue
+                data.error = ErrorCode.none
+                cached.has_more = True
+            if data.records:
+                assert cached.partition is not None
+                self._reader.count_sent(cached.partition, len(data.records))
+            if not self._incremental or cached.is_news(data):
+                partitions.append(data)
+            if data.leader is not None:
+                leaders.append(data.leader)
+            if session.id:
+                cached.sent(data)
+        header = self._header
         buffers = write_fetch_response(
-            self.header.version,
-            self.header.correlation_id,
-            list(topics.items()),
-            session_id=0 if session is None else session.id,
-            addresses=addresses_of(self.context, (f.leader for _, f in self.found if f.leader is not None)),
+            header.version,
+            header.correlation_id,
+            partitions,
+            session_id=session.id,
+            endpoints=addresses_of(self._context, leaders) if leaders else (),
         )
-        if self._sizes and self._is_plain:
-            self._fetching.told.remember(self, self._sizes[0][0], self.found[0][1], buffers)
+        if self._cache is not None and self.size:
+            ((cached, _),) = self._found
+            assert cached.partition is not None
+            self._cache.put(self._cache_key(), cached.partition, self.size, buffers)
         return buffers
+
+    def _cached_response(self) -> Buffers | None:
+        known = self._cache.find(self._cache_key(), self.request.min_bytes) if self._cache is not None else None
+        if known is None:
+            return None
+        (cached,) = self.session.changed
+        try:
+            if self._reader.find(cached) is not known.partition:
+                return None
+        except KafkaError:
+            return None
+        self._reader.count_sent(known.partition, known.size)
+        return with_correlation_id(known.buffers, self._header.correlation_id)
+
+    def _cache_key(self) -> ResponseKey:
+        request = self.request
+        return request.partitions[0], self._header.version, request.isolation, self.limit
+
+
+def is_cacheable(request: FetchRequest, session: FetchSession) -> bool:
+    """Identical fetches of this partition get identical responses. Not in sessions, whose responses are incremental."""
+    return not session.id and len(request.partitions) == 1 and request.replica == CONSUMER
+
+
+class DelayedFetch:
+    """A fetch that waits for records: one timer, and callbacks among its partitions' waiters. Nothing of it remains when it is
+    answered or its connection is closed."""
+
+    __slots__ = ("_checking", "_fetch", "_loop", "_missing", "_sizes", "_timer", "response")
+
+    def __init__(self, fetch: Fetch, loop: asyncio.AbstractEventLoop) -> None:
+        self._fetch = fetch
+        self._loop = loop
+        self._checking = False
+        self.response = DelayedFetchResponse(self._force_complete, self._on_end, loop=loop)
+        self._timer = loop.call_later(fetch.request.max_wait_ms / 1000, self._expire)
+        self._watch()
+
+    def _watch(self) -> None:
+        fetch = self._fetch
+        fetch.session.wake = self._wake
+        fetch.session.watch_changed()
+        self._missing = fetch.request.min_bytes - fetch.size
+        self._sizes: list[tuple[Partition, int, int]] = []
+        if self._missing > 1:
+            partitions = [cached.partition for cached in fetch.session.changed if cached.partition is not None]
+            self._sizes = [(one, one.log.size, one.leader_epoch) for one in partitions]
+
+    def _wake(self) -> None:
+        # In the next turn: the append that woke us has its own response to send first, and more may come in this turn.
+        if not self._checking:
+            self._checking = True
+            self._loop.call_soon(self._check)
+
+    def _check(self) -> None:
+        self._checking = False
+        if self.response.done() or not self._may_be_enough():
+            return
+        if (response := self._fetch.response_if_due()) is not None:
+            self.response.complete(response)
+        else:
+            self._watch()
+
+    def _may_be_enough(self) -> bool:
+        """True if the logs have grown by what is missing, or something other than growth has happened."""
+        if self._missing <= 1 or len(self._fetch.session.changed) > len(self._sizes):
+            return True
+        grown = 0
+        for partition, size, epoch in self._sizes:
+            if partition.leader_epoch != epoch or not partition.is_leader:
+                return True
+            grown += partition.log.size - size
+        return grown >= self._missing
+
+    def _expire(self) -> None:
+        if not self.response.done():
+            enough = self._fetch.read()
+            self.response.complete(self._fetch.response(expired=not enough))
+
+    def _force_complete(self) -> None:
+        if not self.response.done():
+            self._fetch.read()
+            self.response.complete(self._fetch.response())
+
+    def _on_end(self) -> None:
+        self._timer.cancel()
+        session = self._fetch.session
+        if session.wake == self._wake:
+            session.wake = None
+        if not session.id:
+            session.close()

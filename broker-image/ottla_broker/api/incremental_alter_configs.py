@@ -82,7 +82,8 @@ async def alter(ctx: RequestContext, resource: AlterConfigsResource, *, validate
         raise KafkaError(ErrorCode.invalid_request, f"{twice[0]} stands twice in the request")
     changes = {config.name: value(ctx, kind, name, config) for config in resource.configs}
     if (settings := SETTINGS.get(kind)) is not None:
-        changes = {key: text for key, text in changes.items() if text is not None or key in settings}
+        removable = settings.keys() | current(ctx, kind, name).keys()
+        changes = {key: text for key, text in changes.items() if text is not None or key in removable}
     await change(ctx, kind, name, changes, validate_only=validate_only)
 
 

@@ -22,7 +22,7 @@ from kio.schema.list_offsets.v11.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.log.time_index import TimestampOffset
+from ottla_broker.log.indexes import TimestampOffset
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE

@@ -19,13 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ottla_broker.api.leader_hints import TOLD_WITH, addresses_of, current_leader
 from ottla_broker.log.validation import MAGIC, LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.metadata.mirror_plans import produce_rejection
 from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S, FORWARDING_S
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import Buffers, CloseConnection, DeferredResponse, Reply, RequestContext
+from ottla_broker.requests.current_leader import TOLD_WITH, addresses_of, current_leader
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression, parse_batch_header
@@ -36,6 +36,7 @@ from ottla_broker.wire.produce import (
     WITH_LEADERS,
     ProduceRequest,
     ProduceResponsePartition,
+    read_produce_request,
     write_produce_response,
 )
 
@@ -65,7 +66,7 @@ Waiting = list[tuple[ProduceResponsePartition, "Partition", LogAppendInfo]]
 
 
 def produce(context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
-    request = context.connection.produces.read(frame, header)
+    request = read_produce_request(frame, header)
     if (refused := wrong(request, header.version)) is not None:
         topics: Topics = [(name, [denied(index, refused) for index, _ in parts]) for name, parts in request.topics]
         waiting: Waiting = []

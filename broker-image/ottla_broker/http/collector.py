@@ -59,7 +59,7 @@ def _replicas(broker: Broker) -> Iterator[Family]:
     yield single(metrics.MAX_LAG, broker.replica_fetchers.max_lag)
     yield single(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
     yield single(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
-    yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failed is not None for p in broker.partitions))
+    yield single(metrics.OFFLINE_REPLICAS, sum(p.log.failure is not None for p in broker.partitions))
     yield single(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
 
 
@@ -145,5 +145,5 @@ def _server(server: Server) -> Iterator[Family]:
     listeners = Counter(connection.state.listener for connection in server.connections)
     yield metrics.CONNECTIONS, [Sample((name,), count) for name, count in sorted(listeners.items())]
     yield single(metrics.CONNECTIONS_REFUSED, server.refused_connections)
-    yield single(metrics.REQUEST_MEMORY, server.requests.taken)
-    yield single(metrics.RESPONSE_MEMORY, server.responses.taken)
+    yield single(metrics.REQUEST_MEMORY, server.requests.allocated_bytes)
+    yield single(metrics.RESPONSE_MEMORY, server.responses.allocated_bytes)

@@ -14,7 +14,7 @@ from ottla_broker.config import HttpAddress
 from ottla_broker.http.collector import collect_metrics, single
 from ottla_broker.http.process_metrics import process
 from ottla_broker.http.prometheus_text import CONTENT_TYPE, heading, lines
-from ottla_broker.log.space import read_file_system_space
+from ottla_broker.log.disk import read_file_system_space
 from ottla_broker.metrics import DIRECTORY_BYTES, DIRECTORY_USABLE, Sample
 from ottla_broker.server import Server
 

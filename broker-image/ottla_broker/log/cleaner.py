@@ -1,9 +1,9 @@
 """The cleaner: compacts the logs of one log directory, the dirtiest first, one at a time.
 
-What is chosen and what stays is decided in `log.cleanable` and `log.compaction`; `log.cleaning` reads and writes, off
-the protocol's thread; `log.swap` puts the result in place, on it. Groups of segments go from old to new, and a cleaning
-that cannot go on ends there: a segment whose tombstones have gone never stands behind an older one that has not been
-cleaned.
+`log.cleaning_plan` decides what to clean and `log.compaction` what stays. `log.cleaning_job` reads
+and writes, off the protocol's thread; `log.segment_swap` puts the result in place, on it. Groups of
+segments are cleaned from old to new, and a cleaning that cannot continue ends there: so a segment
+whose tombstones are removed never follows an older one that has not been cleaned.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeVar
 
-from ottla_broker.log import cleaning_job, swap
+from ottla_broker.log import cleaning_job, segment_swap
 from ottla_broker.log.checkpoints import encode_offsets, read_offsets
-from ottla_broker.log.cleanable import ToClean, filthiest, to_clean
-from ottla_broker.log.cleaning_job import Job, Source
-from ottla_broker.log.compaction import Compaction, KeyOffsets, Tally
+from ottla_broker.log.cleaning_job import CleaningJob, SourceSegment
+from ottla_broker.log.cleaning_plan import DirtyRange, choose_filthiest, choose_range
+from ottla_broker.log.compaction import CleanerStats, OffsetMap, RecordFilter
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.storage import Storage, is_full
+from ottla_broker.log.storage import Storage, is_out_of_space
 from ottla_broker.wire.errors import KafkaError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CleanerConfig:
-    """log.cleaner.enable; log.cleaner.backoff.ms, the rest when nothing is to be done; log.cleaner.dedupe.buffer.size,
-    in bytes; log.cleaner.io.max.bytes.per.second, reading and writing together."""
+    """log.cleaner.enable, log.cleaner.backoff.ms, log.cleaner.dedupe.buffer.size (bytes) and
+    log.cleaner.io.max.bytes.per.second (reading and writing together)."""
 
     enabled: bool = True
     backoff_ms: int = 15_000
@@ -42,170 +42,181 @@ class CleanerConfig:
     io_max_bytes_per_second: float = float("inf")
 
 
-class Changed(Exception):
-    """The log changed under the cleaning: truncated, deleted, shortened by retention."""
+class LogChanged(Exception):
+    """The log was truncated, deleted or shortened by retention while it was cleaned."""
 
 
 class Cleaner:
-    """`settings` may be replaced while it runs. `checkpoints`: where each log's last cleaning ended. `uncleanable`: why
-    a log is left alone until the next start. `logs` is the directory's own mapping, so that new and deleted logs are
-    seen."""
+    """`config` may be replaced while it runs. `logs` is the directory's own mapping, with new logs
+    and without deleted ones.
+
+    `checkpoints`: where each log's last cleaning ended. `uncleanable`: why a log is not cleaned
+    until the next start.
+    """
 
     def __init__(self, storage: Storage, directory: str, logs: Mapping[Partition, PartitionLog]) -> None:
         self.storage = storage
         self.logs = logs
-        self.settings = CleanerConfig()
+        self.config = CleanerConfig()
         self.path = f"{directory}/{CHECKPOINT}"
         self.checkpoints = self._read_checkpoints()
         self.uncleanable: dict[Partition, str] = {}
-        self._seen: dict[Partition, tuple[PartitionLog, int]] = {}  # with how many truncations
-        self._stale = False  # the checkpoint file names a log that is not the one it was written for
+        # The log and its number of truncations that each checkpoint is for.
+        self._checkpointed: dict[Partition, tuple[PartitionLog, int]] = {}
+        # True while the file has an entry that was written for another log.
+        self._is_file_stale = False
 
     def _read_checkpoints(self) -> dict[Partition, int]:
         try:
             return read_offsets(self.storage.disk, self.path)
         except ValueError as error:
-            log.warning("%s; every compacted log will be cleaned from its start", error)
+            logger.warning("cleaning every compacted log from its start: %s", error)
             return {}
 
     async def run(self) -> None:
-        """Cleans what has to be cleaned, until cancelled."""
+        """Cleans logs until it is cancelled."""
         while True:
-            settings = self.settings
-            cleaned = await self.clean_filthiest() if settings.enabled else None
-            if self._stale:
+            config = self.config
+            cleaned = await self.clean_filthiest_log() if config.enabled else None
+            if self._is_file_stale:
                 await self._write_checkpoints()
             if cleaned is None:
-                await asyncio.sleep(settings.backoff_ms / 1000)
+                await asyncio.sleep(config.backoff_ms / 1000)
 
-    def forget(self, topic: str, partition: int) -> None:
-        """To be called when a log is deleted: one that is made later under its name is another."""
+    def forget_log(self, topic: str, partition: int) -> None:
+        """Drops what is known of a deleted log: one that is created later under its name is
+        another."""
         self.uncleanable.pop((topic, partition), None)
-        self._seen.pop((topic, partition), None)
-        self._stale |= self.checkpoints.pop((topic, partition), None) is not None
+        self._checkpointed.pop((topic, partition), None)
+        self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
 
-    async def clean_filthiest(self) -> Tally | None:
-        """Cleans one log and says what it did; None when none had to be cleaned, or it failed. A failure is its log's
-        own: it is noted there (`uncleanable`, or offline), or the log waits for another time."""
-        chosen = self.choose()
+    async def clean_filthiest_log(self) -> CleanerStats | None:
+        """Cleans one log; None when none needs it, or when it failed.
+
+        A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried
+        again later.
+        """
+        chosen = self.choose_log()
         if chosen is None:
             return None
-        of, wanted = chosen
-        tally = Tally()
+        log, dirty = chosen
+        stats = CleanerStats()
         try:
-            job = cleaning_job.job_for(of, wanted, self.storage.runtime.now_ms())
-            reached = await self._clean(job, tally)
-            if self.logs.get((of.topic, of.partition)) is of:
-                self.checkpoints[of.topic, of.partition] = reached
+            job = cleaning_job.plan_job(log, dirty, self.storage.runtime.now_ms())
+            end = await self._clean(job, stats)
+            if self.logs.get((log.topic, log.partition)) is log:
+                self.checkpoints[log.topic, log.partition] = end
             await self._write_checkpoints()
-        except Changed as error:
-            log.info("compaction of %s stopped: %s", of, error)
-        except ValueError as error:  # a CorruptSegment among them
-            self._leave_alone(of, error)
+        except LogChanged as error:
+            logger.info("compaction of %s stopped: %s", log, error)
+        except ValueError as error:
+            self._mark_uncleanable(log, error)
         except KafkaError as error:
-            log.error("compaction of %s ended: %s", of, error)
+            logger.error("compaction of %s failed: %s", log, error)
         except OSError as error:
-            if is_full(error):
-                log.warning("compaction of %s waits: %s", of, error)
+            if is_out_of_space(error):
+                logger.warning("compaction of %s is postponed: %s", log, error)
             else:
-                of.io_failed("compaction", of.directory, error)
+                log.storage_error("compaction", log.directory, error)
         else:
-            log.info(
+            logger.info(
                 "compacted %s up to offset %d: %d bytes became %d, %d records %d",
-                *(of, reached, tally.bytes_read, tally.bytes_kept, tally.records_read, tally.records_kept),
+                *(log, end, stats.bytes_read, stats.bytes_kept, stats.records_read, stats.records_kept),
             )
-            return tally
+            return stats
         return None
 
-    def choose(self) -> tuple[PartitionLog, ToClean] | None:
-        """What to clean next; None when no log has to be."""
+    def choose_log(self) -> tuple[PartitionLog, DirtyRange] | None:
+        """What to clean next; None when no log needs it."""
         now_ms = self.storage.runtime.now_ms()
-        return filthiest(
-            (of, wanted)
-            for partition, of in list(self.logs.items())
-            if of.config.cleanup_compact and len(of.segments) > 1 and of.failed is None
-            if partition not in self.uncleanable and (wanted := self._wanted(partition, of, now_ms)) is not None
+        return choose_filthiest(
+            (log, dirty)
+            for partition, log in list(self.logs.items())
+            if log.config.cleanup_compact and len(log.segments) > 1 and log.failure is None
+            if partition not in self.uncleanable and (dirty := self._choose_range(partition, log, now_ms)) is not None
         )
 
-    def _wanted(self, partition: Partition, of: PartitionLog, now_ms: int) -> ToClean | None:
-        now = (of, of.truncations)
-        if self._seen.setdefault(partition, now) != now:
-            self.forget(*partition)  # what was clean may have been replaced by something else
-            self._seen[partition] = now
-        if not cleaning_job.can_clean(of):
-            return None  # the next time
+    def _choose_range(self, partition: Partition, log: PartitionLog, now_ms: int) -> DirtyRange | None:
+        current = (log, log.flush.truncation_count)
+        if self._checkpointed.setdefault(partition, current) != current:
+            # What was clean may have been replaced by something else.
+            self.forget_log(*partition)
+            self._checkpointed[partition] = current
+        if not cleaning_job.can_clean(log):
+            return None
         try:
-            return to_clean(
-                cleaning_job.facts_of(of),
-                of.config,
-                start=of.start,
-                end=of.end,
-                stable=of.last_stable_offset,
+            return choose_range(
+                cleaning_job.summarize_segments(log),
+                log.config,
+                start=log.start,
+                end=log.end,
+                stable=log.last_stable_offset,
                 checkpoint=self.checkpoints.get(partition),
                 now_ms=now_ms,
             )
         except ValueError as error:
-            self._leave_alone(of, error)
+            self._mark_uncleanable(log, error)
         except OSError as error:
-            of.io_failed("compaction", of.directory, error)
+            log.storage_error("compaction", log.directory, error)
         return None
 
-    def _leave_alone(self, of: PartitionLog, error: ValueError) -> None:
-        log.error("%s can not be compacted and is left alone: %s", of, error)
-        self.uncleanable[of.topic, of.partition] = str(error)
+    def _mark_uncleanable(self, log: PartitionLog, error: ValueError) -> None:
+        logger.error("%s is not compacted until the next start: %s", log, error)
+        self.uncleanable[log.topic, log.partition] = str(error)
 
-    async def _clean(self, job: Job, tally: Tally) -> int:
+    async def _clean(self, job: CleaningJob, stats: CleanerStats) -> int:
         """Returns the offset that the cleaning reached."""
-        disk = self.storage.disk
-        files = OpenFiles(disk)
-        offsets = KeyOffsets(self.settings.dedupe_buffer_bytes, job.wanted.first_dirty)
+        files = OpenFiles(self.storage.disk)
+        offsets = OffsetMap(self.config.dedupe_buffer_bytes, job.dirty.first_dirty)
         try:
-            await self._paced(cleaning_job.index_keys(files, job, offsets))
-            found = cleaning_job.groups(job, offsets.latest + 1)
-            compaction = await self._off_thread(cleaning_job.second_pass, files, job, offsets, found, tally)
-            for group in found:
-                await self._replace(files, job, group, compaction)
+            await self._run_paced(cleaning_job.build_offset_map(files, job, offsets))
+            groups = cleaning_job.group_sources(job, offsets.latest + 1)
+            record_filter = await self._run_in_thread(cleaning_job.make_filter, files, job, offsets, groups, stats)
+            for group in groups:
+                await self._clean_group(files, job, group, record_filter)
         except FileNotFoundError as error:
-            if self._is_as_it_was(job, job.sources):
+            if self._is_current(job, job.sources):
                 raise
-            raise Changed(f"{error.filename} is gone") from error
+            raise LogChanged(f"{error.filename} was removed") from error
         finally:
             files.close_all()
         return offsets.latest + 1
 
-    async def _replace(self, files: OpenFiles, job: Job, group: Sequence[Source], compaction: Compaction) -> None:
-        of, disk = job.log, self.storage.disk
-        new = swap.cleaned_segment(files, of.directory, group[0].facts.base, job.now_ms)
+    async def _clean_group(
+        self, files: OpenFiles, job: CleaningJob, group: Sequence[SourceSegment], record_filter: RecordFilter
+    ) -> None:
+        log, disk = job.log, self.storage.disk
+        new = segment_swap.create_cleaned_segment(files, log.directory, group[0].summary.base, job.now_ms)
         try:
-            await self._paced(cleaning_job.rewrite_group(files, group, compaction, new))
-            if not self._is_as_it_was(job, group):
-                raise Changed(f"its segments from {new.base} on are not what they were")
-        except BaseException:  # also when the broker stops: nothing half-written is left behind
+            await self._run_paced(cleaning_job.clean_group(files, group, record_filter, new))
+            if not self._is_current(job, group):
+                raise LogChanged(f"its segments from offset {new.base} on are others now")
+        except BaseException:
+            # Also when the broker stops: nothing half-written stays.
             files.close_all()
-            swap.discard(disk, new)
+            segment_swap.remove_cleaned_segment(disk, new)
             raise
         files.close_all()
-        swap.swap_in(of, [source.segment for source in group], new, self.storage.runtime.now_ms())
-        await self._off_thread(disk.sync_directory, of.directory)
+        segment_swap.swap_in(log, [source.segment for source in group], new, self.storage.runtime.now_ms())
+        await self._run_in_thread(disk.sync_directory, log.directory)
 
-    def _is_as_it_was(self, job: Job, sources: Sequence[Source]) -> bool:
-        of = job.log
-        return self.logs.get((of.topic, of.partition)) is of and job.still_holds(sources)
+    def _is_current(self, job: CleaningJob, sources: Sequence[SourceSegment]) -> bool:
+        return self.logs.get((job.log.topic, job.log.partition)) is job.log and job.is_current(sources)
 
-    async def _paced(self, steps: Iterator[int]) -> None:
-        """Runs steps off the protocol's thread, each of which says how many bytes it moved; not faster than the
-        settings allow."""
+    async def _run_paced(self, steps: Iterator[int]) -> None:
+        """Runs steps off the protocol's thread, each of which yields how many bytes it moved, at
+        the configured pace."""
         loop = asyncio.get_running_loop()
         began, moved = loop.time(), 0
-        while (step := await self._off_thread(next, steps, None)) is not None:
+        while (step := await self._run_in_thread(next, steps, None)) is not None:
             moved += step
-            ahead = moved / self.settings.io_max_bytes_per_second - (loop.time() - began)
-            if ahead > 0:
-                await asyncio.sleep(ahead)
+            ahead_s = moved / self.config.io_max_bytes_per_second - (loop.time() - began)
+            if ahead_s > 0:
+                await asyncio.sleep(ahead_s)
 
-    async def _off_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `Runtime.offload`; but when the caller is cancelled, waits for the thread, which still uses the caller's
-        files."""
+    async def _run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `Runtime.run_in_thread`, but a cancelled caller waits for the thread, which still uses
+        its files."""
         running = asyncio.ensure_future(self.storage.runtime.run_in_thread(call, *args, **kwargs))
         try:
             return await asyncio.shield(running)
@@ -215,5 +226,5 @@ class Cleaner:
 
     async def _write_checkpoints(self) -> None:
         known = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
-        self.checkpoints, self._stale = known, False
-        await self._off_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+        self.checkpoints, self._is_file_stale = known, False
+        await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))

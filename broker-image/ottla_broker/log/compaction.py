@@ -1,18 +1,20 @@
-"""Compaction of batches, without files: which records of a compacted topic stay, and what their batches look like then.
+"""Compaction of batches, without files: which records of a compacted topic stay, and what their
+batches become.
 
-Two passes over the log, as Kafka's cleaner makes them. The first notes the newest offset of every key in the dirty part
-(`KeyOffsets`). The second (`Compaction`) goes through all batches from the log's start to the last noted offset and
-drops:
+It takes two passes over the log, as Kafka's cleaner does. The first maps every key in the dirty
+part to its newest offset (`OffsetMap`). The second (`RecordFilter`) goes through all batches from
+the log's start to the last mapped offset and removes:
 
 - records whose key has a newer offset, and records without a key;
-- all of an aborted transaction; its marker, and that of a transaction of which nothing is left, one delete.retention.ms
-  later;
-- tombstones (null values), one delete.retention.ms after the first cleaning that kept them (KIP-534): that cleaning
-  writes the time into the batch (attribute bit 6, base timestamp = the horizon), the first one past it drops them.
+- all records of an aborted transaction; its marker, and that of a transaction of which nothing is
+  left, one delete.retention.ms later;
+- tombstones (null values), one delete.retention.ms after the first cleaning that kept them
+  (KIP-534): that cleaning writes the delete horizon into the batch (attribute bit 6, base
+  timestamp), the first one past it removes them.
 
-Offsets never change, nor do a batch's base offset, last offset and base sequence. The last batch of every active
-producer stays, empty if need be: so a producer's state rebuilt from the cleaned log is what it was. So does the last
-batch of every new segment: a hole between two segments would look like a loss, and a segment tells where it ends.
+Offsets never change, nor do a batch's base offset, last offset and base sequence. The last batch of
+every active producer stays, empty if need be: so its state can be rebuilt from the cleaned log. So
+does the last batch of every new segment: a hole between two segments would look like a loss.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,9 +23,9 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from ottla_broker.log.config import MAX_INT64, LogConfig
+from ottla_broker.log.indexes import AbortedTransaction
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
-from ottla_broker.log.rewrite import level_of
-from ottla_broker.log.txn_index import AbortedTransaction
+from ottla_broker.log.validation import compression_level
 from ottla_broker.wire.batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -44,15 +46,18 @@ from ottla_broker.wire.records import (
     iter_record_spans,
 )
 
-# What one key takes in a `KeyOffsets`, by measurement: key, offset, and their share of the table while it grows.
 BYTES_PER_KEY: Final = 220
-_LONGEST_PLAIN_KEY: Final = 32
+"""Memory of one key in an `OffsetMap`, measured: key, offset, and their share of the table while it
+grows."""
+_MAX_PLAIN_KEY: Final = 32
 
 
-class KeyOffsets:
-    """The newest offset of each key, up to `capacity` keys. `latest`: the last offset that is taken into account.
+class OffsetMap:
+    """The newest offset of each key, up to `capacity` keys. `latest`: the last offset that is
+    mapped.
 
-    Long keys are held by a digest: 33 bytes, which no short key has, of which the first 32 are BLAKE2b-256.
+    A long key is represented by 33 bytes, which no short key has: its BLAKE2b-256 digest and a
+    zero.
     """
 
     __slots__ = ("_offsets", "capacity", "first_dirty", "latest")
@@ -66,43 +71,50 @@ class KeyOffsets:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def note(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Notes a data batch's keys from the first dirty offset on. False, with nothing noted, when they might not fit;
-        a first batch always fits, so that every cleaning gets somewhere."""
+    def put_keys(self, batch: Buffer, header: BatchHeader) -> bool:
+        """Maps a data batch's keys from the first dirty offset on. False, with nothing mapped, when
+        they might not fit.
+
+        The first batch always fits, so that every cleaning makes progress.
+        """
         offsets = self._offsets
         if offsets and len(offsets) + header.count > self.capacity:
             return False
         base, first_dirty = header.base_offset, self.first_dirty
         for _, _, _, delta, key, _, _ in iter_record_spans(decompress_records(batch, header), header.count):
             if key is not None and base + delta >= first_dirty:
-                offsets[key if len(key) <= _LONGEST_PLAIN_KEY else _digest(key)] = base + delta
+                offsets[key if len(key) <= _MAX_PLAIN_KEY else _digest(key)] = base + delta
         return True
 
-    def newest(self, key: bytes) -> int:
-        """−1 when the key is not in the dirty part."""
-        return self._offsets.get(key if len(key) <= _LONGEST_PLAIN_KEY else _digest(key), -1)
+    def newest_offset(self, key: bytes) -> int:
+        """-1 when the key is not in the dirty part."""
+        return self._offsets.get(key if len(key) <= _MAX_PLAIN_KEY else _digest(key), -1)
 
 
 def _digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=32).digest() + b"\0"
 
 
-class Transactions:
-    """The ends of transactions as a pass comes by them. `aborted`: from the transaction indexes, at least all whose
-    records or markers the pass may meet. `kept`: aborted ones whose marker stays, for the new segment's transaction
-    index."""
+class CleanedTransactions:
+    """Which transactions a pass has read anything of: Kafka's CleanedTransactionMetadata.
 
-    __slots__ = ("_aborted", "_committed", "_next", "_waiting", "kept")
+    `aborted`: from the transaction indexes, at least all whose records or markers the pass may
+    read. `kept`: aborted ones whose marker stays, for the new segment's transaction index.
+    """
+
+    __slots__ = ("_aborted", "_committed", "_next", "_upcoming", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._waiting = sorted(aborted, key=lambda transaction: transaction.first_offset)
+        self._upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset)
         self._next = 0
-        self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}  # by producer; whether a batch of it was met
-        self._committed: set[int] = set()  # producers of whose committed transaction a batch was met
+        # By producer: its aborted transaction, and whether a batch of it was read.
+        self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
+        # Producers of whose committed transaction a batch was read.
+        self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
 
-    def meet_data(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction."""
+    def on_data_batch(self, header: BatchHeader) -> bool:
+        """Returns whether the batch belongs to an aborted transaction."""
         if not header.attributes & TRANSACTIONAL_FLAG:
             return False
         self._begin_up_to(header.last_offset)
@@ -113,47 +125,50 @@ class Transactions:
         self._aborted[header.producer_id] = found[0], True
         return True
 
-    def meet_marker(self, header: BatchHeader, kind: ControlRecordType) -> bool:
-        """Whether nothing of the transaction that the marker ends is left, so that the marker may go."""
+    def on_marker(self, header: BatchHeader, kind: ControlRecordType) -> bool:
+        """Returns whether nothing is left of the transaction that the marker ends, so that it may
+        be removed."""
         self._begin_up_to(header.last_offset)
         if kind is ControlRecordType.abort:
-            transaction, met = self._aborted.pop(header.producer_id, (None, False))
-            if transaction is not None and met:
+            transaction, was_read = self._aborted.pop(header.producer_id, (None, False))
+            if transaction is not None and was_read:
                 self.kept.append(transaction)
-            return not met
+            return not was_read
         if kind is ControlRecordType.commit:
-            met = header.producer_id in self._committed
+            was_read = header.producer_id in self._committed
             self._committed.discard(header.producer_id)
-            return not met
+            return not was_read
         return False
 
-    def meet_marker_that_stays(self, header: BatchHeader, kind: ControlRecordType) -> None:
+    def on_kept_marker(self, header: BatchHeader, kind: ControlRecordType) -> None:
+        """A marker that stays in any case."""
         self._begin_up_to(header.last_offset)
         self._committed.discard(header.producer_id)
         if kind is ControlRecordType.abort and (found := self._aborted.pop(header.producer_id, None)) is not None:
             self.kept.append(found[0])
 
     def _begin_up_to(self, offset: int) -> None:
-        waiting = self._waiting
-        while self._next < len(waiting) and waiting[self._next].first_offset <= offset:
-            transaction = waiting[self._next]
+        upcoming = self._upcoming
+        while self._next < len(upcoming) and upcoming[self._next].first_offset <= offset:
+            transaction = upcoming[self._next]
             known = self._aborted.get(transaction.producer_id)
-            # One whose marker the pass will not come by (it starts behind it) makes way for the producer's next.
+            # A transaction whose marker the pass does not read (it starts later) is replaced by the
+            # producer's next.
             if known is None or known[0].last_offset < transaction.first_offset:
                 self._aborted[transaction.producer_id] = transaction, False
             self._next += 1
 
 
-class LastOfProducer(NamedTuple):
-    """The newest thing of an active producer: its last data batch's last offset, or −1 when only a marker is left of
-    it."""
+class LastRecord(NamedTuple):
+    """What stays of an active producer: the last offset of its last data batch, or -1 when only a
+    marker is left."""
 
     last_data_offset: int
     epoch: int
 
 
 @dataclass(slots=True)
-class Tally:
+class CleanerStats:
     """What a cleaning read and kept."""
 
     batches_read: int = 0
@@ -166,73 +181,79 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Compaction:
-    """The second pass, batch by batch in the log's order. `ends`: offsets at which the cleaning or one of the segments
-    that it writes ends; the batch before each of them stays, empty if need be."""
+class RecordFilter:
+    """The second pass, batch by batch in the log's order.
 
-    offsets: KeyOffsets
-    transactions: Transactions
-    last_of_producer: Mapping[int, LastOfProducer]
+    `last_records`: by producer id. `ends`: offsets at which the cleaning or one of the segments
+    that it writes ends; the batch before each of them stays, empty if need be.
+    """
+
+    offsets: OffsetMap
+    transactions: CleanedTransactions
+    last_records: Mapping[int, LastRecord]
     config: LogConfig
     ends: Collection[int]
     now_ms: int
-    tally: Tally = field(default_factory=Tally)
+    stats: CleanerStats = field(default_factory=CleanerStats)
 
-    def keep(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """What stays of a batch: itself when all of it stays, a smaller one, or None. KafkaError when its records do
-        not parse."""
-        tally = self.tally
-        tally.batches_read += 1
-        tally.records_read += header.count
-        tally.bytes_read += header.size
+    def filter_batch(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        """What stays of a batch: itself when all of it stays, a smaller one, or None.
+
+        KafkaError when its records do not parse.
+        """
+        stats = self.stats
+        stats.batches_read += 1
+        stats.records_read += header.count
+        stats.bytes_read += header.size
         if header.base_offset > self.offsets.latest:
-            self._pass(batch, header)
+            self._keep_later_batch(batch, header)
             kept: Buffer | None = batch
             count = header.count
         elif header.is_control:
-            kept, count = self._keep_control(batch, header)
+            kept, count = self._filter_control(batch, header)
         else:
-            kept, count = self._keep_data(batch, header)
+            kept, count = self._filter_data(batch, header)
         if kept is not None:
-            tally.batches_kept += 1
-            tally.records_kept += count
-            tally.bytes_kept += len(kept)
+            stats.batches_kept += 1
+            stats.records_kept += count
+            stats.bytes_kept += len(kept)
         return kept
 
-    def _pass(self, batch: Buffer, header: BatchHeader) -> None:
-        """A batch behind the noted offsets stays as it is, but may be the end of a transaction that began before."""
+    def _keep_later_batch(self, batch: Buffer, header: BatchHeader) -> None:
+        """A batch after the mapped offsets stays as it is, but may end a transaction that began
+        before."""
         if not header.is_control:
-            self.transactions.meet_data(header)
+            self.transactions.on_data_batch(header)
         elif header.count:
-            self.transactions.meet_marker_that_stays(header, _kind(batch, header))
+            self.transactions.on_kept_marker(header, _marker_type(batch, header))
 
-    def _keep_control(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
+    def _filter_control(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
         if header.producer_id >= FIRST_RESERVED_PRODUCER_ID:
-            return batch, header.count  # it ends nothing, and goes with the log's start only
-        last = self.last_of_producer.get(header.producer_id)
+            # It ends no transaction, and is removed only when the log's start passes it.
+            return batch, header.count
+        last = self.last_records.get(header.producer_id)
         fences = last is not None and last.last_data_offset < 0 and last.epoch == header.producer_epoch
         if not header.count:
             return (batch if fences or header.next_offset in self.ends else None), 0
-        if not self.transactions.meet_marker(header, _kind(batch, header)) or fences:
+        if not self.transactions.on_marker(header, _marker_type(batch, header)) or fences:
             return batch, header.count
         if not header.has_delete_horizon:
             payload = decompress_records(batch, header)
-            return self._packed(
-                header, payload, list(iter_record_spans(payload, header.count)), sets_horizon=True
-            ), header.count
+            spans = list(iter_record_spans(payload, header.count))
+            return self._pack_records(header, payload, spans, sets_horizon=True), header.count
         if header.base_timestamp > self.now_ms:
             return batch, header.count
-        return (_emptied(header) if header.next_offset in self.ends else None), 0
+        return (_empty_batch(header) if header.next_offset in self.ends else None), 0
 
-    def _keep_data(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
-        last = self.last_of_producer.get(header.producer_id) if header.producer_id >= 0 else None
+    def _filter_data(self, batch: Buffer, header: BatchHeader) -> tuple[Buffer | None, int]:
+        last = self.last_records.get(header.producer_id) if header.producer_id >= 0 else None
         stays = header.next_offset in self.ends or (last is not None and last.last_data_offset == header.last_offset)
-        if self.transactions.meet_data(header):
-            return (_emptied(header) if stays else None), 0
+        if self.transactions.on_data_batch(header):
+            return (_empty_batch(header) if stays else None), 0
         if not header.count:
             return (batch if stays else None), 0
         payload = decompress_records(batch, header)
-        newest = self.offsets.newest
+        newest_offset = self.offsets.newest_offset
         base = header.base_offset
         horizon_passed = header.has_delete_horizon and header.base_timestamp <= self.now_ms
         tombstones = False
@@ -240,9 +261,9 @@ class Compaction:
         for span in iter_record_spans(payload, header.count):
             key, value = span[4], span[5]
             if key is None:
-                self.tally.without_key += 1
+                self.stats.without_key += 1
                 continue
-            if base + span[3] < newest(key):
+            if base + span[3] < newest_offset(key):
                 continue
             if value is None:
                 if horizon_passed:
@@ -250,14 +271,17 @@ class Compaction:
                 tombstones = True
             kept.append(span)
         if not kept:
-            return (_emptied(header) if stays else None), 0
+            return (_empty_batch(header) if stays else None), 0
         sets_horizon = tombstones and not header.has_delete_horizon
         if len(kept) == header.count and not sets_horizon:
             return batch, header.count
-        return self._packed(header, payload, kept, sets_horizon=sets_horizon), len(kept)
+        return self._pack_records(header, payload, kept, sets_horizon=sets_horizon), len(kept)
 
-    def _packed(self, header: BatchHeader, payload: bytes, kept: list[RecordSpan], *, sets_horizon: bool) -> bytes:
-        """The batch with only these records. Their bytes stay, unless the base timestamp becomes the delete horizon."""
+    def _pack_records(
+        self, header: BatchHeader, payload: bytes, kept: list[RecordSpan], *, sets_horizon: bool
+    ) -> bytes:
+        """The batch with only these records. Their bytes stay, unless the base timestamp becomes
+        the delete horizon."""
         attributes, base_timestamp = header.attributes, header.base_timestamp
         max_timestamp = header.max_timestamp
         if not attributes & LOG_APPEND_TIME_FLAG:
@@ -270,34 +294,30 @@ class Compaction:
         else:
             records = b"".join([payload[span[0] : span[1]] for span in kept])
         codec = header.compression
-        return pack_batch(
-            replace(
-                header,
-                attributes=attributes,
-                base_timestamp=base_timestamp,
-                max_timestamp=max_timestamp,
-                count=len(kept),
-            ),
-            compress(codec, records, level_of(codec, self.config)),
+        new = replace(
+            header, attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, count=len(kept)
         )
+        return pack_batch(new, compress(codec, records, compression_level(codec, self.config)))
 
 
-def _kind(batch: Buffer, header: BatchHeader) -> ControlRecordType:
+def _marker_type(batch: Buffer, header: BatchHeader) -> ControlRecordType:
     return control_record_type(decode_batch(batch, header)[0])
 
 
-def _emptied(header: BatchHeader) -> bytes:
-    """The batch without its records: what its producer's last sequence, or the log's last offset, is known by."""
+def _empty_batch(header: BatchHeader) -> bytes:
+    """The batch without its records: it still holds its producer's last sequence and the log's last
+    offset."""
     attributes = header.attributes & (LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG) & ~COMPRESSION_MASK
     return pack_batch(replace(header, attributes=attributes, base_timestamp=header.max_timestamp, count=0), b"")
 
 
-def noted(offsets: KeyOffsets, transactions: Transactions, batch: Buffer, header: BatchHeader) -> bool:
-    """The first pass over one batch. False when `offsets` is full: the cleaning then ends before this batch."""
+def map_keys(offsets: OffsetMap, transactions: CleanedTransactions, batch: Buffer, header: BatchHeader) -> bool:
+    """The first pass over one batch. False when `offsets` is full: the cleaning then ends before
+    this batch."""
     if header.is_control:
         if header.count:
-            transactions.meet_marker(header, _kind(batch, header))
-    elif not transactions.meet_data(header) and not offsets.note(batch, header):
+            transactions.on_marker(header, _marker_type(batch, header))
+    elif not transactions.on_data_batch(header) and not offsets.put_keys(batch, header):
         return False
     offsets.latest = max(offsets.latest, header.last_offset)
     return True

@@ -1,7 +1,9 @@
-"""The one small door to files. Real disks go through `OsDisk`; the simulation brings its own, which loses unsynced writes.
+"""The one small door to files. Real disks go through `OsDisk`; the simulation brings its own, which
+loses unsynced writes.
 
-All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made off the protocol's thread by the caller
-(`Runtime.offload`). Every path is a plain string below one of the broker's `log.dirs`.
+All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made
+off the protocol's thread by the caller (`Runtime.offload`). Every path is a plain string below one
+of the broker's `log.dirs`.
 """
 
 import errno
@@ -10,7 +12,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 
 class File(Protocol):
@@ -24,8 +26,11 @@ class File(Protocol):
         ...
 
     def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
-        """Writes all buffers at the end as one gathered write; returns the bytes written. A short write is completed or, on an
-        error, undone: afterwards the file holds all of it or none of it."""
+        """Writes all buffers at the end as one gathered write; returns the bytes written.
+
+        A short write is completed or, on an error, undone: the file then holds all of it or none of
+        it.
+        """
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -43,7 +48,8 @@ class Lock(Protocol):
 
 
 class LockHeld(Exception):
-    """Another process (or another broker of this process) holds the lock. `holder`: its process id; 0 when it does not say."""
+    """Another process, or another broker in this process, holds the lock. `holder`: its process id,
+    0 if unknown."""
 
     def __init__(self, path: str, holder: int) -> None:
         super().__init__(f"{path} is locked by " + (f"process {holder}" if holder else "another process"))
@@ -63,20 +69,49 @@ class Disk(Protocol):
     def make_directory(self, path: str) -> None: ...
     def read_file(self, path: str) -> bytes: ...
     def replace_file(self, path: str, data: bytes) -> None:
-        """Writes a small file so that after a crash either the old or the new content is there, whole (write, fsync, rename,
-        fsync of the directory)."""
+        """Writes a small file so that a crash leaves the old or the new content, whole.
+
+        It is written under another name, synced and renamed, and the directory is synced.
+        """
         ...
 
     def rename(self, old: str, new: str) -> None: ...
     def remove(self, path: str) -> None:
-        """Removes a file; no error when it is not there."""
+        """Removes a file, if it exists."""
         ...
 
     def remove_tree(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
     def lock(self, path: str) -> Lock:
-        """Takes the lock file; made when it is not there. Raises LockHeld."""
+        """Takes the lock file, which is created if need be. Raises LockHeld."""
         ...
+
+
+def write_file(disk: Disk, path: str, data: bytes) -> None:
+    """Replaces a small file's content without waiting for the device. A crash can leave a part of
+    it."""
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append((data,))
+    finally:
+        file.close()
+
+
+class FileSystemSpace(NamedTuple):
+    """Bytes of the file system that holds a directory; -1 if unknown."""
+
+    total: int
+    usable: int
+
+
+def read_file_system_space(path: str) -> FileSystemSpace:
+    """Blocks. Unknown below a simulated disk, which has no file system."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return FileSystemSpace(-1, -1)
+    return FileSystemSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 class OsFile:
@@ -130,8 +165,10 @@ class OsFile:
 
 
 class OsLock:
-    """A POSIX record lock, the kind that Apache Kafka takes: the two exclude each other. Such locks do not exclude within one process,
-    hence `_held`."""
+    """A POSIX record lock, the kind that Apache Kafka takes: the two exclude each other.
+
+    Such locks do not exclude within one process; `_held` does.
+    """
 
     __slots__ = ("_fd", "_path")
     _held: ClassVar[set[str]] = set()

@@ -1,44 +1,47 @@
 """Bringing a log to stable storage, off the protocol's thread.
 
-Two depths: a *sync* makes records durable (`flush.messages`, group commit: all who wait share one fsync); a *checkpoint* also
-makes indexes, epochs and producers durable and so moves the recovery point, behind which a restart reads nothing.
+A *sync* makes records durable (`flush.messages`; all that wait at the same time share one fsync). A
+*checkpoint* makes indexes, leader epochs and producer state durable too, and so moves the recovery
+point: a restart reads nothing below it.
 """
 
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
-from ottla_broker.log.producer_snapshot import encode_producer_snapshot
-from ottla_broker.log.segment import CorruptSegment
-
-if TYPE_CHECKING:
-    from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.indexes import CorruptSegment
+from ottla_broker.log.log_state import LogState
+from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What to bring to the device. `end`: of the log; `recorded`: of its last batch, lower where truncation has left the end in a hole (a
-    recovery point there would protect bytes that are not its own). `contents`: small files to write whole first. `directories`: where names
-    are new; `names`: how often there had been new ones."""
+class FlushWork:
+    """What one flush brings to the device: whole small files first, then files, then the names in
+    directories.
+
+    `end`: the log end offset. `last_batch_end`: the end of the last batch, which is lower if a
+    truncation left the log end in a hole. The recovery point must not lie in a hole: it would
+    protect bytes that are written there later. `created_names`: as in `FlushState`.
+    """
 
     end: int
-    recorded: int
-    truncations: int
+    last_batch_end: int
+    truncation_count: int
+    created_names: int
     paths: tuple[str, ...]
-    contents: tuple[tuple[str, bytes], ...]
     directories: tuple[str, ...]
-    names: int
+    contents: tuple[tuple[str, bytes], ...] = ()
 
 
-def do(disk: Disk, work: Work) -> None:
+def flush_to_device(disk: Disk, work: FlushWork) -> None:
     """Blocks for the device. Safe beside appends: any descriptor of a file syncs all of it."""
     for path, data in work.contents:
         disk.replace_file(path, data)
     for path in work.paths:
-        with suppress(FileNotFoundError):  # retention or compaction took it meanwhile: nothing left to keep
+        # Retention or compaction may have removed the file: then nothing in it has to be kept.
+        with suppress(FileNotFoundError):
             file = disk.open(path, read_only=True)
             try:
                 file.sync()
@@ -48,116 +51,89 @@ def do(disk: Disk, work: Work) -> None:
         disk.sync_directory(directory)
 
 
-class Flush:
-    """`flushed`: records below are durable. `recovery_point`: below, everything is."""
+def is_flushed(log: LogState) -> bool:
+    """True if everything about the log is durable."""
+    return log.flush.recovery_point == log.end and not log.epochs.is_dirty
 
-    __slots__ = (
-        "_folder_kept",
-        "_log",
-        "_names_kept",
-        "_running",
-        "flushed",
-        "new_names",
-        "recovery_point",
-        "unflushed_since_ms",
-    )
 
-    def __init__(self, log: "PartitionLog", recovery_point: int) -> None:
-        self._log = log
-        self.flushed = recovery_point
-        self.recovery_point = recovery_point
-        self.new_names = 1  # how often files were made in the folder …
-        self._names_kept = 0  # … and of those, what is known to be on the device
-        self._folder_kept = False  # whether the folder's own name is
-        self.unflushed_since_ms = -1
-        self._running: asyncio.Task[None] | None = None
+async def wait_until_synced(log: LogState, offset: int) -> None:
+    """Returns when all records below `offset` that the log still has are durable. KafkaError:
+    KAFKA_STORAGE_ERROR."""
+    state = log.flush
+    while state.flushed_offset < min(offset, log.end):
+        if log.failure is not None:
+            raise log.failure
+        if state.running_sync is None:
+            state.running_sync = asyncio.ensure_future(_sync(log))
+        await asyncio.shield(state.running_sync)
 
-    @property
-    def names_at_risk(self) -> bool:
-        """Whether files were made that a loss of power could leave without a name."""
-        return self._names_kept < self.new_names
 
-    @property
-    def clean(self) -> bool:
-        """Whether everything is durable."""
-        return self.recovery_point == self._log.end and not self._log.epochs.dirty
+async def _sync(log: LogState) -> None:
+    try:
+        await _run(log, _plan_sync(log))
+    finally:
+        log.flush.running_sync = None
 
-    async def synced(self, offset: int) -> None:
-        while self.flushed < min(
-            offset, self._log.end
-        ):  # what a follower has cut off meanwhile is nobody's to wait for
-            if self._log.failed is not None:
-                raise self._log.failed
-            if self._running is None:
-                self._running = asyncio.ensure_future(self._sync())
-            await asyncio.shield(self._running)
 
-    async def _sync(self) -> None:
-        try:
-            await self._run(self._records())
-        finally:
-            self._running = None
+async def checkpoint(log: LogState) -> None:
+    """Moves the recovery point to the log's present end. KafkaError: KAFKA_STORAGE_ERROR."""
+    work = _plan_checkpoint(log)
+    await _run(log, work)
+    if work.truncation_count == log.flush.truncation_count:
+        log.flush.recovery_point = max(log.flush.recovery_point, work.last_batch_end)
+        log.snapshots.add(work.last_batch_end)
+        log.snapshots.keep_only(set(log.segments.bases))
+        log.is_checkpoint_stale = True
 
-    async def checkpoint(self) -> None:
-        """Moves the recovery point to the log's present end. KafkaError: KAFKA_STORAGE_ERROR."""
-        work = self._everything()
-        await self._run(work)
-        if work.truncations == self._log.truncations:
-            self.recovery_point = max(self.recovery_point, work.recorded)
-            log = self._log
-            log.snapshots.note(work.recorded)
-            log.snapshots.keep_only(set(log.segments.bases))
-            log.touched = True
 
-    async def _run(self, work: Work) -> None:
-        log = self._log
-        try:
-            await log.storage.runtime.run_in_thread(do, log.storage.disk, work)
-        except OSError as error:
-            raise log.io_failed("fsync", log.directory, error) from error
-        if work.directories:
-            self._folder_kept = True
-            self._names_kept = max(self._names_kept, work.names)
-        if work.truncations == log.truncations:
-            self.flushed = max(self.flushed, work.end)
+async def _run(log: LogState, work: FlushWork) -> None:
+    state = log.flush
+    try:
+        await log.storage.runtime.run_in_thread(flush_to_device, log.storage.disk, work)
+    except OSError as error:
+        raise log.storage_error("fsync", log.directory, error) from error
+    if work.directories:
+        state.is_folder_name_durable = True
+        state.durable_names = max(state.durable_names, work.created_names)
+    if work.truncation_count == state.truncation_count:
+        state.flushed_offset = max(state.flushed_offset, work.end)
 
-    def _records(self) -> Work:
-        log = self._log
-        directories = self._directories() if self.names_at_risk else ()
-        paths = tuple(segment.path for segment in log.segments.since(self.flushed))
-        if directories:
-            paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
-        return Work(log.end, log.end, log.truncations, paths, (), directories, self.new_names)
 
-    def _everything(self) -> Work:
-        log = self._log
-        segments = log.segments.since(self.recovery_point)
-        for segment in segments:
-            try:
-                segment.save_indexes()
-            except OSError as error:
-                raise log.io_failed("write of an index", segment.path, error) from error
-        try:
-            recorded = log.segments.active.next_offset()
-        except CorruptSegment as error:
-            raise log.corrupt(error, log.end) from error
-        except OSError as error:
-            raise log.io_failed("read", log.segments.active.path, error) from error
-        contents = [(log.snapshots.path(recorded), encode_producer_snapshot(log.producers))]
-        if log.epochs.dirty:
-            contents.append((log.epochs.path, log.epochs.encode()))
-            log.epochs.dirty = False
-        paths = tuple(path for segment in segments for path in segment.paths)
+def _plan_sync(log: LogState) -> FlushWork:
+    state = log.flush
+    paths = tuple(segment.path for segment in log.segments.from_offset(state.flushed_offset))
+    directories: tuple[str, ...] = ()
+    if state.has_names_at_risk:
+        directories = directories_to_sync(log)
         paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
-        return Work(log.end, recorded, log.truncations, paths, tuple(contents), self._directories(), self.new_names)
+    return FlushWork(log.end, log.end, state.truncation_count, state.created_names, paths, directories)
 
-    def _directories(self) -> tuple[str, ...]:
-        """A new file is safe when the folder that names it was synced, and a new folder when the one above was."""
-        folder = self._log.directory
-        return (folder,) if self._folder_kept else (folder, folder.rpartition("/")[0] or "/")
 
-    def truncated(self, end: int) -> None:
-        """The log now ends at `end`; a flush that is under way says nothing about what is written from now on."""
-        self._log.truncations += 1
-        self.flushed = min(self.flushed, end)
-        self.recovery_point = min(self.recovery_point, end)
+def _plan_checkpoint(log: LogState) -> FlushWork:
+    state, segments = log.flush, log.segments.from_offset(log.flush.recovery_point)
+    for segment in segments:
+        try:
+            segment.save_indexes()
+        except OSError as error:
+            raise log.storage_error("write of an index", segment.path, error) from error
+    try:
+        end = log.segments.active.next_offset()
+    except (CorruptSegment, OSError) as error:
+        raise log.storage_error("read", log.segments.active.path, error, log.end) from error
+    contents = [(log.snapshots.path(end), encode_producer_snapshot(log.producers))]
+    if log.epochs.is_dirty:
+        contents.append((log.epochs.path, log.epochs.encode()))
+        log.epochs.is_dirty = False
+    paths = tuple(path for segment in segments for path in segment.paths)
+    paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
+    directories = directories_to_sync(log)
+    return FlushWork(log.end, end, state.truncation_count, state.created_names, paths, directories, tuple(contents))
+
+
+def directories_to_sync(log: LogState) -> tuple[str, ...]:
+    """The partition's folder, and its parent until the folder's own name is durable.
+
+    A new file is durable when the directory that names it was synced.
+    """
+    folder = log.directory
+    return (folder,) if log.flush.is_folder_name_durable else (folder, folder.rpartition("/")[0] or "/")

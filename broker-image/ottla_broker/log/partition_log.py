@@ -1,37 +1,34 @@
-"""One partition's log: what a leader or a follower appends to, and what everyone reads from.
+"""One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it, everyone reads
+from it.
 
-Belongs to the protocol's thread and never waits for a device there, but for the write into the page cache; fsync runs in
-`log.flush`, off that thread. Opening is in `log.recovery`; rolling, reading of files, retention and truncation in files of these names.
+It belongs to the protocol's thread and never waits for a device there, except for the write into
+the page cache; fsync runs in another thread (`log.flush`). `log.recovery` opens it. Appending and
+reading the tail, the hot paths, are here. The other operations are functions over `LogState`, in
+modules named for them.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ottla_broker.log import reading, retention, rolling, timestamps, truncation
+from ottla_broker.log import flush, reading, retention, rolling, truncation
 from ottla_broker.log.config import MAX_INT32, LogConfig
-from ottla_broker.log.flush import Flush
-from ottla_broker.log.opened import Opened
-from ottla_broker.log.producer_rebuild import replay_batch
+from ottla_broker.log.indexes import AbortedTransaction, CorruptSegment, TimestampOffset
+from ottla_broker.log.log_state import LogState
+from ottla_broker.log.producer_rebuild import replay_batch, restore_recent_batches
 from ottla_broker.log.producer_state import BatchMetadata
-from ottla_broker.log.recall import recall
-from ottla_broker.log.rewrite import check_keys, rewritten
-from ottla_broker.log.storage import Storage, is_full
-from ottla_broker.log.tail_cache import TailCache
-from ottla_broker.log.time_index import TimestampOffset
 from ottla_broker.log.transaction_markers import read_end_marker
-from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.log.validation import (
     HeaderFields,
     LogAppendInfo,
-    check_from_zero,
-    check_size,
-    fields_at,
-    from_leader,
-    no_segment_holds,
+    convert_batch,
+    read_header_fields,
+    split_leader_batches,
     split_whole_batches,
+    validate_base_offset,
     validate_client_batch,
     validate_crc,
+    validate_keys,
+    validate_size,
 )
 from ottla_broker.wire.batch import (
     CONTROL_FLAG,
@@ -45,75 +42,17 @@ from ottla_broker.wire.batch import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-log = logging.getLogger(__name__)
-
-NO_TIME: Final = -1
+NO_TIMESTAMP: Final = -1
 
 
-class PartitionLog:
-    """See the module. Offsets count records; `end` is the next one to be written."""
+class PartitionLog(LogState):
+    """The operations on a log, beside its state.
 
-    __slots__ = (
-        "_plain",
-        "_tail",
-        "config",
-        "directory",
-        "end",
-        "epochs",
-        "failed",
-        "flush",
-        "high_watermark",
-        "partition",
-        "producers",
-        "retired",
-        "segments",
-        "snapshots",
-        "start",
-        "storage",
-        "topic",
-        "topic_id",
-        "touched",
-        "truncations",
-    )
+    It inherits the state's fields, because produce and fetch read a dozen of them: each would cost
+    50 ns more through a property.
+    """
 
-    def __init__(
-        self, topic: str, partition: int, directory: str, config: LogConfig, storage: Storage, opened: Opened
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.directory = directory
-        self.topic_id = opened.topic_id
-        self.storage = storage
-        self.segments = opened.segments
-        self.start = opened.start
-        self.end = opened.end
-        self.high_watermark = opened.start
-        self.epochs = opened.epochs
-        self.producers = opened.producers
-        self.snapshots = opened.snapshots
-        self.flush = Flush(self, opened.recovery_point)
-        self.failed: KafkaError | None = None
-        for flaw in opened.flaws:
-            log.warning("%s-%d: %s", topic, partition, flaw)
-        if opened.failed is not None:
-            self.fail(KafkaError(ErrorCode.kafka_storage_error, opened.failed))
-        self.retired: list[tuple[int, str]] = []  # (when to remove it, ms; path) of files renamed to .deleted
-        self.touched = True  # changed since the last checkpoint; set anew by whoever changes anything
-        self.truncations = 0
-        self._tail = TailCache(storage.tails)
-        self.set_config(config)
-
-    def __repr__(self) -> str:
-        return f"<PartitionLog {self.topic}-{self.partition} [{self.start}, {self.end})>"
-
-    def set_config(self, config: LogConfig) -> None:
-        self.config = config
-        # The hot path asks one question: may a client's batch be written as it came?
-        self._plain = (
-            config.compression_type == "producer"
-            and config.message_timestamp_type == "CreateTime"
-            and not config.cleanup_compact
-        )
+    __slots__ = ()
 
     @property
     def recovery_point(self) -> int:
@@ -125,73 +64,77 @@ class PartitionLog:
         return self.segments.size
 
     def size_from(self, offset: int) -> int:
-        """About how many bytes lie at and above `offset`."""
-        first, *others = self.segments.since(offset)
-        return first.size_above(offset) + sum(segment.size for segment in others)
+        """About how many bytes hold `offset` and what follows it."""
+        first, *others = self.segments.from_offset(offset)
+        return first.size_from(offset) + sum(segment.size for segment in others)
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: the first open (or not yet replicated) transaction, or the high watermark."""
+        """Where read_committed readers stop: the high watermark, or before it the first transaction
+        that is open or whose marker is not replicated."""
         first = self.producers.first_unstable_offset
         return self.high_watermark if first is None else min(max(first, self.start), self.high_watermark)
-
-    def advance_high_watermark(self, offset: int) -> None:
-        """Replication's word; also takes it back after a truncation."""
-        self.high_watermark = min(max(offset, self.start), self.end)
-        self.producers.remove_replicated_transactions(self.high_watermark)
-        self.touched = True
 
     # --- appending
 
     def append_as_leader(
         self, records: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> LogAppendInfo:
-        """Checks, stamps and writes batches; a client may send one, a coordinator several. The bytes are copied.
+        """Checks, stamps and writes batches; a client may send one, a coordinator several. The
+        bytes are copied.
 
-        `now_ms`: wall time, for LogAppendTime, the window of timestamps and rolling. KafkaError, with nothing written: CORRUPT_MESSAGE,
-        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling.
+        KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
+        TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
-        if self.failed is not None:
-            raise self.failed
+        if self.failure is not None:
+            raise self.failure
         size = len(records)
-        fields = fields_at(records, 0, size)
+        fields = read_header_fields(records, 0, size)
         if fields[1] + LOG_OVERHEAD != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
+        config = self.config
         if from_client:
-            check_from_zero(fields)
-        check_size(fields, self.config)
+            validate_base_offset(fields)
+        validate_size(fields, config)
         validate_crc(records, 0, fields)
         if from_client:
-            validate_client_batch(fields, self.config, now_ms)
-        if not self._plain and self.config.cleanup_compact and not fields[5] & CONTROL_FLAG:
-            check_keys(records, BatchHeader(*fields))  # before the producer's sequence is looked at, as in Kafka
+            validate_client_batch(fields, config, now_ms)
+        if not self.appends_unchanged and config.cleanup_compact and not fields[5] & CONTROL_FLAG:
+            # Before the producer's sequence is checked, as in Kafka.
+            validate_keys(records, BatchHeader(*fields))
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
-            # Beside a duplicate the batch's own time is told, as Kafka does whoever has set it.
+            # Kafka answers a duplicate with the batch's own timestamp, whoever set it.
             return LogAppendInfo(
                 sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, 1, sent.offset_delta + 1, 0
             )
-        append_time = NO_TIME
-        if not self._plain:
-            records, append_time = self._as_the_topic_wants(records, fields, now_ms)
+        append_time = NO_TIMESTAMP
+        if not self.appends_unchanged:
+            if not fields[5] & CONTROL_FLAG:
+                if config.message_timestamp_type == "LogAppendTime":
+                    append_time = now_ms
+                records = convert_batch(records, BatchHeader(*fields), config, now_ms=now_ms)
             size = len(records)
             fields = HEADER.unpack_from(records)
-            check_size(fields, self.config)
-        if from_client and size > self.config.segment_bytes:
-            raise no_segment_holds(size, self.config)
+            validate_size(fields, config)
+        if from_client and size > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.record_list_too_large, f"a batch of {size} bytes; segment.bytes allows {config.segment_bytes}"
+            )
         first = self.end
-        last = first + fields[6]
         if leader_epoch != self.epochs.latest_epoch() and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         self._write(records, size, ((0, fields),), first, leader_epoch, now_ms)
-        return LogAppendInfo(first, last, append_time, self.start, False, 1, fields[12], size)
+        return LogAppendInfo(first, first + fields[6], append_time, self.start, False, 1, fields[12], size)
 
     def _append_several(self, records: Buffer, leader_epoch: int, now_ms: int, from_client: bool) -> LogAppendInfo:
         if from_client:
             raise KafkaError(ErrorCode.invalid_record, "a produce request may hold one batch for each partition")
         size, found = split_whole_batches(records)
         if size != len(records):
-            raise KafkaError(ErrorCode.corrupt_message, f"{len(records) - size} bytes behind the last whole batch")
+            raise KafkaError(ErrorCode.corrupt_message, f"{len(records) - size} bytes after the last whole batch")
         total: LogAppendInfo | None = None
         for at, fields in found:
             batch = memoryview(records)[at : at + fields[1] + LOG_OVERHEAD]
@@ -203,31 +146,35 @@ class PartitionLog:
                 total.batch_count += 1
                 total.record_count += done.record_count
                 total.byte_count += done.byte_count
-        assert total is not None  # fields_at found one
+        # read_header_fields found a batch.
+        assert total is not None
         return total
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int) -> LogAppendInfo:
-        """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off is left out.
+        """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off
+        is left out.
 
-        `leader_epoch`: of the leader that was asked; a batch from a newer one is not taken. KafkaError: CORRUPT_MESSAGE,
-        OFFSET_OUT_OF_RANGE (offsets below the end of this log), KAFKA_STORAGE_ERROR.
+        `leader_epoch`: of the leader that was asked; a batch of a newer one is not appended.
+        KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log),
+        KAFKA_STORAGE_ERROR.
         """
-        if self.failed is not None:
-            raise self.failed
-        size, taken = from_leader(records, self.end, leader_epoch)
-        if not taken:
-            return LogAppendInfo(-1, -1, NO_TIME, self.start, False, 0, 0, 0)
-        first, count = taken[0][1][0], sum(fields[12] for _, fields in taken)
+        if self.failure is not None:
+            raise self.failure
+        size, batches = split_leader_batches(records, self.end, leader_epoch)
+        if not batches:
+            return LogAppendInfo(-1, -1, NO_TIMESTAMP, self.start, False, 0, 0, 0)
+        first, count = batches[0][1][0], sum(fields[12] for _, fields in batches)
         now_ms = self.storage.runtime.now_ms()
-        for _, fields in taken:
+        for _, fields in batches:
             if fields[2] >= 0 and fields[2] != self.epochs.latest_epoch():
                 self.epochs.assign(fields[2], fields[0])
         try:
-            self._write(memoryview(records)[:size], size, taken, None, leader_epoch, now_ms)
+            self._write(memoryview(records)[:size], size, batches, None, leader_epoch, now_ms)
         except KafkaError:
-            self.epochs.truncate_from_end(self.end)  # of an epoch of which nothing was written nothing is known
+            # Nothing of a new epoch was written, so the log knows nothing of it.
+            self.epochs.truncate_from_end(self.end)
             raise
-        return LogAppendInfo(first, self.end - 1, NO_TIME, self.start, False, len(taken), count, size)
+        return LogAppendInfo(first, self.end - 1, NO_TIMESTAMP, self.start, False, len(batches), count, size)
 
     def _check_producer(self, records: Buffer, fields: HeaderFields, from_client: bool) -> BatchMetadata | None:
         _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = fields
@@ -241,17 +188,12 @@ class PartitionLog:
             return check(producer_id, epoch, sequence, delta, transactional=transactional, sequenced=from_client)
         except KafkaError as error:
             producer = self.producers.get(producer_id)
-            if error.code is not ErrorCode.out_of_order_sequence_number or producer is None or producer.recalled:
+            out_of_order = error.code is ErrorCode.out_of_order_sequence_number
+            if not out_of_order or producer is None or producer.has_all_batches:
                 raise
-            recall(self, producer)  # after a restart: older batches than the snapshot's may be asked for
+            # After a restart: the batch may be a duplicate of an older one than the snapshot's.
+            restore_recent_batches(self, producer)
             return check(producer_id, epoch, sequence, delta, transactional=transactional, sequenced=from_client)
-
-    def _as_the_topic_wants(self, records: Buffer, fields: HeaderFields, now_ms: int) -> tuple[Buffer, int]:
-        header = BatchHeader(*fields)
-        if header.is_control:
-            return records, NO_TIME
-        append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIME
-        return rewritten(records, header, self.config, now_ms=now_ms), append_time
 
     def _write(
         self,
@@ -262,34 +204,30 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Writes batches in one piece and takes note of them. `first`: where a leader numbers them from; None: numbered already."""
+        """Writes batches in one piece and updates the state from their headers.
+
+        `first`: the offset from which a leader numbers them; None: they are numbered already.
+        """
         config = self.config
         segment = self.segments.active
         largest = batches[-1][1]
         end = (largest[0] if first is None else first) + largest[6] + 1
         try:
-            full = segment.unindexed > config.index_interval_bytes and segment.indexes_full(config.segment_index_bytes)
-            if full or segment.must_roll(
-                size,
-                end - 1,
-                largest[8],
-                now_ms=now_ms,
-                segment_bytes=config.segment_bytes,
-                segment_ms=config.roll_ms,
-            ):
-                # A hole that no relative offset spans: the segment starts where the batches do.
-                recorded = segment.next_offset()
-                base = recorded if end - 1 - recorded <= MAX_INT32 else batches[0][1][0]
+            if segment.must_roll(size, end - 1, largest[8], now_ms, config):
+                # The segment starts where the last one ends, or at the batches after a hole that no
+                # relative offset spans.
+                last_batch_end = segment.next_offset()
+                base = last_batch_end if end - 1 - last_batch_end <= MAX_INT32 else batches[0][1][0]
                 segment = rolling.roll_at(self, base, now_ms)
-            arena = self._tail.room(size, self.end)
+            arena = self.tail.arena_for(size, self.end)
             at = arena.used
             view = arena.view[at : at + size]
             view[:] = records
             if first is not None:
                 stamp_offset_and_epoch(view, 0, first, leader_epoch)
             segment.file.append((view,))
-        except OSError as error:
-            raise self.io_failed("append", segment.path, error) from error
+        except (CorruptSegment, OSError) as error:
+            raise self.storage_error("append", segment.path, error, self.end) from error
         arena.used = at + size
         interval = config.index_interval_bytes
         start = segment.size
@@ -300,11 +238,12 @@ class PartitionLog:
             length += LOG_OVERHEAD
             arena.ends.append(base + delta + 1)
             arena.stops.append(at + position + length)
-            segment.added(start + position, length, base + delta, max_timestamp, interval)
+            segment.index_batch(start + position, length, base + delta, max_timestamp, interval)
             if producer_id >= 0:
                 if attributes & CONTROL_FLAG:
                     batch = view[position : position + length]
-                    if (aborted := replay_batch(self.producers, parse_batch_header(batch), batch, now_ms)) is not None:
+                    header = parse_batch_header(batch)
+                    if (aborted := replay_batch(self.producers, header, batch, now_ms)) is not None:
                         segment.transactions.append(aborted)
                 else:
                     transactional = bool(attributes & TRANSACTIONAL_FLAG)
@@ -312,108 +251,89 @@ class PartitionLog:
                         producer_id, epoch, sequence, base, delta, max_timestamp, transactional, now_ms
                     )
         self.end = end
-        self.touched = True
+        self.is_checkpoint_stale = True
 
     def roll(self) -> None:
-        """Starts a new segment at the log's end; nothing happens when the active one is empty. KafkaError: KAFKA_STORAGE_ERROR."""
         rolling.roll(self)
 
     # --- reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True) -> Buffer:
-        """Whole batches, from the one that holds `offset` (or the first one behind a hole) on; none that ends above `up_to`.
+        """Whole batches, from the one that holds `offset` (or the first one after a hole) on; none
+        that ends above `up_to`.
 
-        At most `max_bytes`, but the first batch is returned whatever its size when `at_least_one`. Empty when nothing is to be had.
-        KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR.
+        At most `max_bytes`; but with `at_least_one` the first batch is returned whatever its size.
+        Empty when there is no such batch. KafkaError: OFFSET_OUT_OF_RANGE outside of [start, end],
+        KAFKA_STORAGE_ERROR.
         """
-        if self.failed is not None:
-            raise self.failed
+        if self.failure is not None:
+            raise self.failure
         if not self.start <= offset <= self.end:
             raise KafkaError(
                 ErrorCode.offset_out_of_range, f"offset {offset}; the log holds {self.start} to {self.end}"
             )
         if offset >= up_to:
             return b""
-        data = self._tail.read(offset, max_bytes, up_to, at_least_one)
+        data = self.tail.read(offset, max_bytes, up_to, at_least_one)
         return reading.read_files(self, offset, max_bytes, up_to, at_least_one) if data is None else data
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that have records in [from_offset, to_offset), for read_committed readers."""
-        return reading.aborted(self, from_offset, to_offset)
+        return reading.aborted_transactions(self, from_offset, to_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record with a timestamp (ms) of at least `timestamp`; None when there is none."""
-        return timestamps.offset_for_time(self, timestamp)
+        return reading.offset_for_timestamp(self, timestamp)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp; None for an empty log."""
-        return timestamps.max_timestamp(self)
+        return reading.offset_of_max_timestamp(self)
 
     # --- shortening
 
     def delete_records_before(self, offset: int) -> int:
-        """Raises the log start; returns it. Segments wholly below go with the next retention. OFFSET_OUT_OF_RANGE above the high
-        watermark."""
         return retention.delete_records_before(self, offset)
 
+    def retention_offset(self, config: LogConfig, now_ms: int) -> int:
+        return retention.retention_offset(self, config, now_ms)
+
     def apply_retention(self, now_ms: int) -> int:
-        """Drops segments that time, size or the log start condemn; returns how many. Files go after file.delete.delay.ms."""
         return retention.apply_retention(self, now_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off everything at and above `offset`; epochs and producers are as they were there."""
         truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         truncation.truncate_fully_and_start_at(self, offset)
 
     def clear_tail_cache(self) -> None:
-        self._tail.clear()
+        self.tail.clear()
 
     # --- durability
 
     async def wait_until_synced(self, offset: int) -> None:
-        """Returns when everything below `offset` that is still in the log is on stable storage; all who wait share one fsync.
-        KafkaError: KAFKA_STORAGE_ERROR."""
-        await self.flush.synced(offset)
+        await flush.wait_until_synced(self, offset)
+
+    async def checkpoint(self) -> None:
+        await flush.checkpoint(self)
 
     @property
     def is_sync_due(self) -> bool:
-        """Whether flush.messages wants an fsync before the next acknowledgement."""
-        return self.end - self.flush.flushed >= self.config.flush_messages
+        """True if flush.messages requires an fsync before the next acknowledgement."""
+        return self.end - self.flush.flushed_offset >= self.config.flush_messages
 
     def seal(self) -> None:
-        """Completes the active segment's indexes, as before a stop. KafkaError: KAFKA_STORAGE_ERROR."""
+        """Completes the active segment's indexes, as before a stop. KafkaError:
+        KAFKA_STORAGE_ERROR."""
+        active = self.segments.active
         try:
-            self.segments.active.seal()
-        except OSError as error:
-            raise self.io_failed("write of an index", self.segments.active.path, error) from error
+            active.seal()
+        except (CorruptSegment, OSError) as error:
+            raise self.storage_error("write of an index", active.path, error, self.end) from error
 
     def close(self) -> None:
-        """Writes what is only in memory (indexes) and gives up files. `flush.checkpoint` first for a clean stop."""
-        self.clear_tail_cache()
+        """Saves the indexes and closes the files. Call `checkpoint` first for a clean stop."""
+        self.tail.clear()
         try:
-            if self.failed is None:
+            if self.failure is None:
                 self.seal()
         finally:
             for segment in self.segments:
                 segment.unload()
-
-    # --- failing
-
-    def io_failed(self, doing: str, path: str, error: OSError) -> KafkaError:
-        """The refusal for an I/O error. A full disk only refuses; anything else takes the partition offline."""
-        reason = KafkaError(ErrorCode.kafka_storage_error, f"{doing} of {path} failed: {error.strerror or error}")
-        if not is_full(error):
-            self.fail(reason)
-        return reason
-
-    def corrupt(self, error: ValueError, offset: int) -> KafkaError:
-        reason = KafkaError(ErrorCode.kafka_storage_error, f"{error}, near offset {offset}")
-        self.fail(reason)
-        return reason
-
-    def fail(self, reason: KafkaError) -> None:
-        if self.failed is None:
-            log.error("%s-%d is offline: %s", self.topic, self.partition, reason.message)
-            self.failed = reason

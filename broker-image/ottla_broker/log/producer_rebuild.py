@@ -1,35 +1,45 @@
-"""Producers as they were at an offset: the newest snapshot up to it, and the batch headers from there on."""
+"""Producer state rebuilt from what is on disk: the newest snapshot up to an offset, and the batch
+headers from there on.
+
+A snapshot has the last batch of each producer, as Kafka's have. A client that had several batches
+in flight when the broker stopped may send an older one again. So before such a duplicate is refused
+as out of sequence, `restore_recent_batches` finds the others in the log.
+"""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Final
 
-from ottla_broker.log.producer_snapshot import CorruptProducerSnapshot, decode_producer_snapshot
-from ottla_broker.log.producer_state import ProducerStates
-from ottla_broker.log.snapshots import Snapshots
+from ottla_broker.log.indexes import AbortedTransaction
+from ottla_broker.log.log_state import LogState
+from ottla_broker.log.producer_snapshots import CorruptProducerSnapshot, ProducerSnapshots, decode_producer_snapshot
+from ottla_broker.log.producer_state import (
+    BATCHES_TO_RETAIN,
+    SEQUENCE_COUNT,
+    BatchMetadata,
+    ProducerStateEntry,
+    ProducerStates,
+)
 from ottla_broker.log.transaction_markers import read_end_marker
-from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.wire.batch import BatchHeader, Buffer
 
-if TYPE_CHECKING:
-    from ottla_broker.log.segments import Segments
-    from ottla_broker.log.storage import Storage
+logger = logging.getLogger(__name__)
 
-log = logging.getLogger(__name__)
+SEARCH_BYTES: Final = 16 << 20
+"""Bytes of log before a producer's last batch that are searched for its older ones."""
 
 
-def rebuild_producer_states(
-    storage: "Storage", segments: "Segments", snapshots: Snapshots, start: int, end: int
-) -> ProducerStates:
-    """The producers just before offset `end`. Snapshots that cannot be read are removed. OSError, CorruptSegment."""
-    now_ms = storage.runtime.now_ms()
-    producers, since = newest_snapshot(snapshots, end, now_ms)
-    since = max(since, start)
+def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
+    """The producers just before offset `end`. Unreadable snapshots are removed. OSError,
+    CorruptSegment."""
+    now_ms = log.storage.runtime.now_ms()
+    producers, since = _load_newest_snapshot(log.snapshots, end, now_ms)
+    since = max(since, log.start)
     if since >= end:
         return producers
-    for segment in segments.since(since):
-        if segment.base >= end or (found := segment.find(since)) is None:
+    for segment in log.segments.from_offset(since):
+        if segment.base >= end or (found := segment.find_batch(since)) is None:
             continue
-        for position, header in segment.headers(found.position):
+        for position, header in segment.iter_headers(found.position):
             if header.base_offset >= end:
                 return producers
             if header.producer_id >= 0:
@@ -38,13 +48,14 @@ def rebuild_producer_states(
     return producers
 
 
-def newest_snapshot(snapshots: Snapshots, up_to: int, now_ms: int) -> tuple[ProducerStates, int]:
-    """The producers of the newest good snapshot at or below `up_to`, and its offset; (none, 0) without one."""
+def _load_newest_snapshot(snapshots: ProducerSnapshots, up_to: int, now_ms: int) -> tuple[ProducerStates, int]:
+    """The producers of the newest readable snapshot at or below `up_to`, and its offset; (none, 0)
+    without one."""
     while (offset := snapshots.newest_up_to(up_to)) is not None:
         try:
             return ProducerStates(decode_producer_snapshot(snapshots.read(offset), now_ms)), offset
         except CorruptProducerSnapshot as error:
-            log.warning("%s: %s; removed, an older one serves", snapshots.path(offset), error)
+            logger.warning("removing %s, an older snapshot replaces it: %s", snapshots.path(offset), error)
             snapshots.remove(offset)
     return ProducerStates(), 0
 
@@ -52,7 +63,10 @@ def newest_snapshot(snapshots: Snapshots, up_to: int, now_ms: int) -> tuple[Prod
 def replay_batch(
     producers: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int
 ) -> AbortedTransaction | None:
-    """Notes one batch of a producer that is in the log; `data`: the whole batch, needed of control batches only."""
+    """Applies a batch that is in the log. `data`: the whole batch, needed of control batches only.
+
+    Returns the entry for the transaction index when the batch aborts a transaction.
+    """
     if not header.is_control:
         producers.apply_batch(
             header.producer_id,
@@ -77,3 +91,37 @@ def replay_batch(
         aborted=marker.aborts,
         now_ms=now_ms,
     )
+
+
+def restore_recent_batches(log: LogState, producer: ProducerStateEntry) -> None:
+    """Completes `producer.batches` from the batch headers in the log. KafkaError:
+    KAFKA_STORAGE_ERROR."""
+    producer.has_all_batches = True
+    if not producer.batches:
+        return
+    found: list[BatchMetadata] = []
+    last = producer.batches[-1].last_offset
+    budget = SEARCH_BYTES
+    at = log.segments.index_of_offset(last)
+    while at >= 0 and budget > 0 and len(found) < BATCHES_TO_RETAIN:
+        segment = log.segments[at]
+        stop = segment.offsets.lookup_position(last) + log.config.max_message_bytes
+        start = segment.offsets.batch_boundary(max(min(stop, segment.size) - budget, 0), last)
+        with log.storage_errors("read", segment.path, last):
+            found = [
+                BatchMetadata(
+                    (header.base_sequence + header.last_offset_delta) % SEQUENCE_COUNT,
+                    header.last_offset,
+                    header.last_offset_delta,
+                    header.max_timestamp,
+                )
+                for _, header in segment.iter_headers(start)
+                if (header.producer_id, header.producer_epoch) == (producer.producer_id, producer.epoch)
+                and header.base_sequence >= 0
+                and header.last_offset <= last
+            ] + found
+        budget -= segment.size - start
+        at -= 1
+    if found:
+        producer.batches.clear()
+        producer.batches.extend(found[-BATCHES_TO_RETAIN:])

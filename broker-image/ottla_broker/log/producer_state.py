@@ -1,12 +1,16 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""What a partition knows of its idempotent and transactional producers: Kafka's
+ProducerStateManager.
 
-- The last five batches of each producer: a batch sent again is answered with its *original* offset; a gap in the sequence numbers, which wrap
-  at 2³¹, is refused (KIP-98).
-- Open transactions and those whose end marker is not replicated yet: read_committed readers stop before the first of them.
-- A producer that has been silent for `producer.id.expiration.ms` is forgotten, unless its transaction is open. Those with ids from `LASTING` on are
-  never: they are no producers' but say how far another cluster's log was copied (`mirroring.positions`).
+- The last five batches of each producer. A batch that is sent again is answered with its *original*
+  offset. A gap in the sequence numbers, which wrap at 2³¹, is refused (KIP-98).
+- Open transactions, and those whose end marker is not replicated yet: read_committed readers stop
+  before the first.
+- A producer that has been silent for `producer.id.expiration.ms` is removed, unless its transaction
+  is open. Reserved producer ids never expire: each says how far another cluster's log was copied
+  (`mirroring.positions`).
 
-`check` looks before a batch is written, `apply` notes it afterwards; replication and recovery only apply.
+`check_batch` decides before a batch is written, `apply_batch` records it afterwards. Replication
+and recovery only apply.
 """
 
 from collections import deque
@@ -14,21 +18,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ottla_broker.log.txn_index import AbortedTransaction
+from ottla_broker.log.indexes import AbortedTransaction
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-REMEMBERED: Final = 5
-SEQUENCES: Final = 1 << 31
+BATCHES_TO_RETAIN: Final = 5
+SEQUENCE_COUNT: Final = 1 << 31
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 FIRST_RESERVED_PRODUCER_ID: Final = 1 << 62
-"""Ids from here on are this cluster's own: no producer is given one, and none may use one. Of theirs the newest batch or marker counts, and nothing
-that was before it: what a snapshot knows of an older one may lie below the log's start."""
+"""Ids from here on are reserved for this cluster: no producer gets one, and no client may use one.
+Of a reserved id only the newest batch or marker counts: what a snapshot says of an older one may
+lie below the log's start."""
 
 
 class BatchMetadata(NamedTuple):
-    """One batch of a producer. `offset_delta`: its records less one."""
+    """One batch of a producer. `offset_delta`: its number of records less one."""
 
     last_sequence: int
     last_offset: int
@@ -37,7 +42,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) % SEQUENCES
+        return (self.last_sequence - self.offset_delta) % SEQUENCE_COUNT
 
     @property
     def first_offset(self) -> int:
@@ -46,17 +51,21 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """`timestamp` (ms): of its newest batch or marker, as Kafka's snapshot has it. `seen_ms`: wall time of its last append here, for
-    expiry. `recalled`: False when only the last of its batches is known, from a snapshot."""
+    """One producer. `last_timestamp` (ms): that of its newest batch or marker, as Kafka's snapshots
+    have it.
+
+    `last_append_ms`: wall time of its last append here, for expiry. `has_all_batches`: False when
+    only the last of its batches is known, from a snapshot.
+    """
 
     producer_id: int
     epoch: int = NO_EPOCH
     coordinator_epoch: int = -1
     last_timestamp: int = -1
     current_txn_first_offset: int = NO_OFFSET
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    seen_ms: int = 0
-    recalled: bool = True
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_TO_RETAIN))
+    last_append_ms: int = 0
+    has_all_batches: bool = True
 
     @property
     def last_sequence(self) -> int:
@@ -70,19 +79,15 @@ class ProducerStateEntry:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_ended", "_open", "_producers")
+    __slots__ = ("_ongoing_txns", "_producers", "_unreplicated_txns")
 
     def __init__(self, producers: Iterable[ProducerStateEntry] = ()) -> None:
         self._producers = {producer.producer_id: producer for producer in producers}
-        starts = sorted(
-            (p.current_txn_first_offset, p.producer_id)
-            for p in self._producers.values()
-            if p.current_txn_first_offset >= 0
-        )
-        self._open = dict(starts)  # first offset → producer id, rising: a transaction begins at the log's end
-        self._ended: dict[
-            int, int
-        ] = {}  # first offset → offset of the marker, while that is not below the high watermark
+        in_txn = [p for p in self._producers.values() if p.current_txn_first_offset >= 0]
+        # First offset → producer id, rising: a transaction begins at the log's end.
+        self._ongoing_txns = dict(sorted((p.current_txn_first_offset, p.producer_id) for p in in_txn))
+        # First offset → offset of the marker, while that is not below the high watermark.
+        self._unreplicated_txns: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -99,12 +104,15 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest transaction that is open or whose marker is not replicated; None without any."""
-        if not self._open and not self._ended:
+        """First offset of the oldest transaction that is open or whose marker is not replicated;
+        None without any."""
+        if not self._ongoing_txns and not self._unreplicated_txns:
             return None
-        first = next(iter(self._open), None)
-        oldest = min(self._ended, default=None)
-        return oldest if first is None else first if oldest is None else min(first, oldest)
+        ongoing = next(iter(self._ongoing_txns), None)
+        unreplicated = min(self._unreplicated_txns, default=None)
+        if ongoing is None or unreplicated is None:
+            return unreplicated if ongoing is None else ongoing
+        return min(ongoing, unreplicated)
 
     def check_batch(
         self,
@@ -116,10 +124,12 @@ class ProducerStates:
         transactional: bool,
         sequenced: bool,
     ) -> BatchMetadata | None:
-        """Whether a data batch may be written. Returns the batch as it was written before when it is a duplicate.
+        """Returns None if a data batch may be written; the batch as it was written before if it is
+        a duplicate.
 
-        `sequenced` is False for a coordinator's own writes, whose epoch counts and whose sequence does not. Raises KafkaError:
-        INVALID_PRODUCER_EPOCH (a newer instance has written), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        `sequenced` is False for a coordinator's own writes, whose epoch counts and whose sequence
+        does not. Raises KafkaError: INVALID_PRODUCER_EPOCH (a newer instance has written),
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -131,36 +141,37 @@ class ProducerStates:
         if epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
-                f"producer {producer_id} writes with epoch {epoch}; {producer.epoch} has been seen",
+                f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
             )
         if sequenced:
-            expected = 0 if epoch != producer.epoch else (producer.last_sequence + 1) % SEQUENCES
+            expected = 0 if epoch != producer.epoch else (producer.last_sequence + 1) % SEQUENCE_COUNT
             if base_sequence != expected and producer.epoch != NO_EPOCH:
                 raise KafkaError(
                     ErrorCode.out_of_order_sequence_number,
-                    f"producer {producer_id}, epoch {epoch}: sequence {base_sequence} came, {expected} was expected",
+                    f"producer {producer_id}, epoch {epoch}: sequence {base_sequence} instead of {expected}",
                 )
         if producer.current_txn_first_offset >= 0 and not transactional:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
-                f"producer {producer_id} has a transaction open and sent a batch outside of it",
+                f"producer {producer_id} has an open transaction and sent a batch outside of it",
             )
         return None
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Whether an end marker may be written. KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+        """Returns if an end marker may be written. KafkaError: INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return
         if epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
-                f"marker for producer {producer_id} with epoch {epoch}; {producer.epoch} has been seen",
+                f"marker for producer {producer_id} with epoch {epoch}; its current epoch is {producer.epoch}",
             )
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.transaction_coordinator_fenced,
-                f"marker from coordinator epoch {coordinator_epoch}; {producer.coordinator_epoch} has been seen",
+                f"marker from coordinator epoch {coordinator_epoch}; the newest is {producer.coordinator_epoch}",
             )
 
     def apply_batch(
@@ -174,16 +185,16 @@ class ProducerStates:
         transactional: bool,
         now_ms: int,
     ) -> None:
-        """Notes a data batch that is in the log."""
-        producer = self._of(producer_id, epoch, now_ms)
-        last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCES
+        """Records a data batch that is in the log."""
+        producer = self._entry(producer_id, epoch, now_ms)
+        last_sequence = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % SEQUENCE_COUNT
         producer.batches.append(BatchMetadata(last_sequence, base_offset + delta, delta, timestamp))
         producer.last_timestamp = timestamp
         if producer_id >= FIRST_RESERVED_PRODUCER_ID:
             producer.coordinator_epoch = -1
         if transactional and producer.current_txn_first_offset < 0:
             producer.current_txn_first_offset = base_offset
-            self._open[base_offset] = producer_id
+            self._ongoing_txns[base_offset] = producer_id
 
     def apply_marker(
         self,
@@ -196,49 +207,54 @@ class ProducerStates:
         aborted: bool,
         now_ms: int,
     ) -> AbortedTransaction | None:
-        """Notes an end marker at `offset`. Returns the entry for the transaction index when a transaction was aborted."""
-        producer = self._of(producer_id, epoch, now_ms)
-        start, producer.current_txn_first_offset = producer.current_txn_first_offset, NO_OFFSET
+        """Records an end marker at `offset`. Returns the transaction index's entry when it aborts a
+        transaction."""
+        producer = self._entry(producer_id, epoch, now_ms)
+        first, producer.current_txn_first_offset = producer.current_txn_first_offset, NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
         if producer_id >= FIRST_RESERVED_PRODUCER_ID:
             producer.batches.clear()
-        if start < 0:
+        if first < 0:
             return None
-        self._open.pop(start, None)
-        self._ended[start] = offset
-        return AbortedTransaction(producer_id, start, offset, next(iter(self._open), offset + 1)) if aborted else None
+        self._ongoing_txns.pop(first, None)
+        self._unreplicated_txns[first] = offset
+        if not aborted:
+            return None
+        return AbortedTransaction(producer_id, first, offset, next(iter(self._ongoing_txns), offset + 1))
 
-    def _of(self, producer_id: int, epoch: int, now_ms: int) -> ProducerStateEntry:
+    def _entry(self, producer_id: int, epoch: int, now_ms: int) -> ProducerStateEntry:
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = ProducerStateEntry(producer_id, epoch)
         elif producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
-            producer.recalled = True
-        producer.seen_ms = now_ms
+            producer.has_all_batches = True
+        producer.last_append_ms = now_ms
         return producer
 
     def remove_replicated_transactions(self, high_watermark: int) -> None:
         """Transactions whose marker lies below the high watermark no longer hold readers back."""
-        if self._ended:
-            self._ended = {first: marker for first, marker in self._ended.items() if marker >= high_watermark}
+        if self._unreplicated_txns:
+            self._unreplicated_txns = {
+                first: marker for first, marker in self._unreplicated_txns.items() if marker >= high_watermark
+            }
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers silent for `expiration_ms`; returns how many."""
-        silent = [
+        """Removes producers that have been silent for `expiration_ms`; returns how many."""
+        expired = [
             p.producer_id
             for p in self._producers.values()
             if p.current_txn_first_offset < 0
-            and now_ms - p.seen_ms >= expiration_ms
+            and now_ms - p.last_append_ms >= expiration_ms
             and p.producer_id < FIRST_RESERVED_PRODUCER_ID
         ]
-        for producer_id in silent:
+        for producer_id in expired:
             del self._producers[producer_id]
-        return len(silent)
+        return len(expired)
 
     def clear(self) -> None:
         self._producers.clear()
-        self._open.clear()
-        self._ended.clear()
+        self._ongoing_txns.clear()
+        self._unreplicated_txns.clear()

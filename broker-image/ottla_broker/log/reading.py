@@ -1,53 +1,58 @@
-"""Reading a log from its files, where the tail in memory does not reach; and its transaction indexes."""
+"""Reading a log from its files: batches by offset, where the tail in memory does not reach, records
+by time (KIP-79, KIP-734), and aborted transactions.
+
+Bytes that cannot be read take the partition offline; every function raises KafkaError
+KAFKA_STORAGE_ERROR then.
+"""
 
 import logging
-from typing import TYPE_CHECKING
 
-from ottla_broker.log.segment import CorruptSegment, Segment
-from ottla_broker.log.txn_index import AbortedTransaction
+from ottla_broker.log.indexes import AbortedTransaction, CorruptSegment, TimestampOffset
+from ottla_broker.log.log_state import LogState
+from ottla_broker.log.segment import Segment
 from ottla_broker.wire.batch import Buffer
-
-if TYPE_CHECKING:
-    from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.wire.records import decode_batch
 
 logger = logging.getLogger(__name__)
 
 
-def read_files(log: "PartitionLog", offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> Buffer:
-    """As `PartitionLog.read`. KafkaError: KAFKA_STORAGE_ERROR; what cannot be read takes the partition offline."""
-    for at in range(log.segments.floor(offset), len(log.segments)):
+def read_files(log: LogState, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> Buffer:
+    """As `PartitionLog.read`."""
+    for at in range(log.segments.index_of_offset(offset), len(log.segments)):
         segment = log.segments[at]
         if segment.base >= up_to:
             break
         try:
             data = _read_segment(log, segment, offset, max_bytes, up_to, at_least_one)
-        except CorruptSegment as error:
-            raise log.corrupt(error, offset) from error
-        except OSError as error:
-            raise log.io_failed("read", segment.path, error) from error
+        except (CorruptSegment, OSError) as error:
+            raise log.storage_error("read", segment.path, error, offset) from error
         if segment is not log.segments.active:
-            log.storage.reads(segment)
+            log.storage.keep_indexes(segment)
         if data is not None:
             return data
     return b""
 
 
 def _read_segment(
-    log: "PartitionLog", segment: Segment, offset: int, max_bytes: int, up_to: int, at_least_one: bool
+    log: LogState, segment: Segment, offset: int, max_bytes: int, up_to: int, at_least_one: bool
 ) -> Buffer | None:
     try:
         return segment.read(offset, max_bytes, up_to, at_least_one)
     except CorruptSegment as error:
-        logger.warning("%s; its indexes are built anew, to see whether the fault is theirs", error)
-        segment.reindex(log.config.index_interval_bytes)
+        logger.warning("rebuilding the indexes of %s, in case they are what is wrong: %s", segment.path, error)
+        segment.rebuild_indexes(log.config.index_interval_bytes)
         return segment.read(offset, max_bytes, up_to, at_least_one)
 
 
-def aborted(log: "PartitionLog", from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-    """Aborted transactions that have records in [from_offset, to_offset). KafkaError: KAFKA_STORAGE_ERROR."""
+def aborted_transactions(log: LogState, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+    """Aborted transactions that have records in [from_offset, to_offset)."""
     found: list[AbortedTransaction] = []
-    for segment in log.segments.since(from_offset):
-        for entry in _aborted_in(log, segment):
+    for segment in log.segments.from_offset(from_offset):
+        try:
+            entries = segment.transactions.entries()
+        except (CorruptSegment, OSError) as error:
+            raise log.storage_error("read", segment.transactions.path, error, segment.base) from error
+        for entry in entries:
             if entry.last_offset >= from_offset and entry.first_offset < to_offset:
                 found.append(entry)
             if entry.last_stable_offset >= to_offset:
@@ -55,10 +60,56 @@ def aborted(log: "PartitionLog", from_offset: int, to_offset: int) -> list[Abort
     return found
 
 
-def _aborted_in(log: "PartitionLog", segment: Segment) -> list[AbortedTransaction]:
-    try:
-        return segment.transactions.entries()
-    except ValueError as error:
-        raise log.corrupt(error, segment.base) from error
-    except OSError as error:
-        raise log.io_failed("read", segment.transactions.path, error) from error
+def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampOffset | None:
+    """The first record at or after the log start whose timestamp (ms) is at least `timestamp`."""
+    for segment in list(log.segments):
+        with log.storage_errors("read", segment.path, segment.base):
+            if segment.max_timestamp_and_offset.timestamp >= timestamp and (
+                found := _search(segment, timestamp, log.start)
+            ):
+                return found
+    return None
+
+
+def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
+    """The record at or after the log start with the largest timestamp, the first of several."""
+    ranked: list[tuple[int, Segment]] = []
+    for segment in log.segments.from_offset(log.start):
+        with log.storage_errors("read", segment.path, segment.base):
+            ranked.append((segment.max_timestamp_and_offset.timestamp, segment))
+    best: TimestampOffset | None = None
+    # The record that a segment's indexes name may lie below the log start, or compaction removed
+    # it: then another segment may have a larger one.
+    for largest, segment in sorted(ranked, key=lambda one: -one[0]):
+        if best is not None and largest < best.timestamp:
+            break
+        with log.storage_errors("read", segment.path, segment.base):
+            found = _search(segment, largest, log.start) or _search_largest(segment, log.start)
+        if found is not None and (best is None or (-found.timestamp, found.offset) < (-best.timestamp, best.offset)):
+            best = found
+    return best
+
+
+def _search(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
+    """The segment's first record from offset `start` on that is not older. Batches are parsed where
+    it may lie only."""
+    position = segment.offsets.lookup_position(segment.times.offset_before(timestamp))
+    for at, header in segment.iter_headers(position):
+        if header.max_timestamp < timestamp or header.last_offset < start:
+            continue
+        for record in decode_batch(segment.file.read(header.size, at), header):
+            if record.timestamp_ms >= timestamp and record.offset >= start:
+                return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
+    return None
+
+
+def _search_largest(segment: Segment, start: int) -> TimestampOffset | None:
+    """The newest record from offset `start` on, by the records themselves."""
+    best: TimestampOffset | None = None
+    for at, header in segment.iter_headers(segment.offsets.lookup_position(start)):
+        if header.last_offset < start or (best is not None and header.max_timestamp <= best.timestamp):
+            continue
+        for record in decode_batch(segment.file.read(header.size, at), header):
+            if record.offset >= start and (best is None or record.timestamp_ms > best.timestamp):
+                best = TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
+    return best

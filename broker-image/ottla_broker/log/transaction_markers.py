@@ -1,4 +1,4 @@
-"""Control batches: the end markers of transactions, as they are met while appending, replicating or recovering; and those for what nobody else can end."""
+"""End transaction markers: the control batches that commit or abort a producer's transaction."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,7 +24,8 @@ class EndTransactionMarker(NamedTuple):
 
 
 def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """The end marker in a control batch; None for control records of another kind (KRaft's) and for a batch that compaction has emptied.
+    """The end marker in a control batch; None in one that compaction has emptied, and for KRaft's
+    control records.
 
     KafkaError: CORRUPT_MESSAGE.
     """
@@ -40,8 +41,11 @@ def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker 
 
 
 def build_abort_markers(producers: Iterable[ProducerStateEntry], now_ms: int, *, below: int = MAX_INT64) -> list[bytes]:
-    """The batches that end what producers have begun below an offset and not ended, in place of a coordinator that is not in this cluster: nobody else could,
-    and read_committed readers would wait for ever."""
+    """Batches that abort the transactions that are open and began below an offset.
+
+    They take the place of a coordinator that is in another cluster. Without them nobody could end
+    these transactions, and read_committed readers would wait for ever.
+    """
     return [
         encode_end_transaction_marker(
             False,

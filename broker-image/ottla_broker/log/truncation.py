@@ -1,45 +1,45 @@
-"""Cutting a log's end off, as a follower does when its leader's log parts from its own (KIP-101), and starting it anew elsewhere."""
+"""Cutting a log's end off, as a follower does where its log diverges from its leader's (KIP-101),
+and emptying it."""
 
-from typing import TYPE_CHECKING
-
+from ottla_broker.log.indexes import CorruptSegment
+from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_rebuild import rebuild_producer_states
-from ottla_broker.log.segment import CorruptSegment, Segment
-
-if TYPE_CHECKING:
-    from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.segment import Segment
 
 
-def truncate_to(log: "PartitionLog", offset: int) -> None:
-    """Cuts off everything at and above `offset`, and the batch that holds it. KafkaError: KAFKA_STORAGE_ERROR."""
+def truncate_to(log: LogState, offset: int) -> None:
+    """Cuts off everything at and above `offset`, and the batch that holds it. KafkaError:
+    KAFKA_STORAGE_ERROR."""
     if offset >= log.end:
         return
     if offset < log.segments[0].base:
         truncate_fully_and_start_at(log, offset)
         return
-    log.clear_tail_cache()
+    log.tail.clear()
     try:
-        keep = log.segments.floor(offset)
-        _lower_recovery_point(log, log.segments[keep].indexed_below(offset))
-        gone = [log.segments[at] for at in range(keep + 1, len(log.segments))]
-        if gone:
-            log.segments.replace(gone, [])
-            for segment in reversed(gone):  # from the end, so that a crash leaves no hole
+        keep = log.segments.index_of_offset(offset)
+        _lower_recovery_point(log, log.segments[keep].indexed_end_below(offset))
+        removed = list(log.segments)[keep + 1 :]
+        if removed:
+            log.segments.replace(removed, [])
+            # From the end, so that a crash leaves no hole.
+            for segment in reversed(removed):
                 segment.remove()
         active = log.segments.active
-        _ends_at(log, active.truncate_to(offset))
-        active.file.sync()  # so that what was cut off does not come back after a loss of power, beside what replaced it
+        _end_at(log, active.truncate_to(offset))
+        # Otherwise a loss of power could restore what was cut off, next to what replaced it.
+        active.file.sync()
         log.snapshots.remove_above(log.end)
-        log.producers = rebuild_producer_states(log.storage, log.segments, log.snapshots, log.start, log.end)
+        log.producers = rebuild_producer_states(log, log.end)
         log.producers.remove_replicated_transactions(log.high_watermark)
-    except CorruptSegment as error:
-        raise log.corrupt(error, offset) from error
-    except OSError as error:
-        raise log.io_failed("truncation", log.directory, error) from error
+    except (CorruptSegment, OSError) as error:
+        raise log.storage_error("truncation", log.directory, error, offset) from error
 
 
-def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
-    """Drops every record; the log is empty, starts and ends at `offset`. KafkaError: KAFKA_STORAGE_ERROR."""
-    log.clear_tail_cache()
+def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
+    """Drops every record: the log is empty, starts and ends at `offset`. KafkaError:
+    KAFKA_STORAGE_ERROR."""
+    log.tail.clear()
     try:
         _lower_recovery_point(log, 0)
         old = list(log.segments)
@@ -48,29 +48,33 @@ def truncate_fully_and_start_at(log: "PartitionLog", offset: int) -> None:
         now_ms = log.storage.runtime.now_ms()
         segment = Segment.create(log.storage.files, log.directory, offset, now_ms=now_ms)
         log.segments.replace(old, [segment])
-        log.flush.new_names += 1
+        log.flush.created_names += 1
         for snapshot in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot)
         log.producers.clear()
         log.epochs.clear()
         log.start = offset
         log.high_watermark = offset
-        _ends_at(log, offset)
+        _end_at(log, offset)
     except OSError as error:
-        raise log.io_failed("truncation", log.directory, error) from error
+        raise log.storage_error("truncation", log.directory, error) from error
 
 
-def _lower_recovery_point(log: "PartitionLog", offset: int) -> None:
-    """To the end of a batch that is known to stay: an end in a hole would protect bytes that are not there."""
-    if offset < log.recovery_point:
-        log.flush.truncated(offset)
+def _lower_recovery_point(log: LogState, offset: int) -> None:
+    """Lowers the recovery point to `offset`, the end of a batch that stays.
+
+    The checkpoint file is durable before anything is cut off. Otherwise a restart would assume that
+    what replaces the old end is flushed.
+    """
+    if offset < log.flush.recovery_point:
+        log.flush.truncate_to(offset)
         log.storage.write_recovery_points()
 
 
-def _ends_at(log: "PartitionLog", end: int) -> None:
+def _end_at(log: LogState, end: int) -> None:
     log.end = end
-    log.flush.truncated(end)
+    log.flush.truncate_to(end)
     log.epochs.truncate_from_end(end)
     log.high_watermark = min(log.high_watermark, end)
     log.start = min(log.start, end)
-    log.touched = True
+    log.is_checkpoint_stale = True

@@ -1,10 +1,12 @@
-"""What a leader asks of a batch before it writes it, by the header alone: records stay opaque.
+"""What a leader checks and changes in a batch before it appends it: Kafka's LogValidator.
 
-Each refusal is a KafkaError with the code that Kafka's clients expect for it.
+Checks read the header alone. Each refusal is a KafkaError with the code that Kafka's clients expect
+for it. A topic with `compression.type=producer` and `message.timestamp.type=CreateTime`, the
+defaults, never decompresses a byte.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from crc32c import crc32c
@@ -20,23 +22,37 @@ from ottla_broker.wire.batch import (
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
     Buffer,
     Compression,
+    pack_batch,
 )
+from ottla_broker.wire.compression import compress
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import decompress_records, iter_record_spans
 
 MAGIC: Final = 2
-_SMALLEST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+_MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 _LAST_CODEC: Final = max(Compression)
+_CODECS: Final = {
+    "uncompressed": Compression.none,
+    "gzip": Compression.gzip,
+    "snappy": Compression.snappy,
+    "lz4": Compression.lz4,
+    "zstd": Compression.zstd,
+}
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A batch header as `wire.batch.HEADER` unpacks it; the hot path makes no object of it."""
+"""A batch header as `wire.batch.HEADER` unpacks it; the hot path constructs no object of it."""
 
 
 @dataclass(slots=True)
 class LogAppendInfo:
-    """What an append did. Offsets inclusive; `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start`: the log's start
-    offset; `duplicate`: nothing was written, the offsets are those of the first time; `bytes`: written to the log."""
+    """What an append did. Offsets are inclusive.
+
+    `log_append_time_ms` is -1 unless the topic has LogAppendTime. `is_duplicate`: nothing was
+    written, the offsets are those of the first time. `byte_count`: bytes written to the log.
+    """
 
     first_offset: int
     last_offset: int
@@ -48,41 +64,41 @@ class LogAppendInfo:
     byte_count: int
 
 
-def fields_at(data: Buffer, at: int, end: int) -> HeaderFields:
-    """The header at `at` of a batch that fits below `end`. KafkaError: INVALID_RECORD when no whole batch is there (as
-    with the short messages of the formats of old), CORRUPT_MESSAGE."""
+def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
+    """The header at `at` of a batch that fits below `end`. KafkaError: CORRUPT_MESSAGE;
+    INVALID_RECORD when no whole batch is there, as with the short messages of formats 0 and 1."""
     if end - at < HEADER_SIZE:
         raise KafkaError(
             ErrorCode.invalid_record, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
         )
     fields: HeaderFields = HEADER.unpack_from(data, at)
-    if not _SMALLEST_LENGTH <= fields[1] <= end - at - LOG_OVERHEAD:
-        code = ErrorCode.corrupt_message if 0 <= fields[1] < _SMALLEST_LENGTH else ErrorCode.invalid_record
+    if not _MIN_LENGTH <= fields[1] <= end - at - LOG_OVERHEAD:
+        code = ErrorCode.corrupt_message if 0 <= fields[1] < _MIN_LENGTH else ErrorCode.invalid_record
         raise KafkaError(code, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
     return fields
 
 
 def validate_crc(data: Buffer, at: int, fields: HeaderFields) -> None:
-    """Magic first, as the CRC's place depends on it. KafkaError: INVALID_RECORD for the formats of old, CORRUPT_MESSAGE."""
+    """Checks the magic byte first: the CRC's place depends on it. KafkaError: CORRUPT_MESSAGE;
+    INVALID_RECORD for the message formats 0 and 1."""
     magic = fields[3]
     if magic != MAGIC:
         if magic in (0, 1):
-            raise KafkaError(ErrorCode.invalid_record, f"message format {magic}; only {MAGIC} is taken")
-        raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic}; only {MAGIC} is known")
+            raise KafkaError(ErrorCode.invalid_record, f"message format {magic} is not supported, only {MAGIC} is")
+        raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic} is unknown, {MAGIC} is expected")
     computed = crc32c(memoryview(data)[at + ATTRIBUTES_OFFSET : at + fields[1] + LOG_OVERHEAD])
     if computed != fields[4]:
-        raise KafkaError(
-            ErrorCode.corrupt_message, f"the batch says CRC {fields[4]:#010x}, its bytes give {computed:#010x}"
-        )
+        raise KafkaError(ErrorCode.corrupt_message, f"CRC {fields[4]:#010x} in the header, {computed:#010x} computed")
 
 
-def check_from_zero(fields: HeaderFields) -> None:
-    """Of a client's batch, before its size and its CRC are looked at. KafkaError: INVALID_RECORD."""
+def validate_base_offset(fields: HeaderFields) -> None:
+    """KafkaError INVALID_RECORD if a client's batch does not count its offsets from 0."""
     if fields[0] != 0:
-        raise KafkaError(ErrorCode.invalid_record, f"offsets from {fields[0]} on; a producer's batch counts from 0")
+        raise KafkaError(ErrorCode.invalid_record, f"base offset {fields[0]}; a producer's batch starts at 0")
 
 
-def check_size(fields: HeaderFields, config: LogConfig) -> None:
+def validate_size(fields: HeaderFields, config: LogConfig) -> None:
+    """KafkaError: MESSAGE_TOO_LARGE."""
     size = fields[1] + LOG_OVERHEAD
     if size > config.max_message_bytes:
         raise KafkaError(
@@ -90,14 +106,9 @@ def check_size(fields: HeaderFields, config: LogConfig) -> None:
         )
 
 
-def no_segment_holds(size: int, config: LogConfig) -> KafkaError:
-    return KafkaError(
-        ErrorCode.record_list_too_large, f"a batch of {size} bytes; segment.bytes allows {config.segment_bytes}"
-    )
-
-
 def validate_client_batch(fields: HeaderFields, config: LogConfig, now_ms: int) -> None:
-    """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE."""
+    """What only a client can get wrong. KafkaError: INVALID_RECORD, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE."""
     _, _, _, _, _, attributes, delta, base_timestamp, max_timestamp, producer_id, _, base_sequence, count = fields
     if count < 1 or count != delta + 1:
         raise KafkaError(ErrorCode.invalid_record, f"{count} records with last offset delta {delta}")
@@ -110,17 +121,17 @@ def validate_client_batch(fields: HeaderFields, config: LogConfig, now_ms: int) 
             raise KafkaError(ErrorCode.invalid_record, f"producer {producer_id} sent base sequence {base_sequence}")
         if producer_id >= FIRST_RESERVED_PRODUCER_ID:
             raise KafkaError(
-                ErrorCode.invalid_record, f"producer ids from {FIRST_RESERVED_PRODUCER_ID} on are given to nobody"
+                ErrorCode.invalid_record, f"producer ids from {FIRST_RESERVED_PRODUCER_ID} on are reserved"
             )
     elif attributes & TRANSACTIONAL_FLAG:
         raise KafkaError(ErrorCode.invalid_record, "a transactional batch without a producer id")
     if attributes & LOG_APPEND_TIME_FLAG:
         raise KafkaError(ErrorCode.invalid_timestamp, "producers may not set the timestamp type LogAppendTime")
     if config.message_timestamp_type == "CreateTime":
-        _check_timestamps(base_timestamp, max_timestamp, config, now_ms)
+        _validate_timestamps(base_timestamp, max_timestamp, config, now_ms)
 
 
-def _check_timestamps(base: int, largest: int, config: LogConfig, now_ms: int) -> None:
+def _validate_timestamps(base: int, largest: int, config: LogConfig, now_ms: int) -> None:
     if largest > now_ms + config.message_timestamp_after_max_ms:
         raise KafkaError(
             ErrorCode.invalid_timestamp,
@@ -135,13 +146,27 @@ def _check_timestamps(base: int, largest: int, config: LogConfig, now_ms: int) -
         )
 
 
+def validate_keys(data: Buffer, header: BatchHeader) -> None:
+    """KafkaError INVALID_RECORD if a record has no key, which a compacted topic needs."""
+    for _, _, _, delta, key, _, _ in iter_record_spans(decompress_records(data, header), header.count):
+        if key is None:
+            raise KafkaError(
+                ErrorCode.invalid_record,
+                f"record {delta} of the batch has no key; a compacted topic needs one for each record",
+            )
+
+
 def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """(bytes, [(position, header)]) of the whole batches at the front of what a leader sent: it may cut the last one off."""
+    """(bytes, [(position, header)]) of the whole batches in what a leader sent; the last one may be
+    cut off.
+
+    KafkaError: CORRUPT_MESSAGE.
+    """
     at, end = 0, len(data)
     found: list[tuple[int, HeaderFields]] = []
     while end - at >= HEADER_SIZE:
         fields: HeaderFields = HEADER.unpack_from(data, at)
-        if fields[1] < _SMALLEST_LENGTH:
+        if fields[1] < _MIN_LENGTH:
             raise KafkaError(ErrorCode.corrupt_message, f"batch length {fields[1]} at {at}")
         if at + fields[1] + LOG_OVERHEAD > end:
             break
@@ -150,17 +175,79 @@ def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFi
     return at, found
 
 
-def from_leader(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """(bytes, [(position, header)]) of what a follower takes: whole batches from offset `end` on, none of a newer leader than the one that
-    was asked. KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
+def split_leader_batches(data: Buffer, end: int, leader_epoch: int) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
+    """As `split_whole_batches`: the batches that a follower appends at offset `end`, before the
+    first one of a leader newer than `leader_epoch`. KafkaError: CORRUPT_MESSAGE,
+    OFFSET_OUT_OF_RANGE."""
     size, found = split_whole_batches(data)
     for number, (at, fields) in enumerate(found):
         validate_crc(data, at, fields)
         if fields[0] < end:
             raise KafkaError(
-                ErrorCode.offset_out_of_range, f"a batch at offset {fields[0]} came; the log ends at {end}"
+                ErrorCode.offset_out_of_range, f"the leader sent offset {fields[0]}; the log ends at {end}"
             )
         if fields[2] > leader_epoch:
             return at, found[:number]
         end = fields[0] + fields[6] + 1
     return size, found
+
+
+# --- conversion
+
+
+def compression_level(codec: Compression, config: LogConfig) -> int | None:
+    """The topic's `compression.<codec>.level`; None for codecs without levels."""
+    match codec:
+        case Compression.gzip:
+            return config.compression_gzip_level
+        case Compression.lz4:
+            return config.compression_lz4_level
+        case Compression.zstd:
+            return config.compression_zstd_level
+        case _:
+            return None
+
+
+def needs_conversion(header: BatchHeader, config: LogConfig) -> bool:
+    """True if the topic's settings change this batch's bytes beyond base offset and leader
+    epoch."""
+    if config.message_timestamp_type == "LogAppendTime" or header.has_log_append_time:
+        return True
+    return _codec_to_change_to(header, config) is not None
+
+
+def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression | None:
+    """None to leave the batch's codec. Control batches stay as their coordinator wrote them."""
+    codec = _CODECS.get(config.compression_type)
+    return None if header.is_control or codec == header.attributes & COMPRESSION_MASK else codec
+
+
+def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int) -> Buffer:
+    """The batch as the topic's settings require it, itself when it is so already.
+
+    It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
+    and the records do not: readers take the batch's time for each of them. The CRC covers all of
+    that and is computed anew.
+
+    KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE when the records do
+    not decompress.
+    """
+    if not needs_conversion(header, config):
+        return memoryview(data)[: header.size]
+    attributes, max_timestamp = header.attributes, header.max_timestamp
+    if config.message_timestamp_type == "LogAppendTime":
+        attributes |= LOG_APPEND_TIME_FLAG
+        max_timestamp = now_ms
+    elif attributes & LOG_APPEND_TIME_FLAG:
+        # The topic sets the timestamp type, not the producer: the records' own times count again.
+        attributes &= ~LOG_APPEND_TIME_FLAG
+        spans = iter_record_spans(decompress_records(data, header), header.count)
+        max_timestamp = header.base_timestamp + max((span[2] for span in spans), default=0)
+    records: Buffer
+    codec = _codec_to_change_to(header, config)
+    if codec is None:
+        records = memoryview(data)[HEADER_SIZE : header.size]
+    else:
+        records = compress(codec, decompress_records(data, header), compression_level(codec, config))
+        attributes = attributes & ~COMPRESSION_MASK | codec
+    return pack_batch(replace(header, attributes=attributes, max_timestamp=max_timestamp), records)

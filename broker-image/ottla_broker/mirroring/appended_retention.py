@@ -1,9 +1,10 @@
 """Retention of topics into which sources are appended: it never deletes the position of a source.
 
-The last batch from a source stores up to where the source was mirrored (`source_positions`), and retention or
-DeleteRecords may be about to delete that batch. So followers of such a topic do not delete by themselves: they follow
-the leader's log start. The leader first writes the positions again, above the records to delete, waits until these
-position markers are committed, and then deletes. So a replica that is rebuilt from the remaining records can lead.
+The last batch from a source stores up to where the source was mirrored (`source_positions`), and
+retention or DeleteRecords may be about to delete that batch. So followers of such a topic do not
+delete by themselves: they follow the leader's log start. The leader first writes the positions
+again, above the records to delete, waits until these position markers are committed, and then
+deletes. So a replica that is rebuilt from the remaining records can lead.
 """
 
 import asyncio
@@ -12,7 +13,6 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla_broker.config import LOG_RETENTION_CHECK_INTERVAL_MS, Config
-from ottla_broker.log.retention import retention_offset
 from ottla_broker.metadata.appended_sources import retained_sources
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.mirroring.source_positions import encode_position_marker, source_position
@@ -37,13 +37,15 @@ class AppendedRetention:
         self._markers: dict[tuple[Partition, int], tuple[int, int]] = {}
 
     async def run(self) -> None:
-        """Applies retention by time and size to the partitions that this broker leads, until cancelled."""
+        """Applies retention by time and size to the partitions that this broker leads, until
+        cancelled.
+        """
         while True:
             await asyncio.sleep(self._config(LOG_RETENTION_CHECK_INTERVAL_MS) / 1000)
             if not self._image.appended_sources:
                 continue
             for partition in [it for it in self._partitions if self._producer_ids(it)]:
-                if partition.is_leader and partition.log.failed is None:
+                if partition.is_leader and partition.log.failure is None:
                     try:
                         await self._apply_retention(partition)
                     except (KafkaError, OSError, TimeoutError) as reason:
@@ -54,7 +56,7 @@ class AppendedRetention:
         log, settings = partition.log, self._config.log_config(self._image.topic_config(partition.topic))
         if log.end - log.start <= self._count_position_markers(partition):
             return  # only position markers are left: deleting them would write them again, for ever
-        start = retention_offset(log, settings, self._now_ms())
+        start = log.retention_offset(settings, self._now_ms())
         if start == log.end > log.start:
             log.roll()  # position markers must not be written to the segment that is deleted
         await self.preserve_source_positions(partition, start)
@@ -75,7 +77,8 @@ class AppendedRetention:
     async def preserve_source_positions(self, partition: Partition, below: int) -> None:
         """Returns when the positions of all sources are committed at or above offset `below`.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError if the ISR is too slow.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError if the ISR is
+        too slow.
         """
         offsets = [self.ensure_position_above(partition, it, below) for it in self._producer_ids(partition)]
         last, epoch = max(offsets, default=-1), partition.leader_epoch

@@ -1,6 +1,7 @@
 """Mirrored records keep the source's offsets, so the log's end is the next offset to fetch.
 
-Only the leader epoch in a batch's header becomes ours; it lies outside the CRC. The log starts where the source's does.
+Only the leader epoch in a batch's header becomes ours; it lies outside the CRC. The log starts
+where the source's does.
 """
 
 import logging
@@ -11,7 +12,7 @@ from uuid import UUID
 from ottla_broker.log.validation import split_whole_batches
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, OffsetPolicy
 from ottla_broker.mirroring.source_epochs import last_record_epoch
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class IdenticalOffsets:
         return None
 
     def append_batches(self, mirrored: MirroredPartition, data: FetchResponsePartition) -> FetchOutcome | None:
-        log, records = mirrored.partition.log, data.records
+        log, records = mirrored.partition.log, memoryview(data.records)
         _, batches = split_whole_batches(records)
         if not batches:
             return None
@@ -44,7 +45,8 @@ class IdenticalOffsets:
                     f"the source has one batch from offset {first[0]} to {first[0] + first[6]}, and the mirrored records"
                     f" end inside it at {log.end}"
                 )
-            # The source's log starts inside a batch, which it still holds whole; ours starts with that batch.
+            # The source's log starts inside a batch, which it still holds whole; ours starts with
+            # that batch.
             log.truncate_fully_and_start_at(first[0])
         for at, _ in batches:
             _EPOCH.pack_into(records, at + _EPOCH_OFFSET, mirrored.leader_epoch)

@@ -1,194 +1,178 @@
-"""One connection to one broker of a source, as a consumer has it, by which this broker fills the copies whose sources are led there.
+"""Fetches from one broker of a source cluster, as a consumer does, for the mirrored partitions
+whose source it leads.
 
-One request is under way at a time; what it brought is taken in the turn of the loop in which it comes. What fails for one partition stops nobody
-else: that one rests, longer each time, or is looked for at another broker.
+Topics are named by id, so the source rejects requests for a topic that was deleted and created
+again.
 """
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import Final, Protocol
 
 from ottla_broker.mirroring import mirrored_partition
-from ottla_broker.mirroring.mirror_config import FetchLimits
+from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, LastResponse, MirroredPartition
-from ottla_broker.mirroring.session import LOST, SourceSession
-from ottla_broker.mirroring.source_offsets import EARLIEST, LATEST, fetch_source_offset
+from ottla_broker.replication.fetcher import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Fetcher, FetcherTiming, list_offset
+from ottla_broker.replication.throttle import Throttle
 from ottla_broker.wire.channel import Channel, open_channel
-from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
-from ottla_broker.wire.replica_fetch import FETCH, FetchResponse, FetchResponsePartition, read_response
+from ottla_broker.wire.fetch_request import CONSUMER, FETCH, TOPIC_IDS_SINCE, FetchRequest
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 logger = logging.getLogger(__name__)
 
-OLDEST: Final = 13  # of Fetch, since which topics are named by id
-NEWEST: Final = 17
+NEWEST_VERSION: Final = 17
 FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 5.0
-ANSWER_WITHIN_S: Final = 10.0  # beyond the time that a fetch may wait
+MAX_PAUSE_S: Final = 5.0
+TIMEOUT_S: Final = 10.0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-class Home(Protocol):
-    """What a fetcher needs of its mirror."""
+class FetcherMirror(Protocol):
+    """The mirror that a fetcher works for."""
 
-    @property
-    def pace(self) -> FetchLimits: ...
+    config: MirrorConfig
+    throttle: Throttle
+
     @property
     def client_id(self) -> str: ...
-    @property
-    def secured(self) -> ClientSecurity: ...
 
-    def held_back_s(self) -> float:
-        """How long a throttle lets nothing more be fetched."""
-        ...
+    def reassign_partition(self, mirrored: MirroredPartition) -> None:
+        """Another broker of the source leads the partition."""
 
-    def took(self, size: int) -> None: ...
+    def record_epochs(self, mirrored: MirroredPartition) -> None:
+        """Records `mirrored.unrecorded_epochs` in the metadata, before the partition is fetched any
+        further.
+        """
 
-    def elsewhere(self, copy: MirroredPartition, reason: str) -> None:
-        """That broker does not lead it."""
-        ...
-
-    def learned(self, copy: MirroredPartition) -> None:
-        """`copy.to_learn` is to be written down; it is fetched no further before."""
-        ...
-
-    def parted(self, copy: MirroredPartition) -> None: ...
+    def stop_partition(self, mirrored: MirroredPartition) -> None:
+        """The source has diverged."""
 
 
 class SourceFetcher:
-    def __init__(self, broker: int, address: tuple[str, int], home: Home) -> None:
+    """`last_response` is this source broker's."""
+
+    def __init__(self, broker: int, address: tuple[str, int], mirror: FetcherMirror) -> None:
         self.broker = broker
         self.address = address
-        self.session = SourceSession()
-        self.sign_of_life = LastResponse()
-        self._home = home
+        self.name = f"mirror from {address[0]}:{address[1]}"
+        self.client_id = mirror.client_id
+        self.timing = FetcherTiming(TIMEOUT_S, TIMEOUT_S, FIRST_PAUSE_S, MAX_PAUSE_S)
+        self.last_response = LastResponse()
+        self._mirror = mirror
         self._loop = asyncio.get_running_loop()
-        self._wanted = asyncio.Event()
-        self._running = self._loop.create_task(self._run(), name=f"mirror from {address[0]}:{address[1]}")
+        self.fetcher: Fetcher[MirroredPartition] = Fetcher(self, pipelined=False)
 
-    def follow(self, copy: MirroredPartition) -> None:
-        copy.last_response = self.sign_of_life
-        self.session.follow(copy)
-        self._wanted.set()
+    def add_partition(self, mirrored: MirroredPartition) -> None:
+        mirrored.last_response = self.last_response
+        self.fetcher.add(mirrored)
 
-    def forget(self, copy: MirroredPartition) -> None:
-        self.session.forget(copy)
+    def remove_partition(self, mirrored: MirroredPartition) -> None:
+        self.fetcher.remove(mirrored)
 
     async def close(self) -> None:
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
+        await self.fetcher.close()
 
-    # --- the connection
+    # --- for the fetcher
 
-    async def _run(self) -> None:
-        pause_s = FIRST_PAUSE_S
-        while True:
-            await self._wanted.wait()
-            try:
-                await self._stay()
-                pause_s = FIRST_PAUSE_S
-                continue
-            except (OSError, KafkaError, TimeoutError, MalformedMessage) as error:
-                reason = str(error) or "no answer in time"
-            logger.info("mirroring from broker %d at %s:%d: %s", self.broker, *self.address, reason)
-            for copy in tuple(self.session.followed.values()):
-                self.session.forget(copy)
-                self._home.elsewhere(copy, reason)
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+    @property
+    def max_partition_bytes(self) -> int:
+        return self._mirror.config.fetch_limits.max_partition_bytes
 
-    async def _stay(self) -> None:
-        """Until nothing is followed here any more, or the connection breaks."""
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            channel = await open_channel(*self.address, self._home.client_id, security=self._home.secured)
-        try:
-            version = self._version(channel)
-            self.session.begin()
-            while self.session.followed:
-                if (held_s := self._home.held_back_s()) > 0:
-                    await asyncio.sleep(held_s)
-                    continue
-                request = self.session.next_request(self._loop.time(), self._home.pace)
-                if request is None:
-                    await self._rest()
-                    continue
-                async with asyncio.timeout(ANSWER_WITHIN_S + self._home.pace.max_wait_ms / 1000):
-                    frame = await channel.send_in_version(FETCH, version, request)
-                self.sign_of_life.received_s = self._loop.time()
-                self._home.took(len(frame))
-                await self._heard(channel, read_response(frame))
-            self._wanted.clear()
-        finally:
-            channel.close()
-
-    def _version(self, channel: Channel) -> int:
+    async def connect(self) -> tuple[Channel, int]:
+        channel = await open_channel(*self.address, self.client_id, security=self._mirror.config.security)
         low, high = channel.versions.get(FETCH, (0, -1))
-        version = min(high, NEWEST)
-        if version < max(low, OLDEST):
+        version = min(high, NEWEST_VERSION)
+        if version < max(low, TOPIC_IDS_SINCE):
+            channel.close()
             raise KafkaError(
                 ErrorCode.unsupported_version,
-                f"the source speaks Fetch in versions {low} to {high}; mirroring needs {OLDEST}, which Apache Kafka has since 3.1",
+                f"the source supports Fetch versions {low} to {high}; mirroring needs {TOPIC_IDS_SINCE} (Apache Kafka 3.1)",
             )
-        return version
+        return channel, version
 
-    async def _rest(self) -> None:
-        """Everything rests: until the first may be asked for again, or another is followed."""
-        until_s = self.session.next_rest_s()
-        self._wanted.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until_s):
-                await self._wanted.wait()
-        self._wanted.set()
+    def next_request(self) -> FetchRequest:
+        limits = self._mirror.config.fetch_limits
+        isolation = READ_COMMITTED if limits.reads_committed else READ_UNCOMMITTED
+        return FetchRequest(CONSUMER, limits.max_wait_ms, 1, limits.max_bytes, isolation, 0, 0, (), ())
 
-    # --- hearing
+    def send_pause_s(self) -> float:
+        return self._mirror.throttle.throttle_time_s()
 
-    async def _heard(self, channel: Channel, response: FetchResponse) -> None:
-        if response.error is not ErrorCode.none and response.error not in LOST:
-            raise KafkaError(response.error, f"it answers {response.error.name}")
-        for copy, got in self.session.heard(response):
-            if copy.is_leader:
-                await self._take(channel, copy, got)
-            else:
-                self.session.forget(copy)
+    def on_response(self, size: int) -> None:
+        self.last_response.received_s = self._loop.time()
+        self._mirror.throttle.record_bytes(size)
 
-    async def _take(self, channel: Channel, copy: MirroredPartition, got: FetchResponsePartition) -> None:
+    def on_disconnect(self, reason: Exception) -> None:
+        why = str(reason) or "no response in time"
+        logger.info("disconnected from source broker %d at %s:%d, retrying: %s", self.broker, *self.address, why)
+        for mirrored in tuple(self.fetcher.session):
+            self.fetcher.remove(mirrored)
+            self._mirror.reassign_partition(mirrored)
+
+    def process(self, mirrored: MirroredPartition, data: FetchResponsePartition) -> None:
+        if not mirrored.is_leader:
+            self.fetcher.remove(mirrored)
+            return
         try:
-            outcome = mirrored_partition.process_partition_data(copy, got, self._loop.time())
-            if outcome is FetchOutcome.out_of_range:
-                outcome = await self._find_range(channel, copy)
+            outcome = mirrored_partition.process_partition_data(mirrored, data, self._loop.time())
         except KafkaError as reason:
-            logger.warning("%r cannot be mirrored: %s", copy.partition, reason)
+            logger.warning("%r: mirroring failed, retrying: %s", mirrored.partition, reason)
             outcome = FetchOutcome.retriable_error
+        if outcome is FetchOutcome.out_of_range:
+            self.fetcher.session.pause(mirrored, self._loop.time() + TIMEOUT_S)
+            self.fetcher.spawn(self._find_range(mirrored))
+        else:
+            self._apply(outcome, mirrored, data.error)
+
+    def _apply(self, outcome: FetchOutcome, mirrored: MirroredPartition, code: ErrorCode) -> None:
+        session = self.fetcher.session
         match outcome:
-            case FetchOutcome.unchanged | FetchOutcome.advanced:
-                copy.retry_pause_s = 0.0
-                if outcome is FetchOutcome.advanced:
-                    self.session.ask_on(copy)
+            case FetchOutcome.unchanged:
+                mirrored.retry_pause_s = 0.0
+            case FetchOutcome.advanced:
+                mirrored.retry_pause_s = 0.0
+                session.fetch_next(mirrored)
             case FetchOutcome.retriable_error:
-                self._rest_longer(copy)
-                self.session.ask_on(copy)
+                session.pause(mirrored, self._next_retry_s(mirrored))
             case FetchOutcome.not_leader:
-                self._rest_longer(copy)  # or what one broker says, and another does not, would be asked again and again
-                self.session.forget(copy)
-                self._home.elsewhere(copy, f"broker {self.broker} says {got.error.name}")
+                self.fetcher.remove(mirrored)
+                mirrored.retry_at_s = self._next_retry_s(
+                    mirrored
+                )  # two brokers of the source may contradict each other
+                self._mirror.reassign_partition(mirrored)
             case FetchOutcome.new_epochs:
-                self.session.forget(copy)
-                self._home.learned(copy)
+                self.fetcher.remove(mirrored)
+                self._mirror.record_epochs(mirrored)
             case _:
-                self.session.forget(copy)
-                self._home.parted(copy)
+                self.fetcher.remove(mirrored)
+                self._mirror.stop_partition(mirrored)
 
-    def _rest_longer(self, copy: MirroredPartition) -> None:
-        copy.retry_pause_s = min(copy.retry_pause_s * 2 or FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        copy.retry_at_s = self._loop.time() + copy.retry_pause_s
+    def _next_retry_s(self, mirrored: MirroredPartition) -> float:
+        mirrored.retry_pause_s = min(mirrored.retry_pause_s * 2 or FIRST_PAUSE_S, MAX_PAUSE_S)
+        return self._loop.time() + mirrored.retry_pause_s
 
-    async def _find_range(self, channel: Channel, copy: MirroredPartition) -> FetchOutcome:
-        """Our offset is not in the source's log: asks where that starts and ends."""
-        asked = copy.position
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            start = await fetch_source_offset(channel, copy, EARLIEST)
-            end = await fetch_source_offset(channel, copy, LATEST)
-        if not copy.is_leader or copy.position != asked:
-            return FetchOutcome.advanced
-        return copy.offset_policy.handle_out_of_range(copy, start, end)
+    async def _find_range(self, mirrored: MirroredPartition) -> None:
+        """The source has no such offset: ask where its log starts and ends."""
+        channel, position = self.fetcher.channel, mirrored.position
+        assert channel is not None
+        topic, index = mirrored.source_topic, mirrored.partition.partition
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                start = await list_offset(channel, topic, index, EARLIEST_TIMESTAMP, replica=CONSUMER)
+                end = await list_offset(channel, topic, index, LATEST_TIMESTAMP, replica=CONSUMER)
+            if mirrored not in self.fetcher.session:
+                return
+            outcome = FetchOutcome.advanced
+            if mirrored.is_leader and mirrored.position == position:
+                outcome = mirrored.offset_policy.handle_out_of_range(mirrored, start, end)
+        except KafkaError as reason:
+            logger.warning("%r: mirroring failed, retrying: %s", mirrored.partition, reason)
+            outcome = FetchOutcome.retriable_error
+        except OSError as reason:
+            self.fetcher.disconnect(reason)
+            return
+        if outcome is FetchOutcome.advanced:
+            self.fetcher.session.fetch_now(mirrored)
+        self._apply(outcome, mirrored, ErrorCode.offset_out_of_range)
+        self.fetcher.send_soon()

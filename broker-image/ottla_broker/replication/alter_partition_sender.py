@@ -1,10 +1,10 @@
-"""What this broker's partitions propose for their ISRs, on its way to the controller: AlterPartition (56), version 3.
+"""Sends the ISR changes of this broker's partitions to the controller: AlterPartition (56), version 3.
 
-All proposals that wait go out in one request, and one request is under way at a time. Whether a request whose answer was lost has been carried
-out is not known: its proposals are sent again as they were, and go on counting for the high watermark until the metadata have moved on, because
-the partition epoch in them lets each happen once at most. Even the refusal of one that was sent before is no proof: the first may still arrive.
-Such a one is replaced by the proposal of the ISR as it is, which the controller takes as a change of the partition epoch alone, and after which the
-old one can happen no more.
+All pending changes go out in one request, and one request is under way at a time. When its response is lost, its changes are
+sent again as they were, and go on counting for the high watermark until the metadata have moved on: the partition epoch in
+them lets each be committed at most once. Even the rejection of a change that was sent before proves nothing, because the
+first request may still arrive. Such a change is replaced by the ISR as it is, which the controller commits as a change of
+the partition epoch alone, and after which the old change is rejected.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse
-from kio.schema.alter_partition.v3.response import PartitionData as Answer
+from kio.schema.alter_partition.v3.response import PartitionData as Result
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
 
@@ -27,8 +27,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.05
-LONGEST_PAUSE_S: Final = 1.0
-MOST_AT_ONCE: Final = 2_000  # partitions in one request
+MAX_PAUSE_S: Final = 1.0
+MAX_PARTITIONS: Final = 2_000  # in one request
 
 NEWER_LEADER: Final = frozenset(
     {
@@ -48,27 +48,32 @@ UNDECIDED: Final = frozenset(
     }
 )
 
-Ask = Callable[[Any], Awaitable[Any]]
+SendToController = Callable[[Any], Awaitable[Any]]
 
 
 class AlterPartitionSender:
-    """`ask` brings a request to the active controller; `my_epoch` is this broker's, −1 while it is not registered; `epoch_of` tells that of
-    another, as it is registered."""
+    """`own_epoch`: this broker's epoch, −1 while it is not registered; `epoch_of`: the registered one of another broker."""
 
-    def __init__(self, me: int, my_epoch: Callable[[], int], epoch_of: Callable[[int], int], ask: Ask) -> None:
-        self._me = me
-        self._my_epoch = my_epoch
+    def __init__(
+        self,
+        broker_id: int,
+        own_epoch: Callable[[], int],
+        epoch_of: Callable[[int], int],
+        send_to_controller: SendToController,
+    ) -> None:
+        self._broker_id = broker_id
+        self._own_epoch = own_epoch
         self._epoch_of = epoch_of
-        self._ask = ask
+        self._send_to_controller = send_to_controller
         self._waiting: dict[Partition, None] = {}
-        self._doubtful: dict[IsrChange, None] = {}  # sent, and nobody knows what became of them
+        self._sent_before: dict[IsrChange, None] = {}  # without a response that says what became of them
         self._sending: asyncio.Task[None] | None = None
 
     def send(self, partition: Partition) -> None:
-        """Takes `partition.pending` on its way."""
+        """Send `partition.pending_isr_change`."""
         self._waiting[partition] = None
         if self._sending is None:
-            self._sending = asyncio.get_running_loop().create_task(self._send_all(), name="isr proposals")
+            self._sending = asyncio.get_running_loop().create_task(self._send_all(), name="AlterPartition")
 
     def close(self) -> None:
         if self._sending is not None:
@@ -77,103 +82,110 @@ class AlterPartitionSender:
     async def _send_all(self) -> None:
         pause_s = FIRST_PAUSE_S
         try:
-            await asyncio.sleep(0)  # what is proposed in the same turn goes along
+            await asyncio.sleep(0)  # changes of the same turn of the loop share a request
             while self._waiting:
-                taken = list(self._waiting)[:MOST_AT_ONCE]
+                taken = list(self._waiting)[:MAX_PARTITIONS]
                 for partition in taken:
                     del self._waiting[partition]
-                if await self._send(
-                    [(one, one.pending_isr_change) for one in taken if one.pending_isr_change is not None]
-                ):
+                changes = [(one, change) for one in taken if (change := one.pending_isr_change) is not None]
+                if await self._send(changes):
                     pause_s = FIRST_PAUSE_S
                 else:
                     await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                    pause_s = min(pause_s * 2, MAX_PAUSE_S)
         finally:
             self._sending = None
 
-    async def _send(self, sent: list[tuple[Partition, IsrChange]]) -> bool:
-        """Whether everything was decided."""
-        if not sent:
+    async def _send(self, changes: list[tuple[Partition, IsrChange]]) -> bool:
+        """True if all of them are decided."""
+        if not changes:
             return True
-        if self._my_epoch() < 0:
-            self._again(sent)
+        if self._own_epoch() < 0:
+            self._send_again(changes)
             return False
         try:
-            response: AlterPartitionResponse = await self._ask(self._request(sent))
-        except (KafkaError, OSError, TimeoutError) as reason:
-            logger.warning("the controller cannot be told of %d changed ISRs: %s", len(sent), reason)
-            self._again(sent)
+            response: AlterPartitionResponse = await self._send_to_controller(self._request(changes))
+        except (KafkaError, OSError) as reason:
+            logger.warning("cannot send %d ISR changes to the controller: %s", len(changes), reason)
+            self._send_again(changes)
             return False
         if response.error_code is not ErrorCode.none:
-            logger.warning("the controller takes no ISRs from here: %s", response.error_code.name)
-            self._again(sent)
+            logger.warning("the controller rejected %d ISR changes: %s", len(changes), response.error_code.name)
+            self._send_again(changes)
             return False
-        answers: dict[tuple[UUID | None, int], Answer] = {
-            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        results: dict[tuple[UUID | None, int], Result] = {
+            (topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions
         }
         undecided = [
-            (partition, proposal)
-            for partition, proposal in sent
-            if not self._decided(partition, proposal, answers.get((partition.topic_id, partition.partition)))
+            (partition, change)
+            for partition, change in changes
+            if not self._decide(partition, change, results.get((partition.topic_id, partition.partition)))
         ]
-        self._again(undecided)
+        self._send_again(undecided)
         return not undecided
 
-    def _decided(self, partition: Partition, proposal: IsrChange, answer: Answer | None) -> bool:
-        if answer is None or answer.error_code in UNDECIDED:
+    def _decide(self, partition: Partition, change: IsrChange, result: Result | None) -> bool:
+        if result is None or result.error_code in UNDECIDED:
             return False
-        code = answer.error_code
-        was_doubtful = self._doubtful.pop(proposal, 0) is None
-        if code is ErrorCode.none and answer.partition_epoch <= proposal.partition_epoch:
-            partition.on_isr_change_rejected(proposal)  # it is so already
+        code = result.error_code
+        was_sent_before = change in self._sent_before
+        self._sent_before.pop(change, None)
+        is_committed_already = code is ErrorCode.none and result.partition_epoch <= change.partition_epoch
+        if code in (ErrorCode.none, ErrorCode.invalid_update_version) and not is_committed_already:
+            return True  # the metadata will bring the registration that ends it
+        if code is not ErrorCode.none:
+            logger.info(
+                "the controller rejected ISR %s of %s-%d: %s",
+                change.isr,
+                partition.topic,
+                partition.partition,
+                code.name,
+            )
+        if partition.pending_isr_change is not change:
             return True
-        if code is ErrorCode.none or code is ErrorCode.invalid_update_version:
-            return True  # the metadata will tell, and end the proposal
-        logger.info("ISR %s of %s-%d was refused: %s", proposal.isr, partition.topic, partition.partition, code.name)
         if code in NEWER_LEADER:
-            partition.on_newer_leader(proposal)
-        elif not was_doubtful:
-            partition.on_isr_change_rejected(proposal)
+            partition.on_newer_leader(change)
+        elif was_sent_before and not is_committed_already:
+            partition.leader.withdraw_isr_change(change)
         else:
-            partition.withdraw_isr_change(proposal)
+            partition.leader.on_isr_change_rejected(change)
         return True
 
-    def _again(self, sent: Iterable[tuple[Partition, IsrChange]]) -> None:
-        for partition, proposal in sent:
-            if partition.pending_isr_change is proposal:
+    def _send_again(self, changes: Iterable[tuple[Partition, IsrChange]]) -> None:
+        for partition, change in changes:
+            if partition.pending_isr_change is change:
                 self._waiting[partition] = None
-                self._doubtful[proposal] = None
+                self._sent_before[change] = None
             else:
-                self._doubtful.pop(proposal, None)
+                self._sent_before.pop(change, None)
 
-    def _request(self, sent: list[tuple[Partition, IsrChange]]) -> AlterPartitionRequest:
-        by_topic = groupby(sorted(sent, key=_topic_of), key=_topic_of)
+    def _request(self, changes: list[tuple[Partition, IsrChange]]) -> AlterPartitionRequest:
+        by_topic = groupby(sorted(changes, key=_topic_of), key=_topic_of)
         return AlterPartitionRequest(
-            broker_id=BrokerId(self._me),
-            broker_epoch=i64(self._my_epoch()),
+            broker_id=BrokerId(self._broker_id),
+            broker_epoch=i64(self._own_epoch()),
             topics=tuple(
-                TopicData(topic_id=topic_id, partitions=tuple(self._data(*one) for one in proposals))
-                for topic_id, proposals in by_topic
+                TopicData(topic_id=topic_id, partitions=tuple(self._partition_data(*one) for one in of_topic))
+                for topic_id, of_topic in by_topic
             ),
         )
 
-    def _data(self, partition: Partition, proposal: IsrChange) -> PartitionData:
+    def _partition_data(self, partition: Partition, change: IsrChange) -> PartitionData:
         return PartitionData(
             partition_index=cast(i32, partition.partition),
-            leader_epoch=cast(i32, proposal.leader_epoch),
+            leader_epoch=cast(i32, change.leader_epoch),
             new_isr_with_epochs=tuple(
-                BrokerState(broker_id=BrokerId(broker), broker_epoch=cast(i64, self._epoch(partition, broker)))
-                for broker in proposal.isr
+                BrokerState(broker_id=BrokerId(broker), broker_epoch=cast(i64, self._broker_epoch(partition, broker)))
+                for broker in change.isr
             ),
-            partition_epoch=cast(i32, proposal.partition_epoch),
+            partition_epoch=cast(i32, change.partition_epoch),
         )
 
-    def _epoch(self, partition: Partition, broker: int) -> int:
-        """Of the life that fetched from us; of one that we have not heard yet, the registered one."""
-        if broker == self._me:
-            return self._my_epoch()
-        follower = partition.followers.get(broker)
+    def _broker_epoch(self, partition: Partition, broker: int) -> int:
+        """Of the incarnation that fetched from this leader; of one that has not yet, the registered one."""
+        if broker == self._broker_id:
+            return self._own_epoch()
+        follower = partition.leader.followers.get(broker)
         return follower.broker_epoch if follower and follower.broker_epoch >= 0 else self._epoch_of(broker)
 
 

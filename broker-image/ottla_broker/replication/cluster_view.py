@@ -1,13 +1,9 @@
-"""What a leading partition knows of the brokers around it, and its way to the controller."""
+"""What a partition's leader knows of the brokers around it."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla_broker.metadata.image import MetadataImage
-
-if TYPE_CHECKING:
-    from ottla_broker.replication.partition import Partition
 
 
 class ClusterView(Protocol):
@@ -16,47 +12,23 @@ class ClusterView(Protocol):
         ...
 
     def may_join(self, broker: int, epoch: int) -> bool:
-        """Whether this life of a broker may join an ISR as far as is known here (rule 4); the controller has the last word."""
+        """True if this incarnation of a broker may join an ISR as far as this broker knows (rule 4); the controller decides."""
         ...
 
-    def lives(self, broker: int) -> bool:
-        """Whether it is unfenced, as far as is known here."""
+    def is_alive(self, broker: int) -> bool:
+        """True if the broker is unfenced."""
         ...
 
     def is_registered(self, broker: int, epoch: int) -> bool:
-        """Whether this is the life of a broker that is registered, as far as is known here."""
+        """True if this incarnation of a broker is the registered one."""
         ...
-
-    def propose(self, partition: "Partition") -> None:
-        """Brings `partition.pending` to the controller. What becomes of it is told by the metadata, or by `refused` and `superseded`."""
-        ...
-
-
-class Alone:
-    """For partitions that have one replica, and for tests of those."""
-
-    def now_s(self) -> float:
-        return 0.0
-
-    def may_join(self, broker: int, epoch: int) -> bool:
-        return False
-
-    def lives(self, broker: int) -> bool:
-        return False
-
-    def is_registered(self, broker: int, epoch: int) -> bool:
-        return False
-
-    def propose(self, partition: "Partition") -> None:
-        raise AssertionError(f"{partition.topic}-{partition.partition} has nobody to propose anything to")
 
 
 class MetadataClusterView:
-    """As the image has them. `send`: takes a partition's proposal on its way."""
+    """As the metadata image has it."""
 
-    def __init__(self, image: MetadataImage, send: Callable[["Partition"], None]) -> None:
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self.propose = send
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
@@ -67,7 +39,7 @@ class MetadataClusterView:
             return False
         return not (registered.fenced or registered.shutting_down)
 
-    def lives(self, broker: int) -> bool:
+    def is_alive(self, broker: int) -> bool:
         registered = self._image.brokers.get(broker)
         return registered is not None and not registered.fenced
 

@@ -1,11 +1,10 @@
-"""What the leader of a partition knows of its followers in one leader epoch, and what follows from it: pure.
+"""What the leader of a partition knows of its followers in one leader epoch, and what follows from it. Pure.
 
-- The high watermark is the smallest log end over the *maximal* ISR: the committed one, and whoever an ISR in flight to the controller would
-  add (rule 3). A follower of which nothing was heard in this epoch holds it where it is.
-- A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy leader would always be a little ahead of
-  whoever wants to join.
-- A follower leaves the ISR when for `replica.lag.time.max.ms` it has not reached what the leader's log held at the beginning of that time.
-- It may join when its log reaches the high watermark and the start of the leader's epoch.
+- A follower of which nothing is known in this epoch holds the high watermark where it is.
+- A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy leader would always be
+  a little ahead of a follower that is to join.
+- A follower leaves the ISR when for `replica.lag.time.max.ms` it has not reached what the leader's log held at the
+  beginning of that time. It may join when its log reaches the high watermark and the start of the leader's epoch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,68 +15,68 @@ from typing import Final
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 UNKNOWN: Final = -1
-JOINING_S: Final = 1.0
+JOIN_TIMEOUT_S: Final = 1.0
 """How long after its last fetch a follower that could join holds the high watermark."""
 
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """`end`, `start`: of its log, by its last fetch. `broker_epoch`: of the life that fetched. Times by the loop's clock. `unheard`: (broker epoch,
-    offset, log start) of the last fetch of a life that is not registered yet, as far as is known here."""
+    """`log_end`, `log_start`, `broker_epoch`: by its last fetch. Times by the loop's clock. `uncounted_fetch`: (broker epoch,
+    offset, log start) of the last fetch in a broker epoch that this broker's metadata do not know yet."""
 
     broker: int
     log_end: int = UNKNOWN
     log_start: int = UNKNOWN
     broker_epoch: int = UNKNOWN
     fetched_s: float = -inf
-    caught_up_s: float = -inf  # when it had last reached our log's end
-    leader_end: int = 0  # our log's end when it fetched last
-    mark: int = UNKNOWN  # what it has to reach to be in time …
-    marked_s: float = inf  # … from when on
-    unheard: tuple[int, int, int] | None = None
+    caught_up_s: float = -inf  # when it last reached the leader's log end
+    leader_end: int = 0  # the leader's log end at its last fetch
+    lag_target: int = UNKNOWN  # what it must reach to be in time …
+    lagging_since_s: float = inf  # … counted from here
+    uncounted_fetch: tuple[int, int, int] | None = None
 
-    def fetched(self, offset: int, start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
-        """It asks for records from `offset`: everything below is in its log. With `flush.messages=1`, on its disk."""
+    def record_fetch(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
+        """It fetches from `offset`: everything below is in its log, with `flush.messages=1` on its device."""
         if offset >= leader_end:
             self.caught_up_s = now_s
         elif offset >= self.leader_end:
             self.caught_up_s = max(self.caught_up_s, self.fetched_s)
-        self.log_end, self.log_start, self.broker_epoch = offset, start, broker_epoch
+        self.log_end, self.log_start, self.broker_epoch = offset, log_start, broker_epoch
         self.leader_end, self.fetched_s = leader_end, now_s
 
-    def is_behind(self, leader_end: int) -> bool:
-        """Looks whether it is; from a time when it is not, being late is counted anew."""
+    def update_lagging(self, leader_end: int) -> bool:
+        """True while it is behind. When it is not, its lag is counted anew."""
         if self.log_end >= leader_end:
-            self.marked_s = inf
+            self.lagging_since_s = inf
             return False
         return True
 
-    def is_late(self, leader_end: int, now_s: float, lag_max_s: float) -> bool:
-        """Looks at it now and then; true when it has been behind for too long."""
-        if not self.is_behind(leader_end):
+    def is_lagging_for(self, leader_end: int, now_s: float, max_lag_s: float) -> bool:
+        """True if it has been behind for too long. Called periodically."""
+        if not self.update_lagging(leader_end):
             return False
-        if self.marked_s == inf or self.log_end >= self.mark:
-            self.mark, self.marked_s = leader_end, now_s
-        return now_s - self.marked_s >= lag_max_s
+        if self.lagging_since_s == inf or self.log_end >= self.lag_target:
+            self.lag_target, self.lagging_since_s = leader_end, now_s
+        return now_s - self.lagging_since_s >= max_lag_s
 
-    def could_join(self, high_watermark: int, epoch_start: int) -> bool:
-        return self.log_end >= high_watermark and self.log_end >= epoch_start
+    def has_reached(self, high_watermark: int, epoch_start_offset: int) -> bool:
+        return self.log_end >= high_watermark and self.log_end >= epoch_start_offset
 
     @property
-    def holds_until_s(self) -> float:
-        """Until when it holds the high watermark although it is not in the ISR; it must have caught up a moment ago."""
-        return self.fetched_s + JOINING_S if self.fetched_s - self.caught_up_s <= JOINING_S else -inf
+    def joins_until_s(self) -> float:
+        """Until when it holds the high watermark from outside of the ISR; −inf when it has not just caught up."""
+        return self.fetched_s + JOIN_TIMEOUT_S if self.fetched_s - self.caught_up_s <= JOIN_TIMEOUT_S else -inf
 
 
 class Followers:
-    """Of one partition. `counted`: those in the maximal ISR; `outside`: the others. Both in the order of the replicas."""
+    """Of one partition. `in_sync`: those in the maximal ISR; `out_of_sync`: the others. Both in the order of the replicas."""
 
-    __slots__ = ("_all", "counted", "outside")
+    __slots__ = ("_all", "in_sync", "out_of_sync")
 
     def __init__(self) -> None:
         self._all: dict[int, Follower] = {}
-        self.counted: Sequence[Follower] = ()
-        self.outside: Sequence[Follower] = ()
+        self.in_sync: Sequence[Follower] = ()
+        self.out_of_sync: Sequence[Follower] = ()
 
     def __iter__(self) -> Iterator[Follower]:
         return iter(self._all.values())
@@ -95,60 +94,56 @@ class Followers:
         now_s: float,
         is_registered: Callable[[int, int], bool],
     ) -> Follower | None:
-        """The one that asks for records from `offset`; None while what it says does not count. NOT_LEADER_OR_FOLLOWER when it has no replica here, or when
-        a later life of the broker has been heard of."""
+        """The follower that fetches from `offset`; None when the fetch does not count. NOT_LEADER_OR_FOLLOWER of a broker without
+        a replica, or of an incarnation that has been replaced."""
         follower = self._all.get(broker)
         if follower is None or broker_epoch < follower.broker_epoch:
             raise KafkaError(
                 ErrorCode.not_leader_or_follower, f"broker {broker} of epoch {broker_epoch} is no follower here"
             )
         if broker_epoch != follower.broker_epoch and not is_registered(broker, broker_epoch):
-            # Our metadata do not know this life yet: with its registration it may have left the ISR that we still see (rule 4).
-            follower.unheard = broker_epoch, offset, log_start
+            # With the registration that our metadata do not know yet it may have left the ISR that we see (rule 4).
+            follower.uncounted_fetch = broker_epoch, offset, log_start
             return None
-        follower.unheard = None
-        follower.fetched(offset, log_start, broker_epoch, leader_end, now_s)
+        follower.uncounted_fetch = None
+        follower.record_fetch(offset, log_start, broker_epoch, leader_end, now_s)
         return follower
 
-    def somebody_is_behind(self, leader_end: int) -> bool:
-        """Of those that count. Looks at each: from when one is not, being late is counted anew."""
-        return bool([one for one in self.counted if one.is_behind(leader_end)])
+    def update_lagging(self, leader_end: int) -> bool:
+        """True if a follower in the maximal ISR is behind."""
+        return bool([one for one in self.in_sync if one.update_lagging(leader_end)])
 
-    def late(self, leader_end: int, now_s: float, lag_max_s: float) -> set[int]:
-        """Those of them that have been behind for so long. Looks at each."""
-        return {one.broker for one in self.counted if one.is_late(leader_end, now_s, lag_max_s)}
+    def lagging_for(self, leader_end: int, now_s: float, max_lag_s: float) -> set[int]:
+        """Brokers in the maximal ISR that have been behind for so long."""
+        return {one.broker for one in self.in_sync if one.is_lagging_for(leader_end, now_s, max_lag_s)}
 
-    def clear(self) -> None:
-        self._all = {}
-        self.counted = self.outside = ()
-
-    def set_replicas(self, replicas: Iterable[int], maximal: Iterable[int]) -> None:
-        """Who they are from now on. What is known of those that stay is kept."""
-        counts = set(maximal)
+    def set_replicas(self, replicas: Iterable[int], maximal_isr: Iterable[int]) -> None:
+        """What is known of followers that stay is kept."""
+        in_sync = set(maximal_isr)
         self._all = {broker: self._all.get(broker) or Follower(broker) for broker in replicas}
-        self.counted = [follower for follower in self._all.values() if follower.broker in counts]
-        self.outside = [follower for follower in self._all.values() if follower.broker not in counts]
+        self.in_sync = [follower for follower in self._all.values() if follower.broker in in_sync]
+        self.out_of_sync = [follower for follower in self._all.values() if follower.broker not in in_sync]
 
     def least_end(self, own: int) -> int:
-        """The smallest log end over the maximal ISR, of which our own is `own`."""
-        for follower in self.counted:
+        """The smallest log end over the maximal ISR; `own`: the leader's."""
+        for follower in self.in_sync:
             if follower.log_end < own:
                 own = follower.log_end
         return own
 
-    def least_start(self, own: int, lives: Callable[[int], bool]) -> int:
-        """The smallest log start of those that live, and of our own log, `own`: the low watermark. UNKNOWN while one was not heard in this epoch."""
-        return min([own, *(one.log_start for one in self._all.values() if lives(one.broker))])
+    def least_start(self, own: int, is_alive: Callable[[int], bool]) -> int:
+        """The smallest log start of live replicas; UNKNOWN while one has not fetched in this epoch."""
+        return min([own, *(one.log_start for one in self._all.values() if is_alive(one.broker))])
 
-    def held(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
-        """The high watermark as far as those let it rise who are about to join, and until when the first of them holds it: for those who have not come
-        so far, and may (broker, its epoch)."""
+    def limit_to_joining(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
+        """`watermark`, or lower as followers that are about to join hold it; and until when the first of them does.
+        `may_join`: (broker, broker epoch)."""
         until_s = inf
-        for follower in self.outside:
+        for follower in self.out_of_sync:
             if (
                 follower.log_end < watermark
-                and now_s < follower.holds_until_s
+                and now_s < follower.joins_until_s
                 and may_join(follower.broker, follower.broker_epoch)
             ):
-                watermark, until_s = follower.log_end, min(until_s, follower.holds_until_s)
+                watermark, until_s = follower.log_end, min(until_s, follower.joins_until_s)
         return watermark, until_s

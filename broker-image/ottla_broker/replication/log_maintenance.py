@@ -16,7 +16,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.log.cleaner import CleanerConfig
 from ottla_broker.log.log_dir import LogDir
-from ottla_broker.log.maintenance import MaintenanceIntervals
+from ottla_broker.log.maintenance import MaintenanceIntervals, maintain
 
 FOLLOWED = (
     LOG_CLEANER_ENABLE,
@@ -39,7 +39,7 @@ class LogMaintenance:
             config.subscribe(setting, lambda _: self._set_up())
 
     async def run(self) -> None:
-        await asyncio.gather(*(directory.maintain(self._intervals()) for directory in self._directories))
+        await asyncio.gather(*(maintain(directory, self._intervals()) for directory in self._directories))
 
     def _intervals(self) -> MaintenanceIntervals:
         return MaintenanceIntervals(
@@ -56,5 +56,5 @@ class LogMaintenance:
             io_max_bytes_per_second=self._config(LOG_CLEANER_IO_MAX_BYTES_PER_SECOND),
         )
         for directory in self._directories:
-            directory.cleaner.settings = cleaner
+            directory.cleaner.config = cleaner
             directory.producer_expiration_ms = self._config(PRODUCER_ID_EXPIRATION_MS)

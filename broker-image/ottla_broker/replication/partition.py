@@ -1,41 +1,38 @@
-"""One replica of a partition: what it does as the leader (appends, followers' progress, the high watermark, who is in sync) and how it follows.
-
-Invariants as a leader:
-- The high watermark is the smallest log end over the maximal ISR, never falls, and does not move while the committed ISR is smaller than
-  `min.insync.replicas` (rule 3). What counts as this broker's own log end is what is durable by the topic's own wish: everything in the page
-  cache, or with `flush.messages=1` everything that is fsynced.
-- Who is proposed for the ISR, and counts until that is decided, is `Membership`'s to say (rules 1 and 4).
-- Until the high watermark has reached the start of its epoch a leader is *unsettled*: it may know an older one than its predecessor told.
-"""
+"""One replica of a partition: its log, what the metadata say of it, and what it is now, leader or follower (`PartitionLeader`,
+`PartitionFollower`)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from math import inf
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import PartitionTraffic
-from ottla_broker.replication.cluster_view import Alone, ClusterView
-from ottla_broker.replication.followers import Follower, Followers
-from ottla_broker.replication.isr_state import IsrChange, IsrState, least_in_sync
+from ottla_broker.replication.cluster_view import ClusterView
+from ottla_broker.replication.isr_state import IsrChange
+from ottla_broker.replication.partition_follower import PartitionFollower
+from ottla_broker.replication.partition_leader import PartitionLeader
 from ottla_broker.replication.pending_acks import CommitCallback, PendingAcks
-from ottla_broker.replication.produce_forwarder import FORWARDING_S
 from ottla_broker.replication.rejected_batches import RejectedBatches
-from ottla_broker.replication.syncing import Syncing
 from ottla_broker.replication.waiters import Waiters
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-ALL_REPLICAS = -1
-READ_COMMITTED = 1
-NO_EPOCH = -1
-UNTOLD = -1  # a high watermark that is not known well enough to tell a client
+ALL_REPLICAS: Final = -1
+READ_COMMITTED: Final = 1
+FORWARDING_S: Final = 1.0
+"""How long a leader that has stepped down forwards what producers still send to it."""
 
 
 class Partition:
-    """A replica hosted here. `state`: what the metadata say of it; `me`: this broker's id; `now_ms`: wall time."""
+    """`registration`: what the metadata say of it; `now_ms`: wall time; `send_isr_change`: sends the leader's pending ISR
+    change to the controller.
+
+    Waiters are called when leadership has changed, and: `read_waiters` when readable records may have come,
+    `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark may have risen."""
 
     def __init__(
         self,
@@ -46,7 +43,8 @@ class Partition:
         registration: PartitionRecord,
         broker_id: int,
         now_ms: Callable[[], int],
-        peers: ClusterView | None = None,
+        cluster: ClusterView,
+        send_isr_change: "Callable[[Partition], None]",
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -54,359 +52,293 @@ class Partition:
         self.log = log
         self.registration = registration
         self.traffic = PartitionTraffic()
-        self.followers = Followers()
-        self.rejected_batches = RejectedBatches()  # of what producers of this epoch sent
-        self._membership = IsrState()
-        self.epoch_start_offset = 0  # our log's end when we began to lead
-        self._too_few = False  # in sync: fewer than `min_isr`, as of the last change of the metadata or the settings
+        self.rejected_batches = RejectedBatches()
+        self.read_waiters = Waiters()
+        self.log_end_waiters = Waiters()
+        self.log_start_waiters = Waiters()
+        self.is_leader = False
         self._broker_id = broker_id
         self._now_ms = now_ms
-        self._peers = peers or Alone()
-        self._led_epoch = NO_EPOCH  # the epoch in which we lead, or led last
-        self._stepped_down_s = -inf
-        self._superseded = False  # the controller says that there is a newer leader than we know of
-        self.read_waiters = Waiters()  # told when readable records may have come or leadership has changed
-        self.log_end_waiters = Waiters()  # told when the log has grown or leadership has changed
-        self.log_start_waiters = Waiters()  # told when the low watermark may have risen or leadership has changed
-        self._told_start = log.start
-        self._acks = PendingAcks()
-        self._holding: asyncio.TimerHandle | None = None
-        self._syncing = Syncing(log, self._wants_sync, self._synced, self._acks.fail)
+        self._cluster = cluster
+        self._send_isr_change = partial(send_isr_change, self)
+        self._pending_acks = PendingAcks()
+        self._sync: asyncio.Task[None] | None = None
+        self._notified_log_start = log.start
+        self.role: PartitionLeader | PartitionFollower = self._new_follower()
         self.update_registration(registration)
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.partition} of broker {self._broker_id}>"
 
-    # --- who we are
+    # --- leader or follower
 
     @property
     def leader_epoch(self) -> int:
         return self.registration.leader_epoch
 
     @property
-    def is_leader(self) -> bool:
-        return self.registration.leader == self._broker_id and not self._superseded
-
-    @property
     def is_follower(self) -> bool:
         return self.registration.leader not in (self._broker_id, NO_LEADER)
 
     @property
-    def has_just_stepped_down(self) -> bool:
-        return self.is_follower and self._peers.now_s() - self._stepped_down_s < FORWARDING_S
+    def leader(self) -> PartitionLeader:
+        """NOT_LEADER_OR_FOLLOWER when this replica does not lead."""
+        if not isinstance(self.role, PartitionLeader):
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} is not the leader")
+        return self.role
 
     @property
-    def has_reached_epoch_start(self) -> bool:
-        """Whether everything that an earlier leader may have acknowledged is below our high watermark."""
-        return self.log.high_watermark >= self.epoch_start_offset
+    def follower(self) -> PartitionFollower:
+        """NOT_LEADER_OR_FOLLOWER when this replica leads."""
+        if isinstance(self.role, PartitionLeader):
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} is the leader")
+        return self.role
 
     @property
     def pending_isr_change(self) -> IsrChange | None:
-        """The ISR that is on its way to the controller."""
-        return self._membership.pending
+        """The leader's ISR change that the controller has not decided yet."""
+        return self.role.isr.pending if isinstance(self.role, PartitionLeader) else None
 
     @property
-    def effective_min_isr(self) -> int:
-        """How many must be in sync for acks=all, and for the high watermark to move."""
-        return least_in_sync(self.registration, self.log.config.min_insync_replicas)
+    def has_just_stepped_down(self) -> bool:
+        role = self.role
+        if isinstance(role, PartitionLeader) or not self.is_follower:
+            return False
+        return self._cluster.now_s() - role.stepped_down_s < FORWARDING_S
+
+    @property
+    def has_reached_epoch_start(self) -> bool:
+        """True if the high watermark is above everything that an earlier leader may have acknowledged."""
+        role = self.role
+        return not isinstance(role, PartitionLeader) or self.log.high_watermark >= role.epoch_start_offset
 
     @property
     def acks_wait_for_sync(self) -> bool:
         return self.log.config.flush_messages == 1
 
-    def update_registration(self, state: PartitionRecord) -> None:
-        """Takes over a state from the metadata; one older than what is known is passed over (rule 1)."""
-        if state.partition_epoch < self.registration.partition_epoch:
+    def update_registration(self, registration: PartitionRecord) -> None:
+        """Take over what the metadata say; an older registration than the known one is ignored (rule 1)."""
+        before = self.registration
+        if registration.partition_epoch < before.partition_epoch:
             return
-        before = len(self.registration.isr)
-        if self.registration.leader == self._broker_id != state.leader:
-            self._stepped_down_s = self._peers.now_s()
-            self.rejected_batches = RejectedBatches()
-        self._superseded = self._superseded and state.partition_epoch == self.registration.partition_epoch
-        self.registration = state
-        self._membership.moved_on(state)
-        if self.is_leader:
-            if state.leader_epoch != self._led_epoch:
-                self._become_leader()
-            else:
-                self.traffic.isr_expansions += len(state.isr) > before
-                self.traffic.isr_shrinkages += len(state.isr) < before
-            self._members_changed()
-            self._consider_the_quiet()
-        else:
+        self.registration = registration
+        if registration.leader != self._broker_id:
             self._become_follower()
-        self._wake()
+        else:
+            role = self.role
+            if not isinstance(role, PartitionLeader) or role.epoch != registration.leader_epoch:
+                role = self._become_leader()
+            else:
+                role.superseded = role.superseded and registration.partition_epoch == before.partition_epoch
+                self.traffic.isr_expansions += len(registration.isr) > len(before.isr)
+                self.traffic.isr_shrinkages += len(registration.isr) < len(before.isr)
+            self.is_leader = not role.superseded
+            if self.is_leader:
+                role.update_registration(registration)
+        self._notify_all()
 
-    def _become_leader(self) -> None:
-        """The leader epoch starts at the log's end. Nothing is known of the followers in this epoch."""
-        self._led_epoch = self.registration.leader_epoch
+    def _become_leader(self) -> PartitionLeader:
+        self._close_leader()
         self.rejected_batches = RejectedBatches()
-        self._membership.forget()
-        self.followers.clear()
-        self.log.epochs.assign(self._led_epoch, self.log.end)
-        self.epoch_start_offset = self.log.end
-        if self.acks_wait_for_sync and self.log.flush.flushed < self.log.end:
-            self._syncing.begin()
+        role = PartitionLeader(
+            self.log,
+            self.registration,
+            self._broker_id,
+            self._cluster,
+            self._pending_acks,
+            self.read_waiters,
+            self.log_start_waiters,
+            self._durable_end,
+            self._send_isr_change,
+        )
+        self.role = role
+        if self.acks_wait_for_sync and self.log.flush.flushed_offset < self.log.end:
+            self._begin_sync()
+        return role
 
     def _become_follower(self) -> None:
-        self._membership.forget()
-        self.followers.clear()
-        self.epoch_start_offset = 0
-        self.log.epochs.truncate_from_end(self.log.end)  # an epoch of ours in which nothing was written is nobody's
+        if isinstance(self.role, PartitionLeader):
+            self._close_leader()
+            self.rejected_batches = RejectedBatches()
+            self.role = self._new_follower()
+            self.role.stepped_down_s = self._cluster.now_s()
+        self.is_leader = False
+        self.role.registration = self.registration
+        self.log.epochs.truncate_from_end(
+            self.log.end
+        )  # of an epoch in which it led and wrote nothing, nothing is known
         reason = KafkaError(ErrorCode.not_leader_or_follower)
-        (self._acks.hand_over if self.is_follower else self._acks.fail)(reason)
+        (self._pending_acks.hand_over if self.is_follower else self._pending_acks.fail)(reason)
 
-    def on_log_truncated(self) -> None:
-        """As a follower: the log has lost its end, because it is not the new leader's."""
-        self._acks.cut_back(self.log.end, KafkaError(ErrorCode.not_leader_or_follower))
+    def _new_follower(self) -> PartitionFollower:
+        return PartitionFollower(
+            self.log,
+            self.registration,
+            self.traffic,
+            self._pending_acks,
+            self.read_waiters,
+            self._begin_follower_sync,
+        )
 
-    def truncate_as_leader(self, offset: int) -> None:
-        """As a leader of whom nobody has fetched yet in this epoch: gives up the log's end, by a decision that the metadata hold. Followers find where
-        their logs part from ours. KafkaError: KAFKA_STORAGE_ERROR."""
-        self.log.truncate_to(offset)
-        self.log.epochs.assign(self._led_epoch, self.log.end)
-        self.epoch_start_offset = self.log.end
-        self.on_log_truncated()
-        self._wake()
+    def _close_leader(self) -> None:
+        if isinstance(self.role, PartitionLeader):
+            self.role.close()
 
-    @property
-    def pending_acks_future(self) -> asyncio.Future[None] | None:
-        """Ends when all producers that wait now have been told."""
-        return self._acks.settled() if self._acks else None
+    def on_newer_leader(self, change: IsrChange) -> None:
+        """The controller knows a newer leader: serve nothing more until the metadata name it (rule 1)."""
+        if self.pending_isr_change is change:
+            self.leader.superseded = True
+            self.is_leader = False
+            self._pending_acks.hand_over(KafkaError(ErrorCode.not_leader_or_follower))
+            self._notify_all()
 
     def stop_replica(self, code: ErrorCode) -> None:
-        """The replica leaves this broker: whoever waits is told why."""
-        self._acks.fail(KafkaError(code))
-        self._superseded = True
-        self._wake()
+        """The replica leaves this broker. Fails what waits with `code`."""
+        self._close_leader()
+        self.is_leader = False
+        self._pending_acks.fail(KafkaError(code))
+        self._notify_all()
 
     def on_config_changed(self) -> None:
-        """The topic's settings are others: `min.insync.replicas` may let the high watermark go on."""
+        """min.insync.replicas may let the high watermark advance."""
         if self.is_leader:
-            self._members_changed()
+            self.leader.update_maximal_isr()
+
+    def on_brokers_changed(self) -> None:
+        """Brokers have registered, or are fenced or unfenced."""
+        if self.is_leader:
+            self.leader.on_brokers_changed()
+
+    def shrink_isr(self, max_lag_s: float) -> None:
+        """As `PartitionLeader.shrink_isr`, if this replica leads."""
+        if self.is_leader:
+            self.leader.shrink_isr(max_lag_s)
 
     # --- appending as the leader
 
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
-        """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1."""
+        """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. NOT_ENOUGH_REPLICAS when the ISR is too small for −1;
+        KafkaError as `PartitionLog.append_as_leader`."""
+        leader = self.leader
         if self.rejected_batches and from_client:
             self.rejected_batches.check(records)
         try:
-            if acks == ALL_REPLICAS and self._too_few:
+            if acks == ALL_REPLICAS and leader.below_min_isr:
                 raise KafkaError(
                     ErrorCode.not_enough_replicas,
-                    f"{self.topic}-{self.partition}: {len(self.registration.isr)} in-sync replicas, min.insync.replicas is {self.log.config.min_insync_replicas}",
+                    f"{self.topic}-{self.partition}: {len(self.registration.isr)} in-sync replicas, "
+                    f"min.insync.replicas is {self.log.config.min_insync_replicas}",
                 )
             appended = self.log.append_as_leader(
-                records, leader_epoch=self.registration.leader_epoch, now_ms=self._now_ms(), from_client=from_client
+                records, leader_epoch=leader.epoch, now_ms=self._now_ms(), from_client=from_client
             )
         except KafkaError as reason:
             self.rejected_batches.note(records, reason)
             raise
         if self.rejected_batches:
             self.rejected_batches.accepted(records)
-        self._has_grown(appended)
+        self._on_appended(leader, appended)
         return appended
 
     def append_mirrored_records(self, records: Buffer) -> LogAppendInfo:
-        """Appends batches of another cluster's leader at the offsets that they have, as the leader here; their leader epochs are ours already.
-        KafkaError: as `PartitionLog.append_as_follower`."""
-        appended = self.log.append_as_follower(records, leader_epoch=self.registration.leader_epoch)
-        self._has_grown(appended)
+        """Append batches of another cluster's leader at the offsets that they have; their leader epochs are this leader's already.
+        KafkaError as `PartitionLog.append_as_follower`."""
+        leader = self.leader
+        appended = self.log.append_as_follower(records, leader_epoch=leader.epoch)
+        self._on_appended(leader, appended)
         return appended
 
-    def _has_grown(self, appended: LogAppendInfo) -> None:
+    def _on_appended(self, leader: PartitionLeader, appended: LogAppendInfo) -> None:
         self.traffic.messages_in += appended.record_count
         self.traffic.bytes_in += appended.byte_count
         if self.log_end_waiters.waiting:
             self.log_end_waiters.notify_all()
-        if not (self.followers.counted or self.acks_wait_for_sync):
-            self._advance()
+        if not (leader.followers.in_sync or self.acks_wait_for_sync):
+            leader.advance_high_watermark()
         if self.log.is_sync_due:
-            self._syncing.begin()
+            self._begin_sync()
+
+    def truncate_as_leader(self, offset: int) -> None:
+        """Truncate a log that no follower has fetched from in this leader epoch, as the metadata demand. Followers find where
+        their logs diverge. KafkaError: KAFKA_STORAGE_ERROR."""
+        leader = self.leader
+        self.log.truncate_to(offset)
+        self.log.epochs.assign(leader.epoch, self.log.end)
+        leader.epoch_start_offset = self.log.end
+        self._pending_acks.truncate_to(self.log.end, KafkaError(ErrorCode.not_leader_or_follower))
+        self._notify_all()
+
+    # --- acknowledgements
+
+    def is_committed(self, appended: LogAppendInfo) -> bool:
+        """True if the whole ISR has the records."""
+        return appended.last_offset < self.log.high_watermark
 
     def commit_future(
         self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
     ) -> Awaitable[None] | None:
-        """What to wait for before answering, or None when there is nothing to wait for. Raises into the waiter what `when_acknowledged` tells."""
+        """What to wait for before answering; None when there is nothing to wait for. Raises what `call_when_committed` passes."""
         if acks != ALL_REPLICAS or self.is_committed(appended):
             return None
-        return self._acks.future(appended.last_offset + 1, across_leaders=across_leaders)
-
-    def is_committed(self, appended: LogAppendInfo) -> bool:
-        """Whether the whole ISR has it."""
-        return appended.last_offset < self.log.high_watermark
+        return self._pending_acks.future(appended.last_offset + 1, across_leaders=across_leaders)
 
     def call_when_committed(
-        self, appended: LogAppendInfo, told: CommitCallback, *, across_leaders: bool = False
+        self, appended: LogAppendInfo, callback: CommitCallback, *, across_leaders: bool = False
     ) -> bool:
-        """False when the whole ISR has it already; else `told` is called when it has. Or with NOT_LEADER_OR_FOLLOWER when leadership is lost,
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small, KAFKA_STORAGE_ERROR. `across_leaders`: when leadership is lost,
-        waits on for a while whether the new leader keeps what was appended."""
+        """False if the whole ISR has the records. Else `callback` is called when it has, or with NOT_LEADER_OR_FOLLOWER when
+        leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small, or KAFKA_STORAGE_ERROR.
+        `across_leaders`: when leadership is lost, wait on for a while whether the new leader keeps the records."""
         if self.is_committed(appended):
             return False
-        self._acks.wait(appended.last_offset + 1, told, across_leaders=across_leaders)
+        self._pending_acks.add(appended.last_offset + 1, callback, across_leaders=across_leaders)
         return True
 
-    # --- followers, as their leader sees them
-
-    def record_follower_fetch(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
-        """A follower asks for records from `offset`, up to which its log is ours. NOT_LEADER_OR_FOLLOWER as `Followers.heard` says."""
-        follower = self.followers.record_fetch(
-            broker, broker_epoch, offset, log_start, self.log.end, self._peers.now_s(), self._peers.is_registered
-        )
-        if follower is None:
-            return
-        if self.log_start_waiters.waiting:
-            self.log_start_waiters.notify_all()
-        if follower in self.followers.outside:
-            self._consider_joining((follower,))
-        self._advance()
-
-    def on_brokers_changed(self) -> None:
-        """The metadata know other lives of other brokers than before: what those have said counts now, and they may join."""
-        if self.is_leader:
-            for follower in self.followers:
-                if follower.unheard is not None:
-                    self.record_follower_fetch(follower.broker, *follower.unheard)
-            self.maybe_expand_isr()
-            self.log_start_waiters.notify_all()  # who lives no more is not waited for
-
-    def maybe_expand_isr(self) -> None:
-        """Other brokers are registered, or may join, than before: proposes that those who have caught up do."""
-        if self.followers.outside and self.is_leader:
-            self._consider_joining(self.followers.outside)
-
-    def _consider_the_quiet(self) -> None:
-        if self.pending_isr_change is None and self.followers.outside:
-            self._consider_joining(self._membership.waiting(self.followers.outside, self.log.end))
-
-    def _consider_joining(self, candidates: Iterable[Follower]) -> None:
-        """Those of them that have caught up are to be in the ISR (rule 4)."""
-        watermark, epoch_start, may_join = self.log.high_watermark, self.epoch_start_offset, self._peers.may_join
-
-        def may(one: Follower) -> bool:
-            return one.could_join(watermark, epoch_start) and may_join(one.broker, one.broker_epoch)
-
-        if self._membership.join(self.registration, candidates, may):
-            self._propose()
-
-    def maybe_shrink_isr(self, lag_max_s: float) -> None:
-        """Called now and then: those who have been behind for `lag_max_s` are to leave the ISR."""
-        if not self.is_leader or not self.followers.somebody_is_behind(self.log.end):
-            return
-        if self._membership.leave(self.registration, self.followers.late(self.log.end, self._peers.now_s(), lag_max_s)):
-            self._propose()
-
-    def _propose(self) -> None:
-        self._members_changed()
-        self._peers.propose(self)
-
-    def on_isr_change_rejected(self, proposal: IsrChange) -> None:
-        """The controller will not have it, now or later. What had to wait for that is looked at now."""
-        if self._membership.refused(proposal):
-            self._members_changed()
-            if self._membership.somebody_waits:
-                self._consider_the_quiet()
-
-    def withdraw_isr_change(self, proposal: IsrChange) -> None:
-        """The controller will not have it now, but may find a copy of it later."""
-        if self._membership.withdraw(self.registration, proposal):
-            self._peers.propose(self)
-
-    def on_newer_leader(self, proposal: IsrChange) -> None:
-        """The controller knows a newer leader: nothing more is served until the metadata tell who it is (rule 1)."""
-        if self.pending_isr_change is proposal:
-            self._superseded = True
-            self._acks.hand_over(KafkaError(ErrorCode.not_leader_or_follower))
-            self._wake()
-
-    def _members_changed(self) -> None:
-        others = (broker for broker in self.registration.replicas if broker != self._broker_id)
-        self.followers.set_replicas(others, self._membership.maximal_isr(self.registration.isr))
-        self._too_few = len(self.registration.isr) < self.effective_min_isr
-        if self._too_few:
-            self._acks.fail(
-                KafkaError(
-                    ErrorCode.not_enough_replicas_after_append, "the ISR became smaller than min.insync.replicas"
-                )
-            )
-        self._advance()
-
-    # --- the high watermark
-
-    def _advance(self) -> None:
-        log = self.log
-        watermark = self.followers.least_end(log.flush.flushed if self.acks_wait_for_sync else log.end)
-        if watermark <= log.high_watermark or self._too_few:
-            return
-        if self.followers.outside:
-            watermark = self._limit_to_joining_followers(watermark)
-            if watermark <= log.high_watermark:
-                return
-        log.advance_high_watermark(watermark)
-        if self._acks:
-            self._acks.reached(watermark)
-        if self.read_waiters.waiting:
-            self.read_waiters.notify_all()
-
-    def _limit_to_joining_followers(self, watermark: int) -> int:
-        """Lower, where a follower that is about to join has not come so far; looked at again when its time is over."""
-        now_s = self._peers.now_s()
-        held, until_s = self.followers.held(watermark, now_s, self._peers.may_join)
-        if held < watermark and self._holding is None:
-            self._holding = asyncio.get_running_loop().call_later(until_s - now_s, self._held_long_enough)
-        return held
-
-    def _held_long_enough(self) -> None:
-        self._holding = None
-        if self.is_leader:
-            self._advance()
-
-    def update_from_leader(self, high_watermark: int, log_start: int) -> None:
-        """As a follower: takes over the leader's high watermark as far as our log goes, and where its log starts."""
-        log = self.log
-        watermark = min(high_watermark, log.end)
-        if watermark > log.high_watermark:
-            log.advance_high_watermark(watermark)
-            if self._acks:
-                self._acks.reached(watermark)
-            if self.read_waiters.waiting:
-                self.read_waiters.notify_all()
-        if log.start < log_start <= log.high_watermark:
-            log.delete_records_before(log_start)
-        if log.is_sync_due and not self.acks_wait_for_sync:
-            self._syncing.begin()
+    def pending_acks_future(self) -> asyncio.Future[None] | None:
+        """Done when every producer that waits now has its answer; None when none waits."""
+        return self._pending_acks.all_completed()
 
     # --- readers
 
     def readable_end(self, isolation: int, replica: int = -1) -> int:
-        """The offset before which a reader may see records: the log's end for a follower, else high watermark or last stable offset."""
+        """The offset before which a reader may see records: for a follower the log end, else the high watermark or last stable
+        offset."""
         if replica >= 0:
             return self.log.end
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
-    @property
-    def low_watermark(self) -> int:
-        """Below it no replica that lives has any record, as far as its leader knows; −1 while one of them has not been heard."""
-        return self.followers.least_start(self.log.start, self._peers.lives)
-
     def notify_log_start_change(self) -> None:
-        """Where nothing else happens, those that fetch are told that the log's start has risen."""
-        if self.log.start != self._told_start:
-            self._told_start = self.log.start
-            self._wake()
+        """Where nothing else happens, fetchers hear now that the log start has risen."""
+        if self.log.start != self._notified_log_start:
+            self._notified_log_start = self.log.start
+            self._notify_all()
 
-    def _wake(self) -> None:
+    def _notify_all(self) -> None:
         self.read_waiters.notify_all()
         self.log_end_waiters.notify_all()
         self.log_start_waiters.notify_all()
 
-    # --- durability
+    # --- durability: one fsync at a time, shared by all appends before it (group commit)
 
-    def _wants_sync(self) -> bool:
-        return self.log.is_sync_due or (self.acks_wait_for_sync and self.log.flush.flushed < self.log.end)
+    def _durable_end(self) -> int:
+        return self.log.flush.flushed_offset if self.acks_wait_for_sync else self.log.end
 
-    def _synced(self) -> None:
-        if self.is_leader:
-            self._advance()
+    def _begin_follower_sync(self) -> None:
+        """A follower's fetcher itself syncs what acks wait for."""
+        if self.log.is_sync_due and not self.acks_wait_for_sync:
+            self._begin_sync()
+
+    def _begin_sync(self) -> None:
+        if self._sync is None:
+            self._sync = asyncio.get_running_loop().create_task(self._sync_log())
+
+    async def _sync_log(self) -> None:
+        log = self.log
+        try:
+            while log.is_sync_due or (self.acks_wait_for_sync and log.flush.flushed_offset < log.end):
+                await log.wait_until_synced(log.end)
+                if self.is_leader:
+                    self.leader.advance_high_watermark()
+        except KafkaError as reason:
+            self._pending_acks.fail(reason)
+        finally:
+            self._sync = None

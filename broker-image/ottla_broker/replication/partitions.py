@@ -64,8 +64,8 @@ class Partitions:
             raise KafkaError(
                 code, f"{topic}-{partition}: leader epoch {epoch}, here it is {found.registration.leader_epoch}"
             )
-        if found.log.failed is not None:
-            raise found.log.failed
+        if found.log.failure is not None:
+            raise found.log.failure
         return found
 
     def topic_name(self, topic_id: UUID) -> str:

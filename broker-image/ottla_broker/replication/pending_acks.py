@@ -1,7 +1,7 @@
-"""Producers that wait until the whole ISR has what they sent; where the lead changes meanwhile, until the new leader's ISR has.
+"""Producers that wait until the whole ISR has their records; when another broker leads meanwhile, until that leader's ISR has them.
 
-That spares those without idempotence a doubled record at every planned restart: what an old leader appended and its successor took over is
-acknowledged all the same, once the high watermark that the old leader learns as a follower has passed it.
+So a planned change of leader doubles no record of a producer without idempotence: what the old leader appended and the new
+one took over is acknowledged once the high watermark that the old leader learns as a follower has passed it.
 """
 
 import asyncio
@@ -14,83 +14,86 @@ from ottla_broker.wire.errors import KafkaError
 HANDOVER_TIMEOUT_S: Final = 2.0
 
 CommitCallback = Callable[[KafkaError | None], None]
-"""Called when what was waited for has come, with None, or will not come, with why."""
+"""Called with None when the records are committed, or with the reason why they will not be."""
 
 
-class Waiter(NamedTuple):
-    """They come in the order of `offset`, then of their coming. `across`: whether another leader's high watermark will do."""
+class PendingAck(NamedTuple):
+    """Ordered by `offset`, then by `number`. `across_leaders`: another leader's high watermark will do."""
 
     offset: int
     number: int
-    told: CommitCallback
-    across: bool
+    callback: CommitCallback
+    across_leaders: bool
 
 
 class PendingAcks:
-    """Waiters by the offset that the high watermark must reach. They are told in the turn of the loop in which it does."""
+    """Of one partition, by the offset that the high watermark must reach. Callbacks run in the turn of the loop in which it does."""
 
     __slots__ = ("_count", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: list[Waiter] = []
+        self._waiting: list[PendingAck] = []
         self._count = 0
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def wait(self, offset: int, told: CommitCallback, *, across_leaders: bool = False) -> None:
-        """`told` hears when the high watermark has reached `offset`, or what `fail` was given. `across_leaders`: whether another leader's
-        high watermark will do."""
+    def add(self, offset: int, callback: CommitCallback, *, across_leaders: bool = False) -> None:
         self._count += 1
-        heapq.heappush(self._waiting, Waiter(offset, self._count, told, across_leaders))
+        heapq.heappush(self._waiting, PendingAck(offset, self._count, callback, across_leaders))
 
     def future(self, offset: int, *, across_leaders: bool = False) -> asyncio.Future[None]:
-        """As `wait`, for a task."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """As `add`, for a task."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def told(reason: KafkaError | None) -> None:
-            if waiter.done():
+        def complete(reason: KafkaError | None) -> None:
+            if future.done():
                 return
             if reason is None:
-                waiter.set_result(None)
+                future.set_result(None)
             else:
-                waiter.set_exception(reason)
+                future.set_exception(reason)
 
-        self.wait(offset, told, across_leaders=across_leaders)
-        return waiter
+        self.add(offset, complete, across_leaders=across_leaders)
+        return future
 
-    def settled(self) -> asyncio.Future[None]:
-        """Ends with the last of those that wait now, whatever they are told. Somebody must be waiting."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.wait(
-            max(self._waiting).offset, lambda _: None if ended.done() else ended.set_result(None), across_leaders=True
-        )
-        return ended
+    def all_completed(self) -> asyncio.Future[None] | None:
+        """Done when every producer that waits now has its answer; None when none waits."""
+        if not self._waiting:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def complete(_: KafkaError | None) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self.add(max(self._waiting).offset, complete, across_leaders=True)
+        return future
 
     def reached(self, high_watermark: int) -> None:
         waiting = self._waiting
         while waiting and waiting[0].offset <= high_watermark:
-            heapq.heappop(waiting).told(None)
+            heapq.heappop(waiting).callback(None)
 
     def fail(self, reason: KafkaError) -> None:
-        self._fail(reason, lambda waiter: True)
+        self._fail(reason, lambda ack: True)
 
     def hand_over(self, reason: KafkaError) -> None:
-        """Somebody else leads: what was appended may be there to stay all the same. Those that wait across leaders wait on for a while."""
-        self._fail(reason, lambda waiter: not waiter.across)
+        """Another broker leads, and may have what was appended: those that wait across leaders wait on for HANDOVER_TIMEOUT_S."""
+        self._fail(reason, lambda ack: not ack.across_leaders)
         if self._waiting:
             latest = self._count
             asyncio.get_running_loop().call_later(
-                HANDOVER_TIMEOUT_S, self._fail, reason, lambda waiter: waiter.number <= latest
+                HANDOVER_TIMEOUT_S, self._fail, reason, lambda ack: ack.number <= latest
             )
 
-    def cut_back(self, end: int, reason: KafkaError) -> None:
-        """What lay at `end` and after it is gone from the log."""
-        self._fail(reason, lambda waiter: waiter.offset > end)
+    def truncate_to(self, log_end: int, reason: KafkaError) -> None:
+        """Records at `log_end` and above are no longer in the log."""
+        self._fail(reason, lambda ack: ack.offset > log_end)
 
-    def _fail(self, reason: KafkaError, which: Callable[[Waiter], bool]) -> None:
-        failed = [waiter for waiter in self._waiting if which(waiter)]
-        self._waiting = [waiter for waiter in self._waiting if not which(waiter)]
+    def _fail(self, reason: KafkaError, is_meant: Callable[[PendingAck], bool]) -> None:
+        failed = [ack for ack in self._waiting if is_meant(ack)]
+        self._waiting = [ack for ack in self._waiting if not is_meant(ack)]
         heapq.heapify(self._waiting)
-        for waiter in failed:
-            waiter.told(reason)
+        for ack in failed:
+            ack.callback(reason)

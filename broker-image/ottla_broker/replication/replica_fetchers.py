@@ -1,11 +1,12 @@
-"""All that this broker copies: which partitions it follows, where, and how fast it may.
-
-One fetcher per leader, and a second one for topics whose acks wait for a sync (`fetcher`).
-"""
+"""All that this broker copies as a follower: one fetcher for each leader, and a second one for topics with
+`flush.messages=1`, whose records are fsynced before the next request tells the leader so: they have a connection of their
+own, or every partition would wait for the device."""
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Final
+from uuid import UUID
 
 from ottla_broker.config import (
     FOLLOWER_REPLICATION_THROTTLED_RATE,
@@ -18,15 +19,65 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.records import NO_LEADER, Endpoint
-from ottla_broker.replication.fetcher import Fetcher, Pace
+from ottla_broker.metadata.records import NO_LEADER
+from ottla_broker.replication.fetcher import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Fetcher, FetcherTiming, list_offset
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_follower import FollowOutcome, last_record_epoch
 from ottla_broker.replication.throttle import Throttle, is_throttled
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 
-if TYPE_CHECKING:
-    from ottla_broker.replication.fetcher import Home
+logger = logging.getLogger(__name__)
 
-Place = tuple[int, bool]  # leader, and whether it is the connection of synced topics
+VERSION: Final = 17
+FIRST_PAUSE_S: Final = 0.02
+FIRST_TIMEOUT_S: Final = 2.0
+"""A connection that a network cut has silenced is replaced long before TCP gives it up; a leader that is merely slow gets
+twice the time with each try, up to replica.socket.timeout.ms."""
+
+ConnectionKey = tuple[int, bool]
+"""Leader, and whether it is the connection of the topics whose records are fsynced."""
+
+
+class FollowedPartition:
+    """`epoch`: the leader epoch in which it is fetched. `lag`: records by which the leader's high watermark is ahead."""
+
+    __slots__ = (
+        "epoch",
+        "in_session",
+        "key",
+        "lag",
+        "named_in",
+        "partition",
+        "requested_offset",
+        "retry_at_s",
+        "retry_pause_s",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key: tuple[UUID, int] = (partition.topic_id, partition.partition)
+        self.epoch = partition.leader_epoch
+        self.lag = 0
+        self.requested_offset = 0
+        self.named_in = 0
+        self.in_session = False
+        self.retry_at_s = 0.0
+        self.retry_pause_s = 0.0
+
+    def next_fetch(self, max_bytes: int) -> FetchRequestPartition:
+        partition, log = self.partition, self.partition.log
+        return FetchRequestPartition(
+            partition.topic_id,
+            partition.partition,
+            log.end,
+            max_bytes,
+            partition.leader_epoch,
+            last_record_epoch(log),
+            log.start,
+        )
 
 
 class ReplicaFetchers:
@@ -34,77 +85,57 @@ class ReplicaFetchers:
 
     def __init__(self, me: int, image: MetadataImage, config: Config, broker_epoch: Callable[[], int]) -> None:
         self.me = me
+        self.image = image
         self.broker_epoch = broker_epoch
-        self._image = image
-        self._listener = config.inter_broker_listener
-        self.pace = Pace(
-            config(REPLICA_FETCH_WAIT_MAX_MS),
-            config(REPLICA_FETCH_MIN_BYTES),
-            config(REPLICA_FETCH_MAX_BYTES),
-            config(REPLICA_FETCH_RESPONSE_MAX_BYTES),
-            config(REPLICA_FETCH_BACKOFF_MS),
-            config(REPLICA_SOCKET_TIMEOUT_MS),
+        self.config = config
+        self._throttle = Throttle(
+            lambda: config(FOLLOWER_REPLICATION_THROTTLED_RATE), lambda: asyncio.get_running_loop().time()
         )
-        self._throttle = Throttle(lambda: config(FOLLOWER_REPLICATION_THROTTLED_RATE), _now_s)
-        self._fetchers: dict[Place, Fetcher] = {}
-        self._places: dict[Partition, Place] = {}
-
-    # --- what is followed
+        self._fetchers: dict[ConnectionKey, ReplicaFetcher] = {}
+        self._connections: dict[Partition, ConnectionKey] = {}
 
     def follow_leader(self, partition: Partition) -> None:
-        """Looks at the partition's state, and fetches it from where that says."""
-        place = self._connection_key(partition)
-        before = self._places.get(partition)
-        if before is not None and before != place:
+        """Fetch the partition from the leader that its registration names, or from none."""
+        key, before = self._connection_key(partition), self._connections.get(partition)
+        if before is not None and before != key:
             self.remove_partition(partition)
-        if place is not None:
-            self._places[partition] = place
-            fetcher = self._fetchers.get(place)
+        if key is not None:
+            self._connections[partition] = key
+            fetcher = self._fetchers.get(key)
             if fetcher is None:
-                home: Home = self
-                fetcher = self._fetchers[place] = Fetcher(*place, home)
-            fetcher.follow(partition)
+                fetcher = self._fetchers[key] = ReplicaFetcher(*key, self)
+            fetcher.add_partition(partition)
 
     def remove_partition(self, partition: Partition) -> None:
-        place = self._places.pop(partition, None)
-        if place is not None:
-            self._fetchers[place].forget(partition)
+        key = self._connections.pop(partition, None)
+        if key is not None:
+            self._fetchers[key].remove_partition(partition)
 
-    def _connection_key(self, partition: Partition) -> Place | None:
+    def _connection_key(self, partition: Partition) -> ConnectionKey | None:
         leader = partition.registration.leader
-        if leader in (NO_LEADER, self.me):
-            return None
-        return leader, partition.acks_wait_for_sync
+        return None if leader in (NO_LEADER, self.me) else (leader, partition.acks_wait_for_sync)
 
     def on_broker_changed(self, broker: int) -> None:
-        """The metadata say something new of a broker: it may be back, or be this one, which had no epoch."""
+        """A broker may be back, or this one has a broker epoch now."""
         for (leader, _), fetcher in self._fetchers.items():
             if broker in (leader, self.me):
-                fetcher.try_again()
+                fetcher.fetcher.reconnect_now()
 
     async def close(self) -> None:
         for fetcher in self._fetchers.values():
-            await fetcher.close()
+            await fetcher.fetcher.close()
         self._fetchers.clear()
-        self._places.clear()
+        self._connections.clear()
 
     @property
     def max_lag(self) -> int:
         """Records by which the partition that is furthest behind its leader's high watermark is behind it."""
-        return max(
-            (one.lag for fetcher in self._fetchers.values() for one in fetcher.session.followed.values()), default=0
-        )
+        return max((one.lag for each in self._fetchers.values() for one in each.fetcher.session), default=0)
 
-    # --- for fetchers
-
-    def address_of(self, broker: int) -> Endpoint | None:
-        registered = self._image.brokers.get(broker)
-        return None if registered is None else registered.endpoints.get(self._listener)
-
-    def held_back_s(self, partition: Partition) -> float:
+    def throttle_time_s(self, partition: Partition) -> float:
         return self._throttle.throttle_time_s() if self._is_throttled(partition) else 0.0
 
-    def took(self, partition: Partition, size: int) -> None:
+    def record_bytes(self, partition: Partition, size: int) -> None:
         if self._is_throttled(partition):
             self._throttle.record_bytes(size)
 
@@ -113,5 +144,159 @@ class ReplicaFetchers:
         return is_throttled(entries, partition.partition, self.me) and self.me not in partition.registration.isr
 
 
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
+class ReplicaFetcher:
+    """Fetches from one leader. With `synced`, what came is fsynced before the next request."""
+
+    def __init__(self, leader: int, synced: bool, fetchers: ReplicaFetchers) -> None:
+        config = fetchers.config
+        self.name = f"fetch from broker {leader}"
+        self.client_id = f"broker-{fetchers.me}-fetcher"
+        self.max_partition_bytes = config(REPLICA_FETCH_MAX_BYTES)
+        self._max_pause_s = max(config(REPLICA_FETCH_BACKOFF_MS) / 1000, FIRST_PAUSE_S)
+        max_timeout_s = config(REPLICA_SOCKET_TIMEOUT_MS) / 1000
+        self.timing = FetcherTiming(
+            min(FIRST_TIMEOUT_S, max_timeout_s), max_timeout_s, FIRST_PAUSE_S, self._max_pause_s
+        )
+        self._leader = leader
+        self._synced = synced
+        self._fetchers = fetchers
+        self._loop = asyncio.get_running_loop()
+        self._broker_epoch = -1  # of this broker, in which the connection was made
+        self._syncing = 0  # responses whose records are being fsynced
+        self.fetcher: Fetcher[FollowedPartition] = Fetcher(self, pipelined=True)
+
+    def add_partition(self, partition: Partition) -> None:
+        """Fetch it from now on, or in another leader epoch than before."""
+        known = self.fetcher.session.get((partition.topic_id, partition.partition))
+        if known is None or known.partition is not partition or known.epoch != partition.leader_epoch:
+            self.fetcher.add(FollowedPartition(partition))
+
+    def remove_partition(self, partition: Partition) -> None:
+        known = self.fetcher.session.get((partition.topic_id, partition.partition))
+        if known is not None and known.partition is partition:
+            self.fetcher.remove(known)
+
+    # --- for the fetcher
+
+    async def connect(self) -> tuple[Channel, int]:
+        self._syncing = 0
+        self._broker_epoch = self._fetchers.broker_epoch()
+        if self._broker_epoch < 0:
+            raise KafkaError(ErrorCode.broker_not_available, "this broker is not registered yet")
+        registered = self._fetchers.image.brokers.get(self._leader)
+        listener = self._fetchers.config.inter_broker_listener
+        endpoint = None if registered is None else registered.endpoints.get(listener)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {self._leader} is not registered")
+        return await open_channel(endpoint.host, endpoint.port, self.client_id), VERSION
+
+    def next_request(self) -> FetchRequest:
+        if self._broker_epoch != self._fetchers.broker_epoch():
+            raise ConnectionAbortedError("this broker has registered anew")  # the leader knows an earlier incarnation
+        config = self._fetchers.config
+        return FetchRequest(
+            self._fetchers.me,
+            config(REPLICA_FETCH_WAIT_MAX_MS),
+            config(REPLICA_FETCH_MIN_BYTES),
+            config(REPLICA_FETCH_RESPONSE_MAX_BYTES),
+            0,
+            0,
+            0,
+            (),
+            (),
+            None,
+            self._broker_epoch,
+        )
+
+    def send_pause_s(self) -> float | None:
+        return None if self._syncing else 0.0
+
+    def on_response(self, size: int) -> None:
+        pass
+
+    def on_disconnect(self, reason: Exception) -> None:
+        if self._fetchers.broker_epoch() >= 0:  # or this broker is still starting
+            logger.info("fetching from broker %d: %s", self._leader, reason)
+
+    def process(self, followed: FollowedPartition, data: FetchResponsePartition) -> None:
+        partition, session = followed.partition, self.fetcher.session
+        if data.records and followed.requested_offset != partition.log.end:
+            return  # an earlier response has brought them
+        try:
+            outcome = partition.follower.process(data)
+        except KafkaError as reason:
+            logger.warning("%r cannot be copied from broker %d: %s", partition, self._leader, reason)
+            self._pause(followed, self._max_pause_s)
+            return
+        if outcome is FollowOutcome.retriable_error:
+            self._pause(followed, self._next_pause_s(followed, data.error))
+            return
+        if outcome is FollowOutcome.out_of_range:
+            self._pause(followed, self._max_pause_s)
+            self.fetcher.spawn(self._find_range(followed))
+            return
+        followed.retry_pause_s = 0.0
+        followed.lag = max(data.high_watermark - partition.log.end, 0)
+        if outcome is FollowOutcome.log_start_raised:
+            session.fetch_now(followed)
+        elif outcome is FollowOutcome.advanced:
+            self._fetchers.record_bytes(partition, len(data.records))
+            if self._synced and partition.log.flush.flushed_offset < partition.log.end:
+                self._syncing += 1
+                self.fetcher.spawn(self._sync(followed))
+            else:
+                self._fetch_next(followed)
+
+    # --- what comes of a response
+
+    def _fetch_next(self, followed: FollowedPartition) -> None:
+        pause_s = self._fetchers.throttle_time_s(followed.partition)
+        if pause_s > 0:
+            self.fetcher.session.pause(followed, self._loop.time() + pause_s)
+        else:
+            self.fetcher.session.fetch_next(followed)
+
+    def _next_pause_s(self, followed: FollowedPartition, code: ErrorCode) -> float:
+        """The metadata of two brokers seldom differ for long: the first retries come soon."""
+        if followed.retry_pause_s == 0.0:
+            logger.info("%r: broker %d answers %s", followed.partition, self._leader, code.name)
+        if code is ErrorCode.kafka_storage_error:
+            return self._max_pause_s
+        return min(followed.retry_pause_s * 2 or FIRST_PAUSE_S, self._max_pause_s)
+
+    def _pause(self, followed: FollowedPartition, pause_s: float) -> None:
+        followed.retry_pause_s = pause_s
+        self.fetcher.session.pause(followed, self._loop.time() + pause_s)
+
+    async def _sync(self, followed: FollowedPartition) -> None:
+        """Fsync the log; only then may the leader count on its records."""
+        log = followed.partition.log
+        try:
+            await log.wait_until_synced(log.end)
+        except KafkaError:
+            self._pause(followed, self._max_pause_s)
+        else:
+            self._fetch_next(followed)
+        self._syncing -= 1
+        self.fetcher.send()
+
+    async def _find_range(self, followed: FollowedPartition) -> None:
+        """The leader has no such offset: ask where its log starts and ends, and go there."""
+        channel, partition, epoch = self.fetcher.channel, followed.partition, followed.epoch
+        assert channel is not None
+
+        async def offset(timestamp: int) -> int:
+            return await list_offset(
+                channel, partition.topic, partition.partition, timestamp, replica=self._fetchers.me, leader_epoch=epoch
+            )
+
+        try:
+            start, end = await offset(EARLIEST_TIMESTAMP), await offset(LATEST_TIMESTAMP)
+            if followed not in self.fetcher.session or epoch != partition.leader_epoch:
+                return
+            partition.follower.move_into_leader_range(start, end)
+        except (OSError, KafkaError) as reason:
+            logger.warning("%r: cannot list its leader's offsets: %s", partition, reason)
+            return
+        self.fetcher.session.fetch_now(followed)
+        self.fetcher.send_soon()

@@ -1,16 +1,16 @@
-"""Which replicas live on this broker: follows the metadata, and makes, opens, re-configures and deletes partition folders to match.
+"""Which replicas live on this broker: applies the metadata, and creates, opens, configures and deletes partition folders to match.
 
-A folder that the metadata do not know is never deleted: it is set aside under a `-stray` name, unless this is the very first start of a cluster on
-these directories, when folders found there are taken in as topics (`orphans`), which is how a Kafka broker's data move here.
+A folder that the metadata do not know is never deleted but renamed to `…-stray`. Only at the very first start of a cluster
+on these directories are such folders adopted as topics (`find_orphans`): so the data of a Kafka broker move here.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 from uuid import UUID
 
-from ottla_broker.config import TOPIC_RETENTION_BYTES, TOPIC_RETENTION_MS
+from ottla_broker.config import REPLICA_LAG_TIME_MAX_MS, TOPIC_RETENTION_BYTES, TOPIC_RETENTION_MS, Config
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
@@ -20,77 +20,64 @@ from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
 from ottla_broker.replication.cluster_view import ClusterView
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-# New logs that are made before anybody else gets a turn; of a topic of thousands of partitions the others follow in slices.
-MADE_AT_ONCE: Final = 64
-MADE_PER_TURN: Final = 16
-AGAIN_S: Final = 5.0
+MAX_NEW_LOGS_AT_ONCE: Final = 64
+"""How many logs one change creates before the loop does other work; a topic of thousands of partitions follows in slices."""
+NEW_LOGS_PER_TURN: Final = 16
+RETRY_PAUSE_S: Final = 5.0
+LAG_CHECKS: Final = 4  # per replica.lag.time.max.ms
+LAG_CHECKS_PER_TURN: Final = 500
 NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name: "-1"}
 
-
-class Fetchers(Protocol):
-    """Where a replica's records come from while another broker leads."""
-
-    def follow_leader(self, partition: Partition) -> None:
-        """Looks at the partition's state: fetches from its leader, from nobody, or in another epoch than before."""
-        ...
-
-    def remove_partition(self, partition: Partition) -> None:
-        """It is hosted here no longer."""
-        ...
-
-    def on_broker_changed(self, broker: int) -> None:
-        """The metadata say something new of it: it may be back."""
-        ...
+PartitionName = tuple[str, int]
 
 
 class ReplicaManager:
-    """`log_config_of` gives a topic's log settings from its overrides; `led`/`lost` hear of leadership that came or went, in each epoch anew."""
+    """`on_leadership_gained` and `on_leadership_lost` are called in each leader epoch anew; `send_isr_change`: sends a
+    partition's pending ISR change to the controller."""
 
     def __init__(
         self,
-        me: int,
+        broker_id: int,
         image: MetadataImage,
         partitions: Partitions,
-        directories: Sequence[LogDir],
+        log_dirs: Sequence[LogDir],
         runtime: Runtime,
-        log_config_of: Callable[[Mapping[str, str]], LogConfig],
+        config: Config,
+        fetchers: ReplicaFetchers,
+        cluster: ClusterView,
+        send_isr_change: Callable[[Partition], None],
         on_leadership_gained: Callable[[Partition], None],
         on_leadership_lost: Callable[[Partition], None],
-        cluster: ClusterView | None = None,
-        fetchers: Fetchers | None = None,
     ) -> None:
-        self._me = me
+        self._broker_id = broker_id
         self._image = image
         self._partitions = partitions
-        self._directories = directories
+        self._log_dirs = log_dirs
         self._runtime = runtime
-        self._log_config_of = log_config_of
-        self._led = on_leadership_gained
-        self._lost = on_leadership_lost
-        self._peers = cluster
-        self._following = fetchers
-        self._leading: dict[Partition, int] = {}  # what `led` was told: in which epoch
-        self._to_make: dict[tuple[str, int], None] = {}  # replicas whose logs are still to be made
-        self._making: asyncio.Task[None] | None = None
-        self._refused: dict[
-            tuple[str, int], asyncio.TimerHandle
-        ] = {}  # logs that could not be made, and when they are tried again
-        self._made = 0  # new logs in this turn
+        self._config = config
+        self._fetchers = fetchers
+        self._cluster = cluster
+        self._send_isr_change = send_isr_change
+        self._on_leadership_gained = on_leadership_gained
+        self._on_leadership_lost = on_leadership_lost
+        self._led_epochs: dict[Partition, int] = {}  # in which `on_leadership_gained` was called
+        self._to_create: dict[PartitionName, None] = {}
+        self._creating: asyncio.Task[None] | None = None
+        self._retries: dict[PartitionName, asyncio.TimerHandle] = {}  # of logs that could not be opened
+        self._created = 0  # logs in this turn of the loop
 
     def apply_changes(self, changes: MetadataDelta) -> None:
-        """Brings this broker's replicas in line with what changed."""
-        self._made = 0
+        self._created = 0
         for topic in changes.deleted_topics:
-            self._remove(topic)
+            self._delete_topic(topic)
         for name, partition in sorted(changes.changed_partitions):
-            known = self._image.topics.get(name)
-            if known is not None and partition in known.partitions:  # or it was of an earlier topic of that name
-                self._host(known, known.partitions[partition])
+            self._host_if_known(name, partition)
         for resource_type, name in changes.changed_configs:
             if resource_type == TOPIC_RESOURCE:
                 self.reconfigure_topics([name])
@@ -98,27 +85,44 @@ class ReplicaManager:
         if changes.changed_brokers:
             for hosted in self._partitions:
                 hosted.on_brokers_changed()
-            if self._following is not None:
-                for broker in sorted(changes.changed_brokers):
-                    self._following.on_broker_changed(broker)
+            for broker in sorted(changes.changed_brokers):
+                self._fetchers.on_broker_changed(broker)
 
     def reconfigure_topics(self, topics: Iterable[str]) -> None:
-        """Gives the logs of these topics their settings as they are now."""
+        """Give the logs of these topics their settings as they are now."""
         for name in topics:
-            config = self._config_of(name)
+            config = self._log_config(name)
             for partition in self._image.topics[name].partitions if name in self._image.topics else ():
                 if hosted := self._partitions.get(name, partition):
                     hosted.log.set_config(config)
                     hosted.on_config_changed()
-                    if self._following is not None:
-                        self._following.follow_leader(hosted)  # topics whose acks wait for a sync are copied apart
+                    self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
+
+    async def shrink_isrs(self) -> None:
+        """Remove followers that do not keep up from their ISRs, and tell fetchers what retention has deleted. Until cancelled."""
+        while True:
+            max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
+            await asyncio.sleep(max_lag_s / LAG_CHECKS)
+            for number, partition in enumerate(list(self._partitions)):
+                partition.shrink_isr(max_lag_s)
+                partition.notify_log_start_change()
+                if number % LAG_CHECKS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    def close(self) -> None:
+        for retry in self._retries.values():
+            retry.cancel()
+        if self._creating is not None:
+            self._creating.cancel()
+
+    # --- folders that the metadata do not know
 
     def find_orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
-        """Partition folders that no topic claims: name → (topic id, partition → latest leader epoch). Two ids in one topic: the folder
-        of the lower partition decides, and the others are set aside."""
+        """Partition folders of no topic: name → (topic id, partition → latest leader epoch). Where the folders of one topic have two
+        ids, the lowest partition's counts, and the others become strays."""
         found: dict[str, tuple[UUID, dict[int, int]]] = {}
-        for directory in self._directories:
-            for (topic, partition), log in sorted(directory.logs.items()):
+        for log_dir in self._log_dirs:
+            for (topic, partition), log in sorted(log_dir.logs.items()):
                 if topic == METADATA_TOPIC or topic in self._image.topics:
                     continue
                 topic_id, partitions = found.setdefault(topic, (log.topic_id or self._runtime.new_uuid(), {}))
@@ -127,112 +131,117 @@ class ReplicaManager:
         return found
 
     def rename_strays(self) -> None:
-        for directory in self._directories:
-            for (topic, partition), log in sorted(directory.logs.items()):
+        for log_dir in self._log_dirs:
+            for (topic, partition), log in sorted(log_dir.logs.items()):
                 known = self._image.topics.get(topic)
                 if topic == METADATA_TOPIC:
                     continue
                 if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
-                    logger.warning("%s is not a replica that the metadata know; set aside as a stray", log.directory)
-                    directory.move_to_stray(topic, partition)
+                    logger.warning("the metadata know no replica %s: renaming it to a stray folder", log.directory)
+                    log_dir.move_to_stray(topic, partition)
 
-    def _host(self, topic: TopicImage, state: PartitionRecord) -> None:
-        hosted = self._partitions.get(topic.name, state.partition)
-        if self._me not in state.replicas:
+    # --- replicas
+
+    def _host_if_known(self, topic: str, partition: int) -> None:
+        known = self._image.topics.get(topic)
+        if known is not None and partition in known.partitions:  # or it was of an earlier topic of that name
+            self._host(known, known.partitions[partition])
+
+    def _host(self, topic: TopicImage, registration: PartitionRecord) -> None:
+        index = registration.partition
+        hosted = self._partitions.get(topic.name, index)
+        if self._broker_id not in registration.replicas:
             if hosted is not None:
                 self._drop(hosted, ErrorCode.not_leader_or_follower)
             return
         if hosted is not None and hosted.topic_id == topic.id:
-            hosted.update_registration(state)
-            self._tell(hosted)
+            hosted.update_registration(registration)
+            self._apply_role(hosted)
             return
-        if self._made >= MADE_AT_ONCE:
-            self._make_later(topic.name, state.partition)
+        if self._created >= MAX_NEW_LOGS_AT_ONCE:
+            self._create_later((topic.name, index))
             return
         try:
-            log = self._open(topic, state)
+            log = self._open_log(topic, registration)
         except (KafkaError, OSError) as reason:
-            self._try_again(topic.name, state.partition, reason)
+            self._retry_later((topic.name, index), reason)
             return
-        self._refused.pop((topic.name, state.partition), None)
+        self._retries.pop((topic.name, index), None)
         hosted = Partition(
-            topic.name, topic.id, state.partition, log, state, self._me, self._runtime.now_ms, self._peers
+            topic.name,
+            topic.id,
+            index,
+            log,
+            registration,
+            self._broker_id,
+            self._runtime.now_ms,
+            self._cluster,
+            self._send_isr_change,
         )
         self._partitions.add(hosted)
-        self._tell(hosted)
+        self._apply_role(hosted)
 
-    def _try_again(self, topic: str, partition: int, reason: Exception) -> None:
-        """After a while: what is wrong may pass, as a full disk does. Said once."""
-        if (topic, partition) not in self._refused:
-            logger.error("%s-%d cannot be hosted: %s", topic, partition, reason)
+    def _retry_later(self, name: PartitionName, reason: Exception) -> None:
+        """The reason may pass, as a full disk does. It is logged once."""
+        if name not in self._retries:
+            logger.error("cannot open the log of %s-%d: %s", *name, reason)
         else:
-            self._refused[topic, partition].cancel()
-        again = asyncio.get_running_loop().call_later(AGAIN_S, self._make_later, topic, partition)
-        self._refused[topic, partition] = again
+            self._retries[name].cancel()
+        self._retries[name] = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._create_later, name)
 
-    def _make_later(self, topic: str, partition: int) -> None:
-        self._to_make[topic, partition] = None
-        if self._making is None:
-            self._making = asyncio.get_running_loop().create_task(self._make_in_slices())
+    def _create_later(self, name: PartitionName) -> None:
+        self._to_create[name] = None
+        if self._creating is None:
+            self._creating = asyncio.get_running_loop().create_task(self._create_in_slices())
 
-    async def _make_in_slices(self) -> None:
-        """What the metadata say is looked up when the turn comes."""
+    async def _create_in_slices(self) -> None:
         try:
-            while self._to_make:
+            while self._to_create:
                 await asyncio.sleep(0)
-                self._made = 0
-                for topic, partition in list(self._to_make)[:MADE_PER_TURN]:
-                    del self._to_make[topic, partition]
-                    known = self._image.topics.get(topic)
-                    if known is not None and partition in known.partitions:
-                        self._host(known, known.partitions[partition])
+                self._created = 0
+                for name in list(self._to_create)[:NEW_LOGS_PER_TURN]:
+                    del self._to_create[name]
+                    self._host_if_known(*name)
         finally:
-            self._making = None
+            self._creating = None
 
-    def close(self) -> None:
-        for again in self._refused.values():
-            again.cancel()
-        if self._making is not None:
-            self._making.cancel()
-
-    def _tell(self, partition: Partition) -> None:
+    def _apply_role(self, partition: Partition) -> None:
         epoch = partition.leader_epoch if partition.is_leader else None
-        before = self._leading.get(partition)
+        before = self._led_epochs.get(partition)
         if epoch != before:
             if before is not None:
-                del self._leading[partition]
-                self._lost(partition)
+                del self._led_epochs[partition]
+                self._on_leadership_lost(partition)
             if epoch is not None:
-                self._leading[partition] = epoch
-                self._led(partition)
-        if self._following is not None:
-            self._following.follow_leader(partition)
+                self._led_epochs[partition] = epoch
+                self._on_leadership_gained(partition)
+        self._fetchers.follow_leader(partition)
 
-    def _open(self, topic: TopicImage, state: PartitionRecord) -> PartitionLog:
-        """Where its folder is; else where the metadata want it; else in the directory with the fewest."""
-        config = self._config_of(topic.name)
-        for directory in self._directories:
-            if (topic.name, state.partition) in directory.logs:
-                return directory.create_log(topic.name, state.partition, topic.id, config)
-        working = [directory for directory in self._directories if directory.failure is None]
+    def _open_log(self, topic: TopicImage, registration: PartitionRecord) -> PartitionLog:
+        """Where its folder is; else in the directory that the metadata name; else in the one with the fewest logs."""
+        config, index = self._log_config(topic.name), registration.partition
+        for log_dir in self._log_dirs:
+            if (topic.name, index) in log_dir.logs:
+                return log_dir.create_log(topic.name, index, topic.id, config)
+        working = [log_dir for log_dir in self._log_dirs if log_dir.failure is None]
         if not working:
             raise KafkaError(ErrorCode.kafka_storage_error, "every log directory has failed")
-        wanted = dict(zip(state.replicas, state.directories, strict=False)).get(self._me)
-        chosen = next((one for one in working if one.directory_id == wanted), None)
+        assigned = dict(zip(registration.replicas, registration.directories, strict=False)).get(self._broker_id)
+        chosen = next((one for one in working if one.directory_id == assigned), None)
         if chosen is None:
             chosen = min(working, key=lambda one: len(one.logs))
-        self._made += 1
-        return chosen.create_log(topic.name, state.partition, topic.id, config)
+        self._created += 1
+        return chosen.create_log(topic.name, index, topic.id, config)
 
-    def _config_of(self, topic: str) -> LogConfig:
-        """A copy of another cluster's topic lets go what its source lets go, and when; not what is old or large here. A topic to which others are appended
-        lets go what its leader does, who keeps how far each was copied (`mirroring.keeping`)."""
+    def _log_config(self, topic: str) -> LogConfig:
+        """A mirrored topic's log follows its source's log start, and a topic with appended sources its leader's, who remembers how
+        far each was copied (`mirroring.appended_retention`): neither has a retention of its own."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
         follows = known is not None and (self._image.active_mirror(known.id) or retained_sources(self._image, known.id))
-        return self._log_config_of({**overrides, **NO_RETENTION} if follows else overrides)
+        return self._config.log_config({**overrides, **NO_RETENTION} if follows else overrides)
 
-    def _remove(self, topic: TopicImage) -> None:
+    def _delete_topic(self, topic: TopicImage) -> None:
         for partition in topic.partitions:
             hosted = self._partitions.get(topic.name, partition)
             if hosted is not None and hosted.topic_id == topic.id:
@@ -240,11 +249,10 @@ class ReplicaManager:
 
     def _drop(self, hosted: Partition, code: ErrorCode) -> None:
         self._partitions.remove(hosted.topic, hosted.partition)
-        if self._leading.pop(hosted, None) is not None:
-            self._lost(hosted)
+        if self._led_epochs.pop(hosted, None) is not None:
+            self._on_leadership_lost(hosted)
         hosted.stop_replica(code)
-        if self._following is not None:
-            self._following.remove_partition(hosted)
-        for directory in self._directories:
-            if (hosted.topic, hosted.partition) in directory.logs:
-                directory.delete_log(hosted.topic, hosted.partition)
+        self._fetchers.remove_partition(hosted)
+        for log_dir in self._log_dirs:
+            if (hosted.topic, hosted.partition) in log_dir.logs:
+                log_dir.delete_log(hosted.topic, hosted.partition)

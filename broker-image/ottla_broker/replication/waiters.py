@@ -1,4 +1,4 @@
-"""Who is told at once when something has happened to a partition. Fetches that wait, mostly: no task of theirs stands by meanwhile."""
+"""Callbacks for changes of a partition, mostly of fetches that wait: no task of theirs is needed meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,31 +7,31 @@ Waiter = Callable[[], None]
 
 
 class Waiters:
-    """`waiting`: who is told, in the order of their coming, so that a run can be repeated."""
+    """`waiting`: in the order of their coming, so that a run can be repeated."""
 
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
         self.waiting: dict[Waiter, None] = {}
 
-    def add(self, watcher: Waiter) -> None:
-        """It is called each time, until it is removed."""
-        self.waiting[watcher] = None
+    def add(self, waiter: Waiter) -> None:
+        """`waiter` is called at each change until it is removed."""
+        self.waiting[waiter] = None
 
-    def remove(self, watcher: Waiter) -> None:
-        self.waiting.pop(watcher, None)
+    def remove(self, waiter: Waiter) -> None:
+        self.waiting.pop(waiter, None)
 
-    async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Returns when it holds, and raises what it raises. It is looked at now, and after each time that the watchers are told."""
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return when `condition` holds, which is checked now and at each change. Raises what it raises."""
         changed = asyncio.Event()
         self.add(changed.set)
         try:
-            while not holds():
+            while not condition():
                 await changed.wait()
                 changed.clear()
         finally:
             self.remove(changed.set)
 
     def notify_all(self) -> None:
-        for watcher in tuple(self.waiting):
-            watcher()
+        for waiter in tuple(self.waiting):
+            waiter()

@@ -3,7 +3,7 @@
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -14,8 +14,6 @@ from ottla_broker.security.authorizer import OPERATIONS, Authorizer, Operation, 
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
-from ottla_broker.wire.repeated_fetch import RepeatedFetch
-from ottla_broker.wire.repeated_produce import RepeatedProduce
 
 OPERATIONS_NOT_REQUESTED: Final = i32(-(2**31))
 """The bit field of authorized operations where the request does not ask for them (KIP-430)."""
@@ -42,8 +40,6 @@ class ConnectionState:
     software_version: str = "unknown"
     is_follower: bool = False
     stepped_down_s: float = -inf
-    fetches: RepeatedFetch = field(default_factory=RepeatedFetch)
-    produces: RepeatedProduce = field(default_factory=RepeatedProduce)
 
 
 @dataclass(slots=True)

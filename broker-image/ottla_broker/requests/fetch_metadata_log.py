@@ -12,8 +12,8 @@ from typing import Any
 
 from kio.schema.fetch.v18.request import FetchRequest
 
-from ottla_broker.metadata.fetch_messages import build_fetch_response, parse_fetch_request
 from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID, MetadataFetchResponse
+from ottla_broker.metadata.quorum_messages import build_fetch_response, parse_fetch_request
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.requests.context import Buffers, RequestContext

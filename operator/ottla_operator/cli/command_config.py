@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from ottla_broker.wire import pem, properties
-from ottla_broker.wire.channel import UNSECURED
-from ottla_broker.wire.client_security import MECHANISMS, PROTOCOLS, ClientSecurity
+from ottla_broker.wire.client_security import MECHANISMS, PROTOCOLS, UNSECURED, ClientSecurity
 from ottla_broker.wire.properties import InvalidEscape, Property
 from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
 from ottla_operator.kafka.client import KafkaClient, connect

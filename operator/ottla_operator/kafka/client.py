@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from ottla_broker.wire.channel import UNSECURED
 from ottla_broker.wire.client import Client, NoBrokersAvailable, describe_os_error, parse_bootstrap_servers
-from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 

@@ -12,8 +12,8 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
+from ottla_broker.wire.client import build_offset_commit
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.offset_commits import offset_commit
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
 
@@ -128,7 +128,7 @@ async def list_group_offsets(client: KafkaClient, group: str) -> dict[TopicParti
 
 async def alter_group_offsets(client: KafkaClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commits offsets of a group that has no members."""
-    request = offset_commit(group, {partition: (offset, "") for partition, offset in offsets.items()})
+    request = build_offset_commit(group, {partition: (offset, "") for partition, offset in offsets.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
         for it in topic.partitions:
             subject = f"group {group!r}, partition {topic.name}-{it.partition_index}"

@@ -9,11 +9,13 @@ from ottla_broker.config import Config
 from ottla_broker.connection import ConnectionLimits
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import create_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
+from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.requests.context import ConnectionState, RequestContext
@@ -64,10 +66,19 @@ class SmallBroker:
             topic.partitions[index] = state
             folder = str(self._directory / f"{name}-{index}")
             log = create_log(self._storage, folder, name, index, topic.id, config or LogConfig())
-            partition = Partition(name, topic.id, index, log, state, ME, self.runtime.now_ms)
+            partition = self._partition(topic, log, state)
             self.partitions.add(partition)
             made.append(partition)
         return made
+
+    def _partition(self, topic: TopicImage, log: PartitionLog, state: PartitionRecord) -> Partition:
+        def unexpected(partition: Partition) -> None:
+            raise AssertionError(f"{partition!r} changes its ISR")
+
+        cluster = MetadataClusterView(self.image)
+        return Partition(
+            topic.name, topic.id, state.partition, log, state, ME, self.runtime.now_ms, cluster, unexpected
+        )
 
     def register(self, port: int) -> None:
         """Puts this broker into the image, so that Metadata tells where it is."""

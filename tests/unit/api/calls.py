@@ -4,7 +4,7 @@ import asyncio
 from asyncio import Future
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla_broker.api.fetch import Fetching
+from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.requests.context import Buffers, Reply
 from ottla_broker.security.authorizer import Authorizer
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PLENTY = 1 << 30
 
 
-def fetching_of(broker: SmallBroker) -> Fetching:
-    return Fetching(cast("Broker", broker))
+def fetch_handler_of(broker: SmallBroker) -> FetchHandler:
+    return FetchHandler(cast("Broker", broker))
 
 
 def call_produce(broker: SmallBroker, request: Any, version: int = 9, authorizer: Authorizer | None = None) -> Reply:
@@ -27,7 +27,7 @@ def call_produce(broker: SmallBroker, request: Any, version: int = 9, authorizer
 
 
 def call_fetch(
-    fetching: Fetching,
+    handler: FetchHandler,
     broker: SmallBroker,
     request: Any,
     version: int = 12,
@@ -35,7 +35,7 @@ def call_fetch(
     authorizer: Authorizer | None = None,
 ) -> Reply:
     frame = write_request(1, version, 1, "me", request)[4:]
-    return fetching(context(broker, version, authorizer), frame, read_request_header(frame), room)
+    return handler(context(broker, version, authorizer), frame, read_request_header(frame), room)
 
 
 def answered(reply: Reply, key: int, version: int) -> Any:

@@ -12,7 +12,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, batch
-from tests.unit.api.calls import answered, call_fetch, fetching_of, waited
+from tests.unit.api.calls import answered, call_fetch, fetch_handler_of, waited
 from tests.unit.api.requests import fetch_request
 from tests.unit.api.test_produce import Nobody
 
@@ -52,9 +52,9 @@ async def test_answers_what_is_there(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     put(partition, b"1", b"2")
     put(partition, b"3")
-    fetching = fetching_of(broker)
+    handler = fetch_handler_of(broker)
     for version in range(4, 13):
-        found = only(answered(call_fetch(fetching, broker, fetch_request({("a", 0): 0}), version), 1, version))
+        found = only(answered(call_fetch(handler, broker, fetch_request({("a", 0): 0}), version), 1, version))
         assert values(found) == [b"1", b"2", b"3"]
         assert (found.high_watermark, found.last_stable_offset) == (3, 3)
 
@@ -64,7 +64,7 @@ async def test_rule_11_a_fetch_from_inside_a_batch_returns_the_whole_batch(broke
     (partition,) = broker.add_topic("a")
     put(partition, b"1", b"2", b"3")
     put(partition, b"4")
-    found = only(answered(call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 2})), 1, 12))
+    found = only(answered(call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 2})), 1, 12))
     assert values(found) == [b"1", b"2", b"3", b"4"]
 
 
@@ -74,10 +74,10 @@ async def test_rule_11_the_first_batch_is_returned_even_above_the_limits(broker:
     for partition in (first, second):
         put(partition, bytes(5000))
         put(partition, bytes(5000))
-    fetching = fetching_of(broker)
+    handler = fetch_handler_of(broker)
     request = fetch_request({("a", 0): 0, ("a", 1): 0}, max_bytes=10, partition_bytes=10)
     for room in (1 << 30, 0):
-        one, other = answered(call_fetch(fetching, broker, request, room=room), 1, 12).responses[0].partitions
+        one, other = answered(call_fetch(handler, broker, request, room=room), 1, 12).responses[0].partitions
         assert values(one) == [bytes(5000)]  # the first batch of the answer, and only that
         assert not other.records
 
@@ -89,7 +89,7 @@ async def test_the_limit_of_an_answer_counts_over_partitions(broker: SmallBroker
         for _ in range(4):
             put(partition, bytes(1000))
     request = fetch_request({("a", index): 0 for index in range(3)}, max_bytes=6500)
-    found = answered(call_fetch(fetching_of(broker), broker, request), 1, 12).responses[0].partitions
+    found = answered(call_fetch(fetch_handler_of(broker), broker, request), 1, 12).responses[0].partitions
     assert [len(values(partition)) for partition in found] == [4, 2, 0]
 
 
@@ -97,12 +97,12 @@ async def test_the_limit_of_an_answer_counts_over_partitions(broker: SmallBroker
 async def test_codes_of_partitions(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     put(partition, b"1")
-    fetching = fetching_of(broker)
+    handler = fetch_handler_of(broker)
 
     def code(where: dict[Any, int], **how: Any) -> Any:
         version = 13 if any(not isinstance(topic, str) for topic, _ in where) else 12
         return only(
-            answered(call_fetch(fetching, broker, fetch_request(where, wait_ms=1000, **how), version), 1, version)
+            answered(call_fetch(handler, broker, fetch_request(where, wait_ms=1000, **how), version), 1, version)
         ).error_code
 
     assert code({("a", 0): 2}) is ErrorCode.offset_out_of_range
@@ -118,7 +118,7 @@ async def test_codes_of_partitions(broker: SmallBroker) -> None:
 @on_a_loop
 async def test_the_authorizer_is_asked(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}), authorizer=Nobody())
+    reply = call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 0}), authorizer=Nobody())
     assert only(answered(reply, 1, 12)).error_code is ErrorCode.topic_authorization_failed
 
 
@@ -126,7 +126,7 @@ async def test_the_authorizer_is_asked(broker: SmallBroker) -> None:
 async def test_an_append_wakes_a_fetch_that_waits(broker: SmallBroker) -> None:
     partition, other = broker.add_topic("a", 2)
     request = fetch_request({("a", 0): 0, ("a", 1): 0}, wait_ms=10_000)
-    reply = call_fetch(fetching_of(broker), broker, request)
+    reply = call_fetch(fetch_handler_of(broker), broker, request)
     put(partition, b"1")
     one, two = (await waited(reply, 1, 12)).responses[0].partitions
     assert (values(one), values(two)) == ([b"1"], [])
@@ -138,7 +138,7 @@ async def test_an_append_wakes_a_fetch_that_waits(broker: SmallBroker) -> None:
 async def test_a_fetch_waits_for_min_bytes(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     put(partition, bytes(300))
-    reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=10_000, min_bytes=1500))
+    reply = call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=10_000, min_bytes=1500))
     assert isinstance(reply, Future)
     for _ in range(2):
         put(partition, bytes(300))
@@ -153,7 +153,7 @@ async def test_a_fetch_waits_for_min_bytes(broker: SmallBroker) -> None:
 async def test_a_fetch_waits_no_longer_than_it_was_asked_to(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     put(partition, b"1")
-    reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=20, min_bytes=1500))
+    reply = call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=20, min_bytes=1500))
     assert values(only(await waited(reply, 1, 12))) == [b"1"]
     assert not partition.read_waiters.waiting
 
@@ -161,7 +161,7 @@ async def test_a_fetch_waits_no_longer_than_it_was_asked_to(broker: SmallBroker)
 @on_a_loop
 async def test_a_connection_that_goes_leaves_nothing_behind(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    reply = call_fetch(fetching_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=10_000))
+    reply = call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 0}, wait_ms=10_000))
     assert isinstance(reply, Future)
     assert partition.read_waiters.waiting
     reply.cancel()
@@ -182,12 +182,12 @@ async def test_rule_7_read_committed_stops_at_open_transactions_and_names_the_ab
         from_client=False,
     )
     put(partition, b"open", producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
-    fetching = fetching_of(broker)
-    committed = only(answered(call_fetch(fetching, broker, fetch_request({("a", 0): 0}, isolation=1)), 1, 12))
+    handler = fetch_handler_of(broker)
+    committed = only(answered(call_fetch(handler, broker, fetch_request({("a", 0): 0}, isolation=1)), 1, 12))
     assert (committed.high_watermark, committed.last_stable_offset) == (4, 3)
     assert [header.base_offset for header, _ in iter_records(committed.records)] == [0, 1, 2]
     assert [(one.producer_id, one.first_offset) for one in committed.aborted_transactions] == [(7, 1)]
-    everything = only(answered(call_fetch(fetching, broker, fetch_request({("a", 0): 0})), 1, 12))
+    everything = only(answered(call_fetch(handler, broker, fetch_request({("a", 0): 0})), 1, 12))
     assert [header.base_offset for header, _ in iter_records(everything.records)] == [0, 1, 2, 3]
     assert everything.aborted_transactions is None
 
@@ -196,10 +196,10 @@ async def test_rule_7_read_committed_stops_at_open_transactions_and_names_the_ab
 async def test_a_session_answers_only_news(broker: SmallBroker) -> None:
     first, second = broker.add_topic("a", 2)
     put(first, b"1")
-    fetching = fetching_of(broker)
+    handler = fetch_handler_of(broker)
 
     def fetch(wanted: dict[Any, int], session: tuple[int, int], **how: Any) -> Any:
-        return answered(call_fetch(fetching, broker, fetch_request(wanted, session=session, **how)), 1, 12)
+        return answered(call_fetch(handler, broker, fetch_request(wanted, session=session, **how)), 1, 12)
 
     full = fetch({("a", 0): 0, ("a", 1): 0}, (0, 0))
     session = full.session_id

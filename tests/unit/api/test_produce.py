@@ -128,10 +128,10 @@ class Slow:
         self.waits: list[CommitCallback] = []
         (partition,) = broker.add_topic(topic)
         partition.is_committed = lambda appended: False  # type: ignore[method-assign]
-        partition.call_when_committed = self.when_acknowledged  # type: ignore[method-assign]
+        partition.call_when_committed = self.when_committed  # type: ignore[method-assign]
 
-    def when_acknowledged(self, appended: Any, told: CommitCallback, **how: Any) -> bool:
-        self.waits.append(told)
+    def when_committed(self, appended: Any, callback: CommitCallback, **how: Any) -> bool:
+        self.waits.append(callback)
         return True
 
 

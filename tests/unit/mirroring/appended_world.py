@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ottla_broker.config import MIRROR_OFFSETS
 from ottla_broker.log.config import LogConfig
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
@@ -17,14 +18,14 @@ from ottla_broker.metadata.records import AppendedPartitionRecord, AppendedSourc
 from ottla_broker.mirroring.appended_retention import AppendedRetention
 from ottla_broker.mirroring.mirror_manager import desired_partitions
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, process_partition_data
-from ottla_broker.replication import following
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_follower import last_record_epoch, move_into_leader_range
 from ottla_broker.wire.batch import BatchHeader, iter_batches
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.fetch_response import FetchResponsePartition
 from ottla_broker.wire.records import Record, decode_batch, encode_batch
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
-from tests.unit.log.making import Clock, runtime
+from tests.unit.log.log_fixtures import Clock, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.replication.leading import TOPIC, Peers
 
@@ -107,7 +108,7 @@ class SourceLog:
         upper = last_of(found[-1]) if found else offset
         aborted = [(one, first) for one, first, marker in self.aborted if first <= upper and marker >= offset]
         return FetchResponsePartition(
-            topic, 0, ErrorCode.none, self.end, 0, memoryview(bytearray(b"".join(found))), aborted=aborted
+            topic, 0, ErrorCode.none, self.end, -1, 0, memoryview(bytearray(b"".join(found))), aborted
         )
 
 
@@ -150,9 +151,11 @@ class World:
         directory = f"/{number}-{self.random.getrandbits(40)}/t-0"
         storage = Storage(self.disk, runtime(Clock()))
         log = create_log(storage, directory, "t", 0, TOPIC, SMALL)
-        return Replica(
-            Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, Peers(joinable={})), storage, directory
-        )
+        return Replica(self._partition(log, number), storage, directory)
+
+    def _partition(self, log: PartitionLog, number: int) -> Partition:
+        peers = Peers(joinable={})
+        return Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, peers, peers.propose)
 
     @property
     def leader(self) -> Partition:
@@ -195,25 +198,26 @@ class World:
         number = number or self.random.choice([one for one in self.replicas if one != self.state.leader])
         follower, leader = self.replicas[number].partition, self.leader
         log = leader.log
-        wanted = following.wanted(follower, ALL)
-        if not log.start <= wanted.offset <= log.end:
-            following.move_into_leader_range(follower.log, log.start, log.end)
+        offset, last_epoch = follower.log.end, last_record_epoch(follower.log)
+        if not log.start <= offset <= log.end:
+            move_into_leader_range(follower.log, log.start, log.end)
             return
         diverging = None
-        if wanted.last_epoch >= 0:
-            epoch, end = log.epochs.end_offset_for(wanted.last_epoch, log.end)
-            if 0 <= epoch < wanted.last_epoch or 0 <= end < wanted.offset:
+        if last_epoch >= 0:
+            epoch, end = log.epochs.end_offset_for(last_epoch, log.end)
+            if 0 <= epoch < last_epoch or 0 <= end < offset:
                 diverging = epoch, end
         if diverging is None:
-            leader.record_follower_fetch(number, number * 10, wanted.offset, follower.log.start)
-        records = b"" if diverging else log.read(wanted.offset, self.random.choice([1, 300, ALL]), up_to=log.end)
+            leader.leader.record_fetch(number, number * 10, offset, follower.log.start)
+        records = b"" if diverging else log.read(offset, self.random.choice([1, 300, ALL]), up_to=log.end)
         view = memoryview(bytearray(records))
-        following.take(
-            follower,
-            FetchResponsePartition(TOPIC, 0, ErrorCode.none, log.high_watermark, log.start, view, diverging=diverging),
+        follower.follower.process(
+            FetchResponsePartition(
+                TOPIC, 0, ErrorCode.none, log.high_watermark, -1, log.start, view, diverging=diverging
+            )
         )
-        if number == self.wiped and follower.log.end >= max(log.high_watermark, leader.epoch_start_offset):
-            leader.record_follower_fetch(number, number * 10, follower.log.end, follower.log.start)
+        if number == self.wiped and follower.log.end >= max(log.high_watermark, leader.leader.epoch_start_offset):
+            leader.leader.record_fetch(number, number * 10, follower.log.end, follower.log.start)
             self.wiped = 0
             self._commit(isr=(1, 2, 3))
 
@@ -233,7 +237,7 @@ class World:
         replica.storage.files.close_all()
         storage = Storage(self.disk, runtime(Clock()))
         log = open_log(storage, replica.directory, "t", 0, SMALL, LogCheckpoint(start=start))
-        again = Partition("t", TOPIC, 0, log, self.state, number, lambda: 1, Peers(joinable={}))
+        again = self._partition(log, number)
         self.replicas[number] = Replica(again, storage, replica.directory)
 
     def wipe(self) -> None:
@@ -295,7 +299,7 @@ class World:
 def replace_records(got: FetchResponsePartition) -> FetchResponsePartition:
     """As it comes again: what was taken before may have been changed in place."""
     return FetchResponsePartition(
-        got.topic, 0, got.error, got.high_watermark, 0, memoryview(bytearray(got.records)), aborted=got.aborted
+        got.topic, 0, got.error, got.high_watermark, -1, 0, memoryview(bytearray(got.records)), got.aborted
     )
 
 

@@ -10,8 +10,8 @@ from ottla_broker.mirroring.appended_offsets import AppendedOffsets
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, process_partition_data
 from ottla_broker.mirroring.source_positions import SOURCE_OFFSET_LIMIT
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
-from tests.unit.log.making import batch, spans
+from ottla_broker.wire.fetch_response import FetchResponsePartition
+from tests.unit.log.log_fixtures import batch, spans
 from tests.unit.replication.leading import Peers, led
 
 SOURCE = UUID(int=99)
@@ -27,7 +27,9 @@ def hears(
     copy: MirroredPartition, *records: bytes, end: int = 100, diverging: tuple[int, int] | None = None
 ) -> FetchOutcome:
     copy.requested_offset = copy.position
-    got = FetchResponsePartition(SOURCE, 0, ErrorCode.none, end, 0, memoryview(bytearray(b"".join(records))), diverging)
+    got = FetchResponsePartition(
+        SOURCE, 0, ErrorCode.none, end, -1, 0, memoryview(bytearray(b"".join(records))), diverging=diverging
+    )
     outcome = process_partition_data(copy, got, 1.0)
     if outcome is not FetchOutcome.new_epochs:
         return outcome

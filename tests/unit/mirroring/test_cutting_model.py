@@ -16,16 +16,17 @@ import pytest
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.mirroring import diverged_records
 from ottla_broker.mirroring.diverged_records import is_truncated, save_diverged_records
-from ottla_broker.replication.following import last_record_epoch, move_into_leader_range, truncate_diverging
 from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_follower import last_record_epoch, move_into_leader_range, truncate_diverging
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import iter_batches
-from tests.unit.log.making import NOW, batch
+from tests.unit.log.log_fixtures import NOW, batch
 from tests.unit.replication.leading import TOPIC, Peers
 
 BROKERS = (1, 2, 3)
@@ -60,9 +61,9 @@ class Model:
     def _at(self, broker: int) -> str:
         return str(self.folder / f"{broker}" / "t-0")
 
-    def _host(self, broker: int, log: "object") -> None:
+    def _host(self, broker: int, log: PartitionLog) -> None:
         peers = Peers(joinable={one: one * 10 for one in BROKERS})
-        partition = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers)  # type: ignore[arg-type]
+        partition = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers, peers.propose)
         self.replicas[broker] = partition
         if partition.is_leader:
             self._led(partition)
@@ -100,11 +101,12 @@ class Model:
         broker = self.random.choice(BROKERS)
         self.replicas[broker].log.close()
         log = open_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, LogConfig(), LogCheckpoint())
-        assert log.failed is None, log.failed
+        assert log.failure is None, log.failure
         log.advance_high_watermark(min(self.replicas[broker].log.high_watermark, log.end))
         if broker == self.state.leader:
             others = [one for one in self.state.isr if one != broker]
-            self.replicas[broker] = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, Peers())
+            peers = Peers()
+            self.replicas[broker] = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers, peers.propose)
             self.commit(leader=self.random.choice(others or [broker]), leader_epoch=self.state.leader_epoch + 1)
         self._host(broker, log)
 
@@ -119,13 +121,13 @@ class Model:
                 return
             if epoch < newest or end < log.end:
                 truncate_diverging(log, epoch, end)
-                follower.on_log_truncated()
+                follower.follower.on_log_truncated()
                 return
         broker = follower._broker_id
-        self.leader.record_follower_fetch(broker, broker * 10, log.end, log.start)
+        self.leader.leader.record_fetch(broker, broker * 10, log.end, log.start)
         if (data := theirs.read(log.end, 200, up_to=theirs.end)) and log.end < theirs.end:
             log.append_as_follower(bytes(data), leader_epoch=self.state.leader_epoch)
-        follower.update_from_leader(theirs.high_watermark, theirs.start)
+        follower.follower.update_from_leader(theirs.high_watermark, theirs.start)
         if self.leader.pending_isr_change is not None:
             self.commit(isr=self.leader.pending_isr_change.isr)
 

@@ -16,11 +16,11 @@ from ottla_broker.mirroring.diverged_records import (
     save_diverged_records,
     truncate_if_saved,
 )
-from ottla_broker.replication.following import last_record_epoch, truncate_diverging
+from ottla_broker.replication.partition_follower import last_record_epoch, truncate_diverging
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
-from tests.unit.log.making import NOW, batch
+from tests.unit.log.log_fixtures import NOW, batch
 from tests.unit.metadata.small_controller import on_a_loop
 from tests.unit.replication.leading import BATCH, TOPIC, Peers, committed, fetch, led
 
@@ -35,7 +35,7 @@ async def test_a_leader_that_cuts_counts_on_nothing_that_followers_had(tmp_path:
     assert waiting is not None
     committed(partition, leader_epoch=2)
     partition.truncate_as_leader(6)
-    assert (log.end, log.high_watermark, partition.epoch_start_offset, partition.has_reached_epoch_start) == (
+    assert (log.end, log.high_watermark, partition.leader.epoch_start_offset, partition.has_reached_epoch_start) == (
         6,
         6,
         6,
@@ -94,7 +94,7 @@ async def test_what_is_saved_is_there_whole_and_reads_as_a_segment(tmp_path: Pat
     assert await save_diverged_records(log, 20, 1) == str(folder), "once"
     log.close()
     again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), LogCheckpoint())
-    assert (again.failed, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
+    assert (again.failure, again.end, again.topic_id) == (None, 60, TOPIC), "the folder is no trouble to a recovery"
 
 
 @on_a_loop

@@ -14,8 +14,8 @@ from ottla_broker.mirroring.mirrored_partition import (
 )
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.replica_fetch import FetchResponsePartition
-from tests.unit.log.making import batch
+from ottla_broker.wire.fetch_response import FetchResponsePartition
+from tests.unit.log.log_fixtures import batch
 from tests.unit.replication.leading import Peers, committed, fetch, led
 
 SOURCE = UUID(int=99)
@@ -34,7 +34,7 @@ def response(
     error: ErrorCode = ErrorCode.none,
     diverging: tuple[int, int] | None = None,
 ) -> FetchResponsePartition:
-    return FetchResponsePartition(SOURCE, 0, error, end, start, memoryview(bytearray(records)), diverging)
+    return FetchResponsePartition(SOURCE, 0, error, end, -1, start, memoryview(bytearray(records)), diverging=diverging)
 
 
 def apply_response(mirrored: MirroredPartition, *args: bytes, **how: object) -> FetchOutcome:

@@ -9,7 +9,7 @@ from ottla_broker.metadata.mirror_plans import MirrorReport, produce_rejection
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.log.making import batch, marker
+from tests.unit.log.log_fixtures import batch, marker
 from tests.unit.metadata.small_controller import on_a_loop, until
 from tests.unit.replication.leading import ME, TOPIC, Peers, committed, fetch, led
 

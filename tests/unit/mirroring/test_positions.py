@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_rebuild import replay_batch
-from ottla_broker.log.producer_snapshot import decode_producer_snapshot, encode_producer_snapshot
+from ottla_broker.log.producer_snapshots import decode_producer_snapshot, encode_producer_snapshot
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID, ProducerStates
 from ottla_broker.log.validation import HeaderFields, validate_client_batch
 from ottla_broker.mirroring.appended_offsets import committed_batches
@@ -29,7 +29,7 @@ from ottla_broker.wire.batch import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decode_batch
-from tests.unit.log.making import NOW, batch, marker
+from tests.unit.log.log_fixtures import NOW, batch, marker
 
 MARK = FIRST_RESERVED_PRODUCER_ID + 5
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.wire.channel import UNSECURED
-from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.cli.command_config import read_security
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from tests.kube.certificates import create_certificate_authority, create_client_certificate
@@ -80,7 +79,7 @@ def test_certificates_are_read_by_names_of_kafka_and_of_librdkafka(tmp_path: Pat
         (["sasl.jaas.config=OAuthBearerLoginModule required;"], ":1: sasl.jaas.config has no username and password;"),
         (["security.protocol=SASL_SSL", "sasl.username=a", "sasl.password=b"], ": security.protocol SASL_SSL needs sasl.mechanism"),
         (["security.protocol=SSL", "ssl.truststore.certificates=x"], ": the PEM of ssl.truststore.certificates or of"),
-        (["security.protocol=\\uzz"], ": line 1: '\\\\uzz' is no escape"),
+        (["security.protocol=\\uzz"], ": line 1: invalid escape '\\\\uzz'"),
     ],
 )  # fmt: skip
 def test_error_names_the_line_and_the_property(tmp_path: Path, lines: list[str], said: str) -> None:

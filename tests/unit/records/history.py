@@ -1,15 +1,15 @@
-"""Made-up histories of a compacted partition: idempotent and transactional producers, aborts, tombstones; and their
-cleaning in memory."""
+"""Generated histories of a compacted partition, with idempotent and transactional producers, aborts
+and tombstones, and their cleaning in memory."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from ottla_broker.log.compaction import Compaction, KeyOffsets, LastOfProducer, Tally, Transactions, noted
+from ottla_broker.log.compaction import CleanedTransactions, CleanerStats, LastRecord, OffsetMap, RecordFilter, map_keys
 from ottla_broker.log.config import LogConfig
+from ottla_broker.log.indexes import AbortedTransaction
 from ottla_broker.log.producer_state import ProducerStates
-from ottla_broker.log.txn_index import AbortedTransaction
 from ottla_broker.wire.batch import BatchHeader, Buffer, Compression, parse_batch_header
 from ottla_broker.wire.control_records import (
     ControlRecordType,
@@ -51,7 +51,7 @@ histories = st.lists(st.one_of(writes, writes, writes, ends), min_size=1, max_si
 
 @dataclass
 class Log:
-    """Batches of a log, and what a broker knows of it."""
+    """Batches of a log, and the broker's state of it."""
 
     batches: list[Buffer] = field(default_factory=list)
     aborted: list[AbortedTransaction] = field(default_factory=list)
@@ -150,8 +150,8 @@ def written(history: Sequence[Write | End], epoch: int = 0) -> Log:
     return log
 
 
-def last_of_producers(producers: ProducerStates) -> Mapping[int, LastOfProducer]:
-    return {p.producer_id: LastOfProducer(p.last_offset, p.epoch) for p in producers}
+def last_of_producers(producers: ProducerStates) -> Mapping[int, LastRecord]:
+    return {p.producer_id: LastRecord(p.last_offset, p.epoch) for p in producers}
 
 
 def cleaned(
@@ -163,19 +163,20 @@ def cleaned(
     config: LogConfig | None = None,
     buffer_bytes: int = 1 << 20,
     producers: ProducerStates | None = None,
-) -> tuple[Log, int, Tally]:
-    """The log after one cleaning, where that ended, and what it did. `end`: the first uncleanable offset."""
+) -> tuple[Log, int, CleanerStats]:
+    """The log after one cleaning, the offset where that ended, and its statistics. `end`: the first
+    uncleanable offset."""
     end = log.stable if end is None else end
-    offsets = KeyOffsets(buffer_bytes, first_dirty)
-    first_pass = Transactions(log.aborted)
+    offsets = OffsetMap(buffer_bytes, first_dirty)
+    first_pass = CleanedTransactions(log.aborted)
     for batch, header in zip(log.batches, log.headers(), strict=True):
         if header.last_offset < first_dirty:
             continue
-        if header.base_offset >= end or not noted(offsets, first_pass, batch, header):
+        if header.base_offset >= end or not map_keys(offsets, first_pass, batch, header):
             break
-    compaction = Compaction(
+    compaction = RecordFilter(
         offsets,
-        Transactions(log.aborted),
+        CleanedTransactions(log.aborted),
         last_of_producers(log.producers if producers is None else producers),
         config or LogConfig(),
         (end,),
@@ -184,13 +185,13 @@ def cleaned(
     kept = [
         out
         for batch, header in zip(log.batches, log.headers(), strict=True)
-        if (out := compaction.keep(batch, header)) is not None
+        if (out := compaction.filter_batch(batch, header)) is not None
     ]
-    return Log(kept, list(compaction.transactions.kept), log.end), offsets.latest + 1, compaction.tally
+    return Log(kept, list(compaction.transactions.kept), log.end), offsets.latest + 1, compaction.stats
 
 
 def committed(log: Log) -> list[Record]:
-    """What a read_committed reader sees."""
+    """What a read_committed consumer reads."""
     found: list[Record] = []
     for batch, header in zip(log.batches, log.headers(), strict=True):
         hidden = header.is_control or any(
@@ -205,7 +206,7 @@ def committed(log: Log) -> list[Record]:
 
 
 def table(records: Iterable[Record]) -> dict[bytes, bytes]:
-    """What a reader that keeps the last value of each key ends up with."""
+    """The last value of each key."""
     found: dict[bytes, bytes] = {}
     for record in records:
         assert record.key is not None

@@ -35,7 +35,7 @@ class Peers:
     def may_join(self, broker: int, epoch: int) -> bool:
         return self.joinable.get(broker) == epoch
 
-    def lives(self, broker: int) -> bool:
+    def is_alive(self, broker: int) -> bool:
         return broker in self.joinable
 
     def is_registered(self, broker: int, epoch: int) -> bool:
@@ -55,7 +55,7 @@ def led(folder: Path, peers: Peers, isr: tuple[int, ...] = (1, 2, 3), records: i
     log = create_log(Storage(OsDisk(), Runtime()), str(folder / "t-0"), "t", 0, TOPIC, LogConfig(**config))  # type: ignore[arg-type]
     for _ in range(records):
         log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
-    return Partition("t", TOPIC, 0, log, state(isr, leader_epoch=1), ME, lambda: 1, peers)
+    return Partition("t", TOPIC, 0, log, state(isr, leader_epoch=1), ME, lambda: 1, peers, peers.propose)
 
 
 def committed(partition: Partition, **change: object) -> None:
@@ -65,4 +65,4 @@ def committed(partition: Partition, **change: object) -> None:
 
 
 def fetch(partition: Partition, broker: int, offset: int) -> None:
-    partition.record_follower_fetch(broker, broker * 10, offset, 0)
+    partition.leader.record_fetch(broker, broker * 10, offset, 0)

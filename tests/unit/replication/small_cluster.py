@@ -17,7 +17,6 @@ from kio.schema.alter_partition.v3.response import AlterPartitionResponse, Parti
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.config import Config
-from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, MetadataDelta, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
@@ -32,6 +31,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
+from tests.log_dirs import open_log_dir
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
@@ -87,12 +87,11 @@ class Node:
         self.ready = True
         self.started = asyncio.Event()
         self.directories = [
-            LogDir.open(
+            open_log_dir(
                 "/data",
                 disk=self.disk,
                 runtime=self.runtime,
                 node_id=self.node_id,
-                cluster_id=None,
                 config_of=lambda _: self.config.log_config({}),
             )
         ]
@@ -100,17 +99,18 @@ class Node:
             self.node_id, lambda: self.epoch, lambda broker: self.image.brokers[broker].epoch, cluster.ask
         )
         self.fetchers = ReplicaFetchers(self.node_id, self.image, self.config, lambda: self.epoch)
-        self.hosting = ReplicaManager(
+        self.replica_manager = ReplicaManager(
             self.node_id,
             self.image,
             self.partitions,
             self.directories,
             self.runtime,
-            self.config.log_config,
+            self.config,
+            self.fetchers,
+            MetadataClusterView(self.image),
+            send_isr_change=self.proposals.send,
             on_leadership_gained=lambda partition: self.led.append(("led", partition.leader_epoch)),
             on_leadership_lost=lambda partition: self.led.append(("lost", partition.leader_epoch)),
-            cluster=MetadataClusterView(self.image, self.proposals.send),
-            fetchers=self.fetchers,
         )
         self.server = Server(
             cast("Broker", self),
@@ -137,7 +137,7 @@ class Node:
                     self.image.configs[TOPIC_RESOURCE, TOPIC] = dict(self.cluster.topic_config)
                 topic.partitions[record.partition] = record
                 changes.changed_partitions.add((TOPIC, record.partition))
-            self.hosting.apply_changes(changes)
+            self.replica_manager.apply_changes(changes)
 
         if self.process.alive:
             self.process.context.copy().run(apply)
@@ -145,7 +145,7 @@ class Node:
     def brokers_are(self, brokers: dict[int, BrokerRegistration]) -> None:
         def apply() -> None:
             self.image.brokers = dict(brokers)
-            self.hosting.apply_changes(MetadataDelta(changed_brokers=set(brokers)))
+            self.replica_manager.apply_changes(MetadataDelta(changed_brokers=set(brokers)))
 
         if self.process.alive:
             self.process.context.copy().run(apply)

@@ -35,6 +35,6 @@ def test_what_may_change_while_it_runs_is_followed(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             (directory,) = broker.log_dirs
             broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
-            assert (directory.producer_expiration_ms, directory.cleaner.settings.backoff_ms) == (7, 8)
+            assert (directory.producer_expiration_ms, directory.cleaner.config.backoff_ms) == (7, 8)
 
     asyncio.run(run())

@@ -1,25 +1,24 @@
-"""A fetcher's own clockwork, on the loop that a broker runs on."""
+"""A fetcher's own timers, on the loop that a broker runs on."""
 
 import asyncio
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import uvloop
 
-from ottla_broker.replication.fetcher import Fetcher, Home, Pace
+from ottla_broker.replication.fetcher import Fetcher, FetcherTiming
 
 
-def test_a_rest_that_is_over_already_can_be_looked_at_twice() -> None:
+def test_a_retry_time_that_has_passed_can_be_scheduled_twice() -> None:
     """uvloop gives no timer for a time that has passed."""
 
     async def test() -> None:
-        home = SimpleNamespace(me=1, pace=Pace(), broker_epoch=lambda: -1)
-        fetcher = Fetcher(2, synced=False, home=cast(Home, home))
+        owner = SimpleNamespace(name="test", timing=FetcherTiming(1, 1, 1, 1))
+        fetcher: Fetcher[Any] = Fetcher(cast(Any, owner), pipelined=True)
         for _ in range(2):
-            fetcher.session.rests_until_s = asyncio.get_running_loop().time() - 1.0
-            fetcher._look_later()
+            fetcher._retry_at(asyncio.get_running_loop().time() - 1.0)
         await asyncio.sleep(0)
-        assert fetcher._later is None
+        assert fetcher._retry is None
         await fetcher.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -116,14 +116,14 @@ def test_a_failed_partition_does_not_stop_the_others() -> None:
         for index in range(3):
             cluster.say(index, replicas=(1, 2), isr=(1, 2))
         broken = cluster[2].partition(1).log
-        broken.failed = KafkaError(ErrorCode.kafka_storage_error, "broken")
+        broken.failure = KafkaError(ErrorCode.kafka_storage_error, "broken")
         for index in (0, 2):
             await cluster[1].append(b"v", index=index)
         late = cluster[1].append(b"v", index=1)
         for index in (0, 2):
             await cluster[1].append(b"v", index=index)
         assert not late.done()
-        broken.failed = None
+        broken.failure = None
         await late
 
     run(scenario, 2)
@@ -165,7 +165,7 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_caught_u
         await asyncio.sleep(1)
         assert not acked.done()
         for _ in range(40):
-            cluster[1].partition().maybe_shrink_isr(10.0)
+            cluster[1].partition().shrink_isr(10.0)
             await asyncio.sleep(1)
             if acked.done():
                 break

@@ -132,7 +132,7 @@ async def test_a_refusal_proves_nothing_of_a_proposal_that_was_sent_before(tmp_p
     partition.append_records(BATCH, acks=1)
     fetch(partition, 2, 1)
     assert partition.log.high_watermark == 0
-    cast(Sending, partition._peers).joinable.clear()
+    cast(Sending, partition._cluster).joinable.clear()
     committed(partition, isr=(1, 2))
     assert partition.log.high_watermark == 1
 

@@ -56,7 +56,7 @@ def test_rule_3_a_member_that_is_proposed_to_leave_counts_until_it_has_left(tmp_
     partition.append_records(BATCH, acks=1)
     fetch(partition, 2, 1)
     for peers.time_s in (100.0, 111.0):
-        partition.maybe_shrink_isr(10.0)
+        partition.shrink_isr(10.0)
     assert peers.proposed == [(1, 2)]
     assert partition.log.high_watermark == 0
     committed(partition, isr=(1, 2))
@@ -122,7 +122,7 @@ async def test_rule_1_a_leader_that_the_controller_calls_old_serves_nothing_unti
 def test_rule_4_only_the_registered_life_of_an_unfenced_broker_joins(tmp_path: Path) -> None:
     peers = Peers()
     partition = led(tmp_path, peers, isr=(1, 2))
-    partition.record_follower_fetch(3, 29, 0, 0)  # an earlier life
+    partition.leader.record_fetch(3, 29, 0, 0)  # an earlier life
     assert not peers.proposed
     del peers.joinable[3]  # fenced
     fetch(partition, 3, 0)
@@ -131,13 +131,13 @@ def test_rule_4_only_the_registered_life_of_an_unfenced_broker_joins(tmp_path: P
     partition.on_brokers_changed()  # what hosting does when the image's brokers change
     assert peers.proposed == [(1, 2, 3)]
     with pytest.raises(KafkaError):
-        partition.record_follower_fetch(3, 29, 0, 0)  # what the earlier life had under way comes late
+        partition.leader.record_fetch(3, 29, 0, 0)  # what the earlier life had under way comes late
 
 
 def test_a_follower_joins_when_it_has_the_high_watermark_and_the_start_of_the_epoch(tmp_path: Path) -> None:
     peers = Peers()
     partition = led(tmp_path, peers, isr=(1, 2), records=3)
-    assert partition.epoch_start_offset == 3
+    assert partition.leader.epoch_start_offset == 3
     fetch(partition, 3, 2)
     assert not peers.proposed
     fetch(partition, 3, 3)
@@ -150,7 +150,7 @@ def test_who_catches_up_while_it_is_taken_out_of_a_quiet_isr_comes_back_without_
     fetch(partition, 2, 0)
     fetch(partition, 3, 0)
     for peers.time_s in range(0, 20, 5):
-        partition.maybe_shrink_isr(10.0)
+        partition.shrink_isr(10.0)
     assert peers.proposed == [(1,)]
     fetch(partition, 2, 3)  # there is nothing more for it to ask for
     fetch(partition, 3, 2)
@@ -164,14 +164,14 @@ def test_who_comes_while_a_proposal_is_refused_joins_without_another_fetch(tmp_p
     fetch(partition, 2, 0)  # by a life that the controller has just given up
     proposal = partition.pending_isr_change
     assert proposal is not None
-    partition.record_follower_fetch(2, 21, 0, 0)  # the next one; there is nothing more for it to ask for
+    partition.leader.record_fetch(2, 21, 0, 0)  # the next one; there is nothing more for it to ask for
     peers.joinable[2] = 21
     partition.on_brokers_changed()
-    partition.on_isr_change_rejected(proposal)
+    partition.leader.on_isr_change_rejected(proposal)
     assert peers.proposed == [(1, 2), (1, 2)]
     again = partition.pending_isr_change
     assert again is not None
-    partition.on_isr_change_rejected(again)  # and that is all: nothing has come meanwhile
+    partition.leader.on_isr_change_rejected(again)  # and that is all: nothing has come meanwhile
     assert len(peers.proposed) == 2
 
 
@@ -225,11 +225,11 @@ def test_an_idle_follower_is_not_late_and_one_that_reads_on_is_not_either(tmp_pa
     fetch(partition, 2, 0)
     fetch(partition, 3, 0)
     for peers.time_s in range(100, 200, 5):  # nothing happens for a long time
-        partition.maybe_shrink_isr(10.0)
+        partition.shrink_isr(10.0)
     for peers.time_s in range(200, 300, 5):  # 2 is always a little behind, 3 does nothing
         partition.append_records(BATCH, acks=1)
         fetch(partition, 2, partition.log.end - 1)
-        partition.maybe_shrink_isr(10.0)
+        partition.shrink_isr(10.0)
     assert peers.proposed == [(1, 2)]
 
 
@@ -284,7 +284,7 @@ def test_rule_3_whatever_happens_the_high_watermark_is_below_the_end_of_all_who_
                     committed(partition, isr=isr)
                 case ("shrink", seconds):
                     peers.time_s += seconds
-                    partition.maybe_shrink_isr(10.0)
+                    partition.shrink_isr(10.0)
                 case ("controller", isr):
                     isr = tuple(broker for broker in partition.registration.isr if broker in isr)
                     committed(partition, isr=isr)
@@ -309,7 +309,7 @@ def test_rule_4_a_life_that_the_leader_has_not_heard_of_acknowledges_nothing(tmp
     partition.append_records(BATCH, acks=1)
     fetch(partition, 2, 0)
     peers.registered = {2: 20}
-    partition.record_follower_fetch(2, 21, 1, 0)
+    partition.leader.record_fetch(2, 21, 1, 0)
     assert partition.log.high_watermark == 0
     peers.registered = {2: 21}
     partition.on_brokers_changed()  # now it has, and the follower need not ask again

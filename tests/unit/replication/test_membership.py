@@ -24,47 +24,47 @@ def pending(membership: IsrState) -> IsrChange:
 def test_those_who_may_are_proposed_and_count_until_the_metadata_have_moved_on() -> None:
     membership, known = IsrState(), state((1,))
     assert membership.maximal_isr(known.isr) == (1,)
-    assert not membership.join(known, [Follower(2)], lambda _: False)
-    assert membership.join(known, [Follower(2), Follower(3)], lambda one: one.broker == 3)
+    assert not membership.propose_with(known, [Follower(2)], lambda _: False)
+    assert membership.propose_with(known, [Follower(2), Follower(3)], lambda one: one.broker == 3)
     proposal = pending(membership)
     assert (proposal.isr, proposal.partition_epoch) == ((1, 3), known.partition_epoch)
     assert set(membership.maximal_isr(known.isr)) == {1, 3}
-    membership.moved_on(known)
+    membership.update_registration(known)
     assert membership.pending is proposal
-    membership.moved_on(state((1, 2), partition_epoch=known.partition_epoch + 1))
+    membership.update_registration(state((1, 2), partition_epoch=known.partition_epoch + 1))
     assert membership.pending is None
 
 
 def test_one_at_a_time_and_who_was_turned_away_is_looked_at_once() -> None:
     membership, known = IsrState(), state((1,))
     two, three = Follower(2, log_end=5), Follower(3, log_end=4)
-    assert membership.join(known, [two], anybody)
-    assert not membership.join(known, [three], anybody)
-    assert not membership.leave(known, {1})
-    assert not membership.somebody_waits, "not before it is decided"
-    assert membership.refused(pending(membership))
-    assert membership.somebody_waits
-    assert membership.waiting([two, three], 5) == [two, three]
-    assert not membership.somebody_waits
-    assert membership.waiting([two, three], 5) == [two], "who has something to fetch will show that it lives"
+    assert membership.propose_with(known, [two], anybody)
+    assert not membership.propose_with(known, [three], anybody)
+    assert not membership.propose_without(known, {1})
+    assert not membership.has_waiting_followers, "not before it is decided"
+    assert membership.reject(pending(membership))
+    assert membership.has_waiting_followers
+    assert membership.take_waiting([two, three], 5) == [two, three]
+    assert not membership.has_waiting_followers
+    assert membership.take_waiting([two, three], 5) == [two], "who has something to fetch will show that it lives"
 
 
 def test_only_who_is_late_leaves() -> None:
     membership, known = IsrState(), state((1, 2, 3))
-    assert not membership.leave(known, {4})
-    assert membership.leave(known, {3, 4})
+    assert not membership.propose_without(known, {4})
+    assert membership.propose_without(known, {3, 4})
     assert pending(membership).isr == (1, 2)
     assert membership.maximal_isr(known.isr) == (1, 2, 3, 1, 2), "who leaves counts until it has"
 
 
 def test_what_is_not_on_its_way_any_more_changes_nothing() -> None:
     membership, known = IsrState(), state((1,))
-    assert membership.join(known, [Follower(2)], anybody)
+    assert membership.propose_with(known, [Follower(2)], anybody)
     old = pending(membership)
-    membership.forget()
-    assert membership.join(known, [Follower(3)], anybody)
+    membership = IsrState()
+    assert membership.propose_with(known, [Follower(3)], anybody)
     now = pending(membership)
-    assert not membership.refused(old)
+    assert not membership.reject(old)
     assert not membership.withdraw(known, old)
     assert membership.pending is now
 
@@ -99,22 +99,22 @@ def test_rule_3_whatever_the_controller_makes_of_it_all_who_are_in_sync_count(
         proposal = membership.pending
         match what.split():
             case ["join", broker] if int(broker) not in known.isr:
-                membership.join(known, [Follower(int(broker))], anybody)
+                membership.propose_with(known, [Follower(int(broker))], anybody)
             case ["leave", broker]:
-                membership.leave(known, {int(broker)})
+                membership.propose_without(known, {int(broker)})
             case ["found"] if controller.sent:
                 controller.finds(controller.sent[which % len(controller.sent)])
-            case ["refused"] if proposal is not None and not proposal.still:  # the ISR as it is is not refused
+            case ["refused"] if proposal is not None and not proposal.replaced:  # the ISR as it is is not refused
                 if proposal.partition_epoch == controller.now.partition_epoch:
                     controller.sent.remove(proposal)  # the only copy has come
-                    membership.refused(proposal)
+                    membership.reject(proposal)
             case ["withdrawn"] if proposal is not None:
                 membership.withdraw(known, proposal)
             case ["fenced"]:
                 controller.changes(controller.now.isr[:1])
             case ["told"]:
                 known = controller.now
-                membership.moved_on(known)
+                membership.update_registration(known)
         if membership.pending is not None and membership.pending is not proposal:
             controller.sent.append(membership.pending)
         assert set(controller.now.isr) <= set(membership.maximal_isr(known.isr))

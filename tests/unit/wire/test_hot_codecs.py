@@ -14,7 +14,8 @@ from ottla_broker.wire.codec import (
     request_class,
     write_response,
 )
-from ottla_broker.wire.fetch import FetchResponsePartition, read_fetch_request, write_fetch_response
+from ottla_broker.wire.fetch_request import read_fetch_request
+from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.message_schema import NO_UUID
 from ottla_broker.wire.produce import ProduceResponsePartition, read_produce_request, write_produce_response
@@ -111,12 +112,13 @@ def test_fetch_responses(version: int, data: st.DataObject) -> None:
     aborted = st.none() | st.lists(st.tuples(int64, int64), max_size=3)
     leader = st.none() | st.tuples(st.integers(0, 1 << 30), int32)
     records = st.binary(max_size=100) | st.integers(4000, 9000).map(bytes)
-    made = st.builds(FetchResponsePartition, int32, codes, int64, int64, int64, records, aborted, leader)
-    topics: Any = data.draw(
-        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
-    )
+    names = ids if version >= 13 else st.text(max_size=9)
+    made = st.builds(FetchResponsePartition, names, int32, codes, int64, int64, int64, records, aborted, leader)
+    partitions = data.draw(st.lists(made, max_size=6))
+    by_topic = {one.topic: [other for other in partitions if other.topic == one.topic] for one in partitions}
+    topics: Any = list(by_topic.items())
     code, session = data.draw(codes), data.draw(int32)
-    answer = b"".join(write_fetch_response(version, 5, topics, error=code, session_id=session))
+    answer = b"".join(write_fetch_response(version, 5, partitions, error=code, session_id=session))
     assert int.from_bytes(answer[:4]) == len(answer) - 4
     found = read_response(answer[4:], 1, version)
     assert bytes(write_response(1, version, 5, found)) == answer

@@ -1,0 +1,136 @@
+"""Which log is compacted next, how far, and which segments become one: pure decisions, as Kafka's
+cleaner makes them.
+
+A log is *clean* below the offset that cleaner-offset-checkpoint has for it, *dirty* from there on.
+Invariant: the range that `choose_range` returns ends at the base of a segment. It never reaches
+past the last stable offset, into the active segment, or into a segment that has anything younger
+than min.compaction.lag.ms.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from ottla_broker.log.config import MAX_INT32, MAX_INT64, LogConfig
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """What the decisions need of a segment. Sizes in bytes, timestamps in ms (-1: none).
+
+    `largest_timestamp` is read only with min.compaction.lag.ms, `first_timestamp` only with
+    max.compaction.lag.ms.
+    """
+
+    base: int
+    size: int
+    largest_timestamp: int = -1
+    first_timestamp: int = -1
+    offset_index_size: int = 0
+    time_index_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DirtyRange:
+    """What to clean of a log: from `first_dirty` up to `end` (exclusive).
+
+    `is_overdue`: max.compaction.lag.ms has passed for something in it.
+    """
+
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The share of dirty bytes, 0 to 1, that min.cleanable.dirty.ratio is compared with."""
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
+
+
+def choose_range(
+    segments: Sequence[SegmentSummary],
+    config: LogConfig,
+    *,
+    start: int,
+    end: int,
+    stable: int,
+    checkpoint: int | None,
+    now_ms: int,
+) -> DirtyRange | None:
+    """What to clean of one log, or None when it needs no cleaning.
+
+    `segments`: all of them, the last is the active one. `start`, `end`, `stable`: the log's first,
+    next and last stable offset. `checkpoint`: where the last cleaning ended, if there was one.
+    """
+    if checkpoint is None or not start <= checkpoint <= end:
+        # Never cleaned, or the log was truncated at either end since.
+        checkpoint = start
+    uncleanable = first_uncleanable(segments, config, checkpoint, stable=stable, now_ms=now_ms)
+    dirty = clean = 0
+    overdue = False
+    newest_allowed = now_ms - max(config.max_compaction_lag_ms, 0)
+    for segment, following in pairwise(segments):
+        if segment.base >= uncleanable:
+            break
+        if segment.base < checkpoint:
+            clean += segment.size
+        if following.base > checkpoint:
+            dirty += segment.size
+            overdue |= 0 < segment.first_timestamp < newest_allowed
+    if not dirty:
+        return None
+    found = DirtyRange(checkpoint, uncleanable, clean, dirty, overdue)
+    return found if overdue or found.dirty_ratio > config.min_cleanable_dirty_ratio else None
+
+
+def first_uncleanable(
+    segments: Sequence[SegmentSummary], config: LogConfig, first_dirty: int, *, stable: int, now_ms: int
+) -> int:
+    """The base of the first segment that must not be cleaned."""
+    lag = max(config.min_compaction_lag_ms, 0)
+    for segment, following in pairwise(segments):
+        if following.base > stable:
+            return segment.base
+        if lag and following.base > first_dirty and segment.largest_timestamp > now_ms - lag:
+            return segment.base
+    return segments[-1].base
+
+
+def needs_timestamps(config: LogConfig) -> tuple[bool, bool]:
+    """True for each of the (largest, first) timestamps that decisions need; reading them may cost
+    disk access."""
+    return config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < MAX_INT64
+
+
+def choose_filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
+    """The one to clean first: what is overdue, then the dirtiest."""
+    return max(candidates, key=lambda one: (one[1].is_overdue, one[1].dirty_ratio), default=None)
+
+
+def group_segments(segments: Sequence[SegmentSummary], config: LogConfig, end: int) -> list[list[SegmentSummary]]:
+    """Neighbours that together fit into one segment, so that segments do not shrink to nothing over
+    many cleanings.
+
+    `segments` are those to be cleaned, oldest first, `end` is where they end. A group keeps to
+    segment.bytes, segment.index.bytes and to offsets that fit the indexes (relative to the first
+    base, in 31 bits).
+    """
+    groups: list[list[SegmentSummary]] = []
+    total = (0, 0, 0)
+    ends = [segment.base for segment in segments[1:]] + [end]
+    limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
+    for segment, segment_end in zip(segments, ends, strict=True):
+        own = (segment.size, segment.offset_index_size, segment.time_index_size)
+        total = (total[0] + own[0], total[1] + own[1], total[2] + own[2])
+        fits = all(size <= limit for size, limit in zip(total, limits, strict=True))
+        if groups and fits and segment_end - 1 - groups[-1][0].base <= MAX_INT32:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            total = own
+    return groups

@@ -1,0 +1,158 @@
+"""The state of one partition's log, which every operation on the log takes and changes.
+
+Operations are functions over `LogState`, in modules named for them: `reading`, `rolling`,
+`retention`, `truncation`, `flush`, `producer_rebuild`, `recovery`. `PartitionLog` offers them as
+methods.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla_broker.log import file_names
+from ottla_broker.log.config import LogConfig
+from ottla_broker.log.indexes import CorruptSegment
+from ottla_broker.log.leader_epochs import LeaderEpochs
+from ottla_broker.log.producer_snapshots import ProducerSnapshots
+from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.log.segment import Segment
+from ottla_broker.log.segments import Segments
+from ottla_broker.log.storage import Storage, is_out_of_space
+from ottla_broker.log.tail_cache import TailCache
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class FlushState:
+    """How much of a log is on stable storage.
+
+    Records below `flushed_offset` are durable. Below `recovery_point` indexes, leader epochs and
+    producer state are durable too, so that a restart reads nothing there.
+    """
+
+    flushed_offset: int = 0
+    recovery_point: int = 0
+    # A flush that began before a truncation proves nothing about what is written after it.
+    truncation_count: int = 0
+    # How often files were created in the folder, and how many of these names are known to be
+    # durable.
+    created_names: int = 1
+    durable_names: int = 0
+    is_folder_name_durable: bool = False
+    has_rolled_segment: bool = False
+    unflushed_since_ms: int = -1
+    running_sync: "asyncio.Task[None] | None" = None
+
+    @property
+    def has_names_at_risk(self) -> bool:
+        """True if a loss of power could leave a file of the folder without its name."""
+        return self.durable_names < self.created_names
+
+    def truncate_to(self, offset: int) -> None:
+        """Takes both offsets back to `offset` and invalidates the flush in progress."""
+        self.truncation_count += 1
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LogState:
+    """As constructed, a log without records that starts and ends at `start`; `log.recovery` fills
+    it.
+
+    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record
+    gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall
+    time in ms from which on to remove it, path) of each file that was renamed to `.deleted`.
+    `is_checkpoint_stale`: an offset changed since the directory's checkpoint files were written.
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    config: LogConfig
+    storage: Storage
+    start: int = 0
+    topic_id: UUID | None = None
+    failure: KafkaError | None = None
+    is_checkpoint_stale: bool = True
+    files_to_delete: list[tuple[int, str]] = field(default_factory=list)
+    flush: FlushState = field(default_factory=FlushState)
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    end: int = field(init=False)
+    high_watermark: int = field(init=False)
+    segments: Segments = field(init=False)
+    epochs: LeaderEpochs = field(init=False)
+    snapshots: ProducerSnapshots = field(init=False)
+    tail: TailCache = field(init=False)
+    appends_unchanged: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = self.high_watermark = self.start
+        self.segments = Segments([Segment(self.storage.files, self.directory, self.start)])
+        self.epochs = LeaderEpochs(f"{self.directory}/{file_names.LEADER_EPOCHS}")
+        self.snapshots = ProducerSnapshots(self.storage.disk, self.directory)
+        self.tail = TailCache(self.storage.tails)
+        self.set_config(self.config)
+
+    def __repr__(self) -> str:
+        return f"<{self.topic}-{self.partition} [{self.start}, {self.end})>"
+
+    def set_config(self, config: LogConfig) -> None:
+        self.config = config
+        # Computed once, because every append asks whether a client's batch is written as it came.
+        self.appends_unchanged = (
+            config.compression_type == "producer"
+            and config.message_timestamp_type == "CreateTime"
+            and not config.cleanup_compact
+        )
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Sets the high watermark, which a truncation may have lowered, within the log's start and
+        end."""
+        self.high_watermark = min(max(offset, self.start), self.end)
+        self.producers.remove_replicated_transactions(self.high_watermark)
+        self.is_checkpoint_stale = True
+
+    def raise_start(self, offset: int) -> None:
+        """Raises the log start offset: records below it can no longer be read."""
+        self.start = offset
+        self.epochs.truncate_from_start(offset)
+        self.advance_high_watermark(max(self.high_watermark, offset))
+
+    # --- failures
+
+    def take_offline(self, reason: KafkaError) -> None:
+        """Makes every operation fail with `reason`, unless there is an earlier reason."""
+        if self.failure is None:
+            logger.error("%s-%d is offline: %s", self.topic, self.partition, reason.message)
+            self.failure = reason
+
+    def storage_error(
+        self, action: str, path: str, error: OSError | CorruptSegment, offset: int | None = None
+    ) -> KafkaError:
+        """The KAFKA_STORAGE_ERROR to raise for an error of the disk, or for corrupt bytes near
+        `offset`.
+
+        It takes the partition offline, unless the disk is full: that passes.
+        """
+        if isinstance(error, CorruptSegment):
+            message, is_transient = f"{error}, near offset {offset}", False
+        else:
+            message, is_transient = f"{action} of {path} failed: {error.strerror or error}", is_out_of_space(error)
+        reason = KafkaError(ErrorCode.kafka_storage_error, message)
+        if not is_transient:
+            self.take_offline(reason)
+        return reason
+
+    @contextmanager
+    def storage_errors(self, action: str, path: str, offset: int) -> Iterator[None]:
+        """Raises `storage_error` in place of an OSError or CorruptSegment."""
+        try:
+            yield
+        except (OSError, CorruptSegment) as error:
+            raise self.storage_error(action, path, error, offset) from error

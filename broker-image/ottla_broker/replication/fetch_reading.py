@@ -1,0 +1,208 @@
+"""What a fetch may read of one partition: consumers read what is committed, followers to the log's end, a tool that compares replicas too."""
+
+from typing import Final, Protocol
+from uuid import UUID
+
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSession
+from ottla_broker.replication.partition import READ_COMMITTED, Partition
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.replication.throttle import Throttle, is_throttled
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.fetch_request import NO_EPOCH, FetchRequestPartition
+from ottla_broker.wire.fetch_response import FetchResponsePartition
+
+UNKNOWN: Final = -1  # a high watermark that a client must not see, because an earlier leader may have told a higher one
+
+
+class NotYet(KafkaError):
+    """Nothing can be said of a partition now, but probably soon: the fetch waits before it sends this error."""
+
+
+class Reader(Protocol):
+    """What one kind of fetcher may read."""
+
+    def find(self, cached: CachedPartition) -> Partition:
+        """NotYet; KafkaError with the partition's error."""
+        ...
+
+    def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
+        """What the partition has for the fetcher, with at most `max_bytes` of records; `first`: one batch whatever its size.
+        NotYet; KafkaError with the partition's error."""
+        ...
+
+    def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
+        """True if `data` is to be sent at once although it has no records."""
+        ...
+
+    def count_sent(self, partition: Partition, size: int) -> None: ...
+
+
+class ReplicaReader:
+    """A follower reads to the log's end. With each offset it says how far its own log goes, unless the epoch of its last
+    record shows that the logs diverge below it (rule 2). Followers outside of the ISR are throttled (KIP-73)."""
+
+    def __init__(self, partitions: Partitions, session: FetchSession, throttle: Throttle) -> None:
+        self._partitions = partitions
+        self._session = session
+        self._throttle = throttle
+
+    def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
+        request, partition = cached.request, cached.partition
+        if (
+            partition is None
+            or partition.leader_epoch != request.leader_epoch
+            or not partition.is_leader
+            or partition.log.failure is not None
+        ):
+            partition = self.find(cached)
+        log = partition.log
+        diverging = None if cached.position_recorded else self._record_position(cached, partition)
+        data = FetchResponsePartition(
+            request.topic,
+            request.partition,
+            ErrorCode.none,
+            log.high_watermark,
+            -1,
+            log.start,
+        )
+        cached.has_more = False
+        if diverging is not None:
+            data.diverging = diverging
+        elif request.offset < log.end:
+            if (max_bytes > 0 or first) and not (
+                self._is_throttled(partition) and self._throttle.throttle_time_s() > 0
+            ):
+                size = min(max_bytes, request.max_bytes)
+                data.records = log.read(request.offset, size, up_to=log.end, at_least_one=first)
+            cached.has_more = not data.records
+        return data
+
+    def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
+        """What diverges; a high watermark only where somebody waits for it: others hear of it with the next response."""
+        if data.diverging is not None:
+            return True
+        if (
+            data.records
+            or cached.has_more
+            or not (self._session.sends_high_watermark_at_once or cached.awaits_commit())
+        ):
+            return False
+        return data.high_watermark != cached.high_watermark or data.log_start != cached.log_start or cached.error_sent
+
+    def count_sent(self, partition: Partition, size: int) -> None:
+        partition.traffic.replication_out += size
+        if self._is_throttled(partition):
+            self._throttle.record_bytes(size)
+
+    def find(self, cached: CachedPartition) -> Partition:
+        request = cached.request
+        assert isinstance(request.topic, UUID)
+        name = self._partitions.topic_name(request.topic)
+        cached.set_partition(self._partitions.get(name, request.partition))
+        try:
+            return self._partitions.leader(name, request.partition, epoch=request.leader_epoch, topic_id=request.topic)
+        except KafkaError as reason:
+            if reason.code is ErrorCode.unknown_leader_epoch:
+                raise NotYet(reason.code, reason.message) from None  # the metadata with that epoch are on their way
+            raise
+
+    def _record_position(self, cached: CachedPartition, partition: Partition) -> tuple[int, int] | None:
+        """Where the logs diverge, or None: then the offset is the follower's log end. OFFSET_OUT_OF_RANGE;
+        NOT_LEADER_OR_FOLLOWER of a broker that is no follower."""
+        request, log, session = cached.request, partition.log, self._session
+        if request.last_fetched_epoch != log.epochs.latest_epoch() or request.offset > log.end:
+            diverging = diverging_epoch(log, request)
+            if diverging is not None:
+                return diverging
+        if not log.start <= request.offset <= log.end:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        partition.leader.record_fetch(session.replica, session.replica_epoch, request.offset, request.log_start)
+        cached.position_recorded = True
+        return None
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        entries = partition.log.config.leader_replication_throttled_replicas
+        replica = self._session.replica
+        return is_throttled(entries, partition.partition, replica) and replica not in partition.registration.isr
+
+
+def read_committed_records(
+    partition: Partition, cached: CachedPartition, isolation: int, max_bytes: int, *, first: bool
+) -> FetchResponsePartition:
+    """Up to the high watermark, or the last stable offset. OFFSET_OUT_OF_RANGE; OFFSET_NOT_AVAILABLE of what a leader that has
+    just begun, or a follower, does not know to be committed."""
+    log, request = partition.log, cached.request
+    offset = request.offset
+    cached.has_more = False
+    if request.last_fetched_epoch != NO_EPOCH and (diverging := diverging_epoch(log, request)) is not None:
+        data = without_records(partition, request)
+        data.diverging = diverging
+        return data
+    watermark, settled = log.high_watermark, partition.has_reached_epoch_start
+    if not log.start <= offset <= watermark:
+        _check_range(partition, offset)
+    stable = log.last_stable_offset
+    committed_only = isolation == READ_COMMITTED
+    end = stable if committed_only else watermark
+    if settled:
+        data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, watermark, stable, log.start)
+    elif offset < watermark:
+        # The previous leader may have told a higher one, and a high watermark never falls.
+        data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, UNKNOWN, UNKNOWN, log.start)
+    else:
+        raise NotYet(ErrorCode.offset_not_available, "the leader has just begun")
+    if offset < end:
+        if max_bytes > 0 or first:
+            data.records = log.read(offset, max_bytes, up_to=end, at_least_one=first)
+            if committed_only:
+                data.aborted = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(offset, end)]
+        cached.has_more = not data.records
+    if committed_only and data.aborted is None:
+        data.aborted = ()
+    return data
+
+
+def read_to_log_end(
+    partition: Partition, cached: CachedPartition, max_bytes: int, *, first: bool
+) -> FetchResponsePartition:
+    """For a tool that compares replicas. OFFSET_OUT_OF_RANGE."""
+    log, request = partition.log, cached.request
+    if not log.start <= request.offset <= log.end:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    data = FetchResponsePartition(
+        request.topic, request.partition, ErrorCode.none, log.high_watermark, log.last_stable_offset, log.start
+    )
+    if request.offset < log.end and (max_bytes > 0 or first):
+        data.records = log.read(request.offset, max_bytes, up_to=log.end, at_least_one=first)
+    cached.has_more = request.offset < log.end and not data.records
+    return data
+
+
+def without_records(partition: Partition, request: FetchRequestPartition) -> FetchResponsePartition:
+    log = partition.log
+    watermark, stable = UNKNOWN, UNKNOWN
+    if partition.has_reached_epoch_start:
+        watermark, stable = log.high_watermark, log.last_stable_offset
+    return FetchResponsePartition(request.topic, request.partition, ErrorCode.none, watermark, stable, log.start)
+
+
+def _check_range(partition: Partition, offset: int) -> None:
+    """Of an offset outside of what is committed here. What lies below the leader's log end will be."""
+    log = partition.log
+    if offset < log.start or (partition.is_leader and offset > log.end):
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if not partition.is_leader:  # a follower does not know how far the leader's log goes
+        raise NotYet(ErrorCode.offset_not_available, "the high watermark is not known to be so high")
+
+
+def diverging_epoch(log: PartitionLog, request: FetchRequestPartition) -> tuple[int, int] | None:
+    """(epoch, end) where the fetcher's log diverges from ours: our largest epoch that is no newer than its last, and where
+    that ends. OFFSET_OUT_OF_RANGE when its last epoch is older than all of ours."""
+    last = request.last_fetched_epoch
+    if last == NO_EPOCH:
+        return None
+    epoch, end = log.epochs.end_offset_for(last, log.end)
+    if epoch == NO_EPOCH:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    return (epoch, end) if epoch < last or end < request.offset else None

@@ -1,0 +1,328 @@
+"""Incremental fetch sessions (KIP-227), of consumers and of followers: requests name only what changed, responses hold only what is new.
+
+A request's (session id, epoch): (0, −1) no session; (0 or id, 0) a new one in place of the named; (id, n) the next of
+that session; (id, −1) the last. An unknown id or an epoch out of turn is an error, and the fetcher begins anew. A
+consumer's session ends with the request that leaves no partition in it.
+
+Consumers' sessions have a fixed number of slots. A new one takes the place of the least recently used, if that was idle
+for two minutes or is smaller; else the request is served without a session. A follower has at most four: one that lost
+its connection cannot name what it had.
+
+A session costs what changes in it, not what it holds. Invariant: each of its partitions is in `changed`, to be read
+by the next fetch, or its callbacks are among the partition's waiters; while a fetch waits, both.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition, Topic
+from ottla_broker.wire.fetch_response import FetchResponsePartition
+
+NO_SESSION: Final = 0
+FINAL_EPOCH: Final = -1
+FIRST_EPOCH: Final = 0
+EVICTABLE_AFTER_S: Final = 120.0
+MAX_SESSIONS_PER_REPLICA: Final = 4
+_MAX_INT32 = 2**31 - 1
+
+PartitionKey = tuple[Topic, int]
+
+
+class CachedPartition:
+    """A partition of a session: what the fetcher asks for, and what it was last told.
+
+    `has_more`: there was more to read than the last read returned. `topic_name`: of a topic that is named by its id. Of
+    followers' sessions: `position_recorded`: the leader has taken the request's offset as the follower's log end;
+    `must_answer`: the follower has asked anew, and may have ignored what it was told."""
+
+    __slots__ = (
+        "_session",
+        "_watched",
+        "error_sent",
+        "has_more",
+        "high_watermark",
+        "log_start",
+        "must_answer",
+        "partition",
+        "position_recorded",
+        "request",
+        "topic_name",
+    )
+
+    def __init__(self, session: "FetchSession", request: FetchRequestPartition) -> None:
+        self._session = session
+        self._watched = False
+        self.request = request
+        self.partition: Partition | None = None
+        self.topic_name: str | None = None
+        self.high_watermark = -1
+        self.log_start = -1
+        self.error_sent = False
+        self.has_more = False
+        self.position_recorded = False
+        self.must_answer = session.is_replica
+
+    def ask(self, request: FetchRequestPartition) -> None:
+        self.request = request
+        self.position_recorded = False
+        self.must_answer = self._session.is_replica
+
+    def is_news(self, data: FetchResponsePartition) -> bool:
+        """True if an incremental response must hold `data`."""
+        return (
+            len(data.records) > 0
+            or data.error is not ErrorCode.none
+            or self.error_sent
+            or data.high_watermark != self.high_watermark
+            or data.log_start != self.log_start
+            or data.diverging is not None
+            or data.preferred >= 0
+            or self.must_answer
+        )
+
+    def awaits_commit(self) -> bool:
+        """True if the follower does not know that all records of earlier epochs are committed, or does not know the log
+        start that a DeleteRecords request waits for."""
+        partition = self.partition
+        if partition is None:
+            return False
+        if partition.is_leader and max(self.high_watermark, 0) < partition.leader.epoch_start_offset:
+            return True
+        return self.log_start != partition.log.start and bool(partition.log_start_waiters.waiting)
+
+    def sent(self, data: FetchResponsePartition) -> None:
+        """The response holds `data`, or would if that were news."""
+        self.high_watermark, self.log_start = data.high_watermark, data.log_start
+        self.error_sent = data.error is not ErrorCode.none
+        self.must_answer = False
+        self._session.on_response(self, data)
+
+    # --- waiting
+
+    def set_partition(self, partition: Partition | None) -> None:
+        if self.partition is not partition:
+            self.unwatch()
+            self.partition = partition
+
+    def watch(self) -> None:
+        if self._watched or (partition := self.partition) is None:
+            return
+        self._watched = True
+        if self._session.is_replica:
+            partition.read_waiters.add(self._on_high_watermark)
+            partition.log_end_waiters.add(self._on_change)
+        else:
+            partition.read_waiters.add(self._on_change)
+
+    def unwatch(self) -> None:
+        if self._watched and (partition := self.partition) is not None:
+            self._watched = False
+            if self._session.is_replica:
+                partition.read_waiters.remove(self._on_high_watermark)
+                partition.log_end_waiters.remove(self._on_change)
+            else:
+                partition.read_waiters.remove(self._on_change)
+
+    def _on_change(self) -> None:
+        session = self._session
+        session.changed[self] = None
+        if session.wake is not None:
+            session.wake()
+        else:
+            self.unwatch()
+
+    def _on_high_watermark(self) -> None:
+        session = self._session
+        session.changed[self] = None
+        if session.wake is not None and (session.sends_high_watermark_at_once or self.awaits_commit()):
+            session.wake()
+
+
+class FetchSession:
+    """`changed`: what to read next, in this order. `wake`: of the fetch that waits. `sends_high_watermark_at_once`: of a
+    follower that consumers read from (KIP-392). A fetch without a session has one of its own, with id 0."""
+
+    __slots__ = (
+        "by_ids",
+        "changed",
+        "epoch",
+        "id",
+        "is_replica",
+        "partitions",
+        "replica",
+        "replica_epoch",
+        "sends_high_watermark_at_once",
+        "used_s",
+        "wake",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        request: FetchRequest,
+        *,
+        by_ids: bool = True,
+        used_s: float = 0.0,
+        sends_high_watermark_at_once: bool = False,
+    ) -> None:
+        self.id = session_id
+        self.epoch = FIRST_EPOCH + 1
+        self.replica = request.replica
+        self.replica_epoch = request.replica_epoch
+        self.is_replica = request.replica >= 0
+        self.by_ids = by_ids
+        self.used_s = used_s
+        self.sends_high_watermark_at_once = sends_high_watermark_at_once
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
+        self.changed: dict[CachedPartition, None] = {}
+        self.wake: Callable[[], None] | None = None
+        if session_id:
+            self.update(request.partitions, ())
+        else:
+            self.changed = {CachedPartition(self, partition): None for partition in request.partitions}
+
+    def update(self, requested: Iterable[FetchRequestPartition], forgotten: Iterable[PartitionKey]) -> None:
+        partitions, changed = self.partitions, self.changed
+        for request in requested:
+            key = (request.topic, request.partition)
+            cached = partitions.get(key)
+            if cached is None:
+                cached = partitions[key] = CachedPartition(self, request)
+            else:
+                cached.ask(request)
+            changed[cached] = None
+        for key in forgotten:
+            gone = partitions.pop(key, None)
+            if gone is not None:
+                changed.pop(gone, None)
+                gone.unwatch()
+
+    def on_response(self, cached: CachedPartition, data: FetchResponsePartition) -> None:
+        """What gave records stands behind what did not, so that every partition gets its turn. A follower asks for
+        another offset or leaves what it was given; a consumer may ask for the same again."""
+        if not self.id:
+            return
+        if self.is_replica:
+            stays = cached.has_more
+        else:
+            failed = data.error is not ErrorCode.none
+            stays = failed or cached.has_more or data.diverging is not None or data.preferred >= 0
+            if data.records:
+                stays = True
+                del self.changed[cached]
+                self.changed[cached] = None
+        if not stays:
+            self.changed.pop(cached, None)
+            cached.watch()
+
+    def watch_changed(self) -> None:
+        for cached in self.changed:
+            cached.watch()
+
+    def close(self) -> None:
+        for cached in self.partitions.values():
+            cached.unwatch()
+        for cached in self.changed:
+            cached.unwatch()
+
+
+class FetchSessionCache:
+    """`max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `random_below`: for ids that cannot be guessed
+    from one another. `evicted`: how many sessions newer ones have replaced."""
+
+    def __init__(
+        self,
+        max_consumer_sessions: Callable[[], int],
+        now_s: Callable[[], float],
+        random_below: Callable[[int], int],
+        *,
+        followers_serve_consumers: bool = False,
+    ) -> None:
+        self._max_consumer_sessions = max_consumer_sessions
+        self._now_s = now_s
+        self._random_below = random_below
+        self._followers_serve_consumers = followers_serve_consumers
+        self._consumers: OrderedDict[int, FetchSession] = OrderedDict()  # the least recently used first
+        self._replicas: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def session_for(self, request: FetchRequest, *, by_ids: bool) -> tuple[FetchSession, bool]:
+        """The session that a request belongs to, with the request's changes, and whether the response is incremental.
+        `by_ids`: topics are named by id in the request's version, which a session keeps to. FETCH_SESSION_ID_NOT_FOUND,
+        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
+        if request.session_epoch == FINAL_EPOCH:
+            self._end(request)
+            return FetchSession(NO_SESSION, request), False
+        if request.session_epoch == FIRST_EPOCH:
+            self._end(request)
+            return self._begin(request, by_ids), False
+        session = self._of(request).get(request.session_id)
+        if (
+            session is None
+            or session.replica != request.replica
+            or (session.is_replica and session.replica_epoch != request.replica_epoch)
+        ):
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+        if request.session_epoch != session.epoch:
+            raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.by_ids != by_ids:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        session.update(request.partitions, request.forgotten)
+        if not session.partitions and not session.is_replica:
+            self._end(request)
+            return FetchSession(NO_SESSION, request), False
+        session.epoch = session.epoch % _MAX_INT32 + 1
+        session.used_s = self._now_s()
+        self._of(request).move_to_end(session.id)
+        return session, True
+
+    def _of(self, request: FetchRequest) -> OrderedDict[int, FetchSession]:
+        return self._replicas if request.replica >= 0 else self._consumers
+
+    def _end(self, request: FetchRequest) -> None:
+        session = self._of(request).pop(request.session_id, None)
+        if session is not None:
+            session.close()
+
+    def _begin(self, request: FetchRequest, by_ids: bool) -> FetchSession:
+        if not (self._make_room_for_replica(request) if request.replica >= 0 else self._make_room(request)):
+            return FetchSession(NO_SESSION, request)
+        session_id = self._random_below(_MAX_INT32) + 1
+        while session_id in self._consumers or session_id in self._replicas:
+            session_id = self._random_below(_MAX_INT32) + 1
+        session = self._of(request)[session_id] = FetchSession(
+            session_id,
+            request,
+            by_ids=by_ids,
+            used_s=self._now_s(),
+            sends_high_watermark_at_once=self._followers_serve_consumers,
+        )
+        return session
+
+    def _make_room(self, request: FetchRequest) -> bool:
+        slots = self._max_consumer_sessions()
+        if len(self._consumers) < slots:
+            return True
+        if slots <= 0:
+            return False
+        oldest = next(iter(self._consumers.values()))
+        idle_s = self._now_s() - oldest.used_s
+        if idle_s < EVICTABLE_AFTER_S and len(oldest.partitions) >= len(request.partitions):
+            return False
+        del self._consumers[oldest.id]
+        oldest.close()
+        self.evicted += 1
+        return True
+
+    def _make_room_for_replica(self, request: FetchRequest) -> bool:
+        own = [session for session in self._replicas.values() if session.replica == request.replica]
+        for session in own[: max(len(own) + 1 - MAX_SESSIONS_PER_REPLICA, 0)]:
+            del self._replicas[session.id]
+            session.close()
+        return True

@@ -1,0 +1,210 @@
+"""A partition's leader in one leader epoch: how far its followers are, the high watermark, and the ISR that it proposes.
+
+Invariants:
+- The high watermark is the smallest log end over the maximal ISR (`IsrState`), never falls, and does not move while the
+  committed ISR is smaller than `min.insync.replicas` (rule 3). The leader's own log end counts as far as the topic wants
+  it durable: all of it, or with `flush.messages=1` what is fsynced.
+- A follower outside of the ISR joins it only in the broker epoch that is registered (rule 4).
+- Until the high watermark has reached `epoch_start_offset` the leader may know an older one than its predecessor told.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.election import effective_min_isr
+from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.replication.cluster_view import ClusterView
+from ottla_broker.replication.followers import Follower, Followers
+from ottla_broker.replication.isr_state import IsrChange, IsrState
+from ottla_broker.replication.pending_acks import PendingAcks
+from ottla_broker.replication.waiters import Waiters
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+class PartitionLeader:
+    """`durable_end`: the leader's own log end as it counts for the high watermark; `send_isr_change`: sends
+    `isr.pending` to the controller. `superseded`: the controller knows a newer leader."""
+
+    __slots__ = (
+        "_acks",
+        "_broker_id",
+        "_cluster",
+        "_durable_end",
+        "_join_timer",
+        "_log",
+        "_log_start_waiters",
+        "_read_waiters",
+        "_send_isr_change",
+        "below_min_isr",
+        "epoch",
+        "epoch_start_offset",
+        "followers",
+        "isr",
+        "registration",
+        "superseded",
+    )
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        registration: PartitionRecord,
+        broker_id: int,
+        cluster: ClusterView,
+        acks: PendingAcks,
+        read_waiters: Waiters,
+        log_start_waiters: Waiters,
+        durable_end: Callable[[], int],
+        send_isr_change: Callable[[], None],
+    ) -> None:
+        self.registration = registration
+        self.epoch = registration.leader_epoch
+        self.epoch_start_offset = log.end
+        self.followers = Followers()
+        self.isr = IsrState()
+        self.below_min_isr = False
+        self.superseded = False
+        self._log = log
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._acks = acks
+        self._read_waiters = read_waiters
+        self._log_start_waiters = log_start_waiters
+        self._durable_end = durable_end
+        self._send_isr_change = send_isr_change
+        self._join_timer: asyncio.TimerHandle | None = None
+        log.epochs.assign(self.epoch, log.end)
+
+    def update_registration(self, registration: PartitionRecord) -> None:
+        self.registration = registration
+        self.isr.update_registration(registration)
+        self.update_maximal_isr()
+        self._expand_isr_by_waiting()
+
+    @property
+    def effective_min_isr(self) -> int:
+        """How many replicas must be in sync for acks=all, and for the high watermark to move. While the controller could
+        elect others who are not in sync (or were until they lost power), more than there are, whatever
+        min.insync.replicas is: they can be trusted only if the high watermark does not move."""
+        registration = self.registration
+        least = effective_min_isr(registration, self._log.config.min_insync_replicas)
+        if registration.eligible or registration.last_known:
+            return max(least, len(registration.isr) + 1)
+        return least
+
+    def update_maximal_isr(self) -> None:
+        """The ISR, the proposed one or min.insync.replicas has changed."""
+        registration = self.registration
+        others = (broker for broker in registration.replicas if broker != self._broker_id)
+        self.followers.set_replicas(others, self.isr.maximal_isr(registration.isr))
+        self.below_min_isr = len(registration.isr) < self.effective_min_isr
+        if self.below_min_isr:
+            reason = "the ISR became smaller than min.insync.replicas"
+            self._acks.fail(KafkaError(ErrorCode.not_enough_replicas_after_append, reason))
+        self.advance_high_watermark()
+
+    # --- the high watermark
+
+    def advance_high_watermark(self) -> None:
+        log = self._log
+        watermark = self.followers.least_end(self._durable_end())
+        if watermark <= log.high_watermark or self.below_min_isr:
+            return
+        if self.followers.out_of_sync:
+            watermark = self._limit_to_joining_followers(watermark)
+            if watermark <= log.high_watermark:
+                return
+        log.advance_high_watermark(watermark)
+        if self._acks:
+            self._acks.reached(watermark)
+        if self._read_waiters.waiting:
+            self._read_waiters.notify_all()
+
+    def _limit_to_joining_followers(self, watermark: int) -> int:
+        """Lower, where a follower that is about to join has not come so far."""
+        now_s = self._cluster.now_s()
+        limit, until_s = self.followers.limit_to_joining(watermark, now_s, self._cluster.may_join)
+        if limit < watermark and self._join_timer is None:
+            self._join_timer = asyncio.get_running_loop().call_later(until_s - now_s, self._on_join_timeout)
+        return limit
+
+    def _on_join_timeout(self) -> None:
+        self._join_timer = None
+        if not self.superseded:
+            self.advance_high_watermark()
+
+    def close(self) -> None:
+        if self._join_timer is not None:
+            self._join_timer.cancel()
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it no live replica has any record; −1 while one of them has not fetched in this epoch."""
+        return self.followers.least_start(self._log.start, self._cluster.is_alive)
+
+    # --- followers
+
+    def record_fetch(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
+        """A follower fetches from `offset`, up to which its log is the leader's. NOT_LEADER_OR_FOLLOWER as `Followers.record_fetch`."""
+        cluster = self._cluster
+        follower = self.followers.record_fetch(
+            broker, broker_epoch, offset, log_start, self._log.end, cluster.now_s(), cluster.is_registered
+        )
+        if follower is None:
+            return
+        if self._log_start_waiters.waiting:
+            self._log_start_waiters.notify_all()
+        if follower in self.followers.out_of_sync:
+            self._expand_isr((follower,))
+        self.advance_high_watermark()
+
+    def on_brokers_changed(self) -> None:
+        """Other broker incarnations are registered than before: fetches of those that were not count now."""
+        for follower in self.followers:
+            if follower.uncounted_fetch is not None:
+                self.record_fetch(follower.broker, *follower.uncounted_fetch)
+        if self.followers.out_of_sync:
+            self._expand_isr(self.followers.out_of_sync)
+        self._log_start_waiters.notify_all()  # the low watermark no longer waits for a dead broker
+
+    # --- the ISR
+
+    def shrink_isr(self, max_lag_s: float) -> None:
+        """Propose that followers that have been behind for `max_lag_s` leave the ISR. Called periodically."""
+        log_end = self._log.end
+        if not self.followers.update_lagging(log_end):
+            return
+        lagging = self.followers.lagging_for(log_end, self._cluster.now_s(), max_lag_s)
+        if self.isr.propose_without(self.registration, lagging):
+            self._propose()
+
+    def _expand_isr(self, candidates: Iterable[Follower]) -> None:
+        """Propose that those of them that have caught up join the ISR (rule 4)."""
+        watermark, may_join = self._log.high_watermark, self._cluster.may_join
+
+        def has_caught_up(one: Follower) -> bool:
+            return one.has_reached(watermark, self.epoch_start_offset) and may_join(one.broker, one.broker_epoch)
+
+        if self.isr.propose_with(self.registration, candidates, has_caught_up):
+            self._propose()
+
+    def _expand_isr_by_waiting(self) -> None:
+        if self.isr.pending is None and self.followers.out_of_sync:
+            self._expand_isr(self.isr.take_waiting(self.followers.out_of_sync, self._log.end))
+
+    def _propose(self) -> None:
+        self.update_maximal_isr()
+        self._send_isr_change()
+
+    def on_isr_change_rejected(self, change: IsrChange) -> None:
+        """It will never be committed."""
+        if self.isr.reject(change):
+            self.update_maximal_isr()
+            if self.isr.has_waiting_followers:
+                self._expand_isr_by_waiting()
+
+    def withdraw_isr_change(self, change: IsrChange) -> None:
+        """The controller rejects it now, but a copy of the request may arrive later: propose the ISR as it is, after which the
+        copy is rejected too."""
+        if self.isr.withdraw(self.registration, change):
+            self._send_isr_change()
