@@ -1,6 +1,8 @@
-"""The one exception that carries a protocol error code from the room that found it to the handler that answers.
+"""The exception that carries a protocol error code from where it is found to the handler that
+responds.
 
-Codes and their meaning: https://kafka.apache.org/protocol#protocol_error_codes (as `kio` generates them).
+Codes and their meanings: https://kafka.apache.org/protocol#protocol_error_codes (as `kio` generates
+them).
 """
 
 from kio.schema.errors import ErrorCode
@@ -9,7 +11,9 @@ __all__ = ["ErrorCode", "KafkaError"]
 
 
 class KafkaError(Exception):
-    """A refusal with Kafka's error code and a sentence for people (names the field, the value, what is allowed)."""
+    """Kafka's error code with a message for people, which names the field, its value and what is
+    allowed.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)

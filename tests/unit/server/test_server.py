@@ -70,6 +70,23 @@ async def test_api_versions_tells_the_table(broker: SmallBroker) -> None:
 
 
 @on_a_loop
+async def test_metadata_version_is_a_finalized_feature_from_version_3_on(broker: SmallBroker) -> None:
+    server = serve(broker)
+    broker.image.end_offset = 13
+    wire = await Wire.to(await listening(server))
+    for version in (3, 4):
+        answer = await hello(wire, version)
+        assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
+            ("metadata.version", 27, 27)
+        ]
+        assert [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features] == [
+            ("metadata.version", 27, 27)
+        ]
+        assert answer.finalized_features_epoch == 12
+    await server.close()
+
+
+@on_a_loop
 async def test_rule_16_api_versions_above_ours_is_answered_in_version_0_with_error_35(broker: SmallBroker) -> None:
     server = serve(broker)
     wire = await Wire.to(await listening(server))

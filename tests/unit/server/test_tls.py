@@ -115,7 +115,7 @@ async def test_only_versions_that_are_allowed_are_spoken(broker: SmallBroker, ma
     with pytest.raises(ssl.SSLError):
         await secured(port, newest)
     await eventually(lambda: bool(lines()))
-    assert "it offers no version of TLS that ssl.enabled.protocols allows" in lines()[0]
+    assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
     await server.close()
 
 
@@ -131,7 +131,7 @@ async def test_a_client_is_who_its_certificate_says(broker: SmallBroker, made: C
     nobody = await secured(port, trusting(made))  # in TLS 1.3 a client hears of it only after its own half
     assert "certificate required" in await refusal(nobody)
     await eventually(lambda: bool(lines()))
-    assert lines()[0].endswith("it shows no certificate, and ssl.client.auth=required")
+    assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
 
 
@@ -150,7 +150,7 @@ async def test_a_certificate_that_is_only_requested_may_be_missing_but_not_wrong
     stranger = await secured(port, trusting(made, create_client_certificate(others, "eve")))
     assert "unknown ca" in await refusal(stranger)
     await eventually(lambda: bool(lines()))
-    assert "its certificate is refused: unable to get local issuer certificate" in lines()[0]
+    assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()
 
 
@@ -165,7 +165,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     in_the_open = await Wire.to(port)
     in_the_open.writer.write(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
     assert await in_the_open.closed()
-    assert lines()[0].endswith("it does not speak TLS, and this listener speaks nothing else")
+    assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
     broken = await Wire.to(port)
     broken.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
@@ -176,7 +176,7 @@ async def test_rule_18_a_handshake_that_fails_costs_its_connection_and_a_line(
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await secured(plain, trusting(made))
-    assert lines()[3].endswith("it speaks TLS, and this listener does not")
+    assert lines()[3].endswith("the client uses TLS, and this listener does not")
     for _ in range(20):  # the same again and again is said once in a while
         again = await Wire.to(port)
         again.writer.write(b"GET / HTTP/1.0\r\n\r\n")
