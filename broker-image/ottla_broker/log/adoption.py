@@ -1,9 +1,10 @@
 """Making a log that Apache Kafka wrote this cluster's own.
 
 - Transactions that are open are aborted: their coordinator is in the other cluster.
-- Apache Kafka's cleaner leaves gaps between segments. This one's leaves none, so that a gap shows
-  what a loss of power took (`LogCheckpoint.gapless`). Each gap is filled with an empty batch at the
-  end of the segment before it, as both cleaners write them. From then on every gap is a loss.
+- Apache Kafka's cleaner leaves gaps between segments. This broker's leaves none, so that a gap
+  shows what a loss of power took (`LogCheckpoint.gapless`). Each gap is filled with an empty batch
+  at the end of the segment before it, as both cleaners write them. From then on every gap is a
+  loss.
 """
 
 import logging

@@ -15,7 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 from ottla_broker.log import cleaning_job, segment_swap
 from ottla_broker.log.checkpoints import encode_offsets, read_offsets
 from ottla_broker.log.cleaning_job import CleaningJob, SourceSegment
-from ottla_broker.log.cleaning_plan import DirtyRange, choose_range, filthiest
+from ottla_broker.log.cleaning_plan import DirtyRange, choose_filthiest, choose_range
 from ottla_broker.log.compaction import CleanerStats, OffsetMap, RecordFilter
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
@@ -83,7 +83,7 @@ class Cleaner:
             if cleaned is None:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
-    def forget(self, topic: str, partition: int) -> None:
+    def forget_log(self, topic: str, partition: int) -> None:
         """Drops what is known of a deleted log: one that is created later under its name is
         another."""
         self.uncleanable.pop((topic, partition), None)
@@ -129,7 +129,7 @@ class Cleaner:
     def choose_log(self) -> tuple[PartitionLog, DirtyRange] | None:
         """What to clean next; None when no log needs it."""
         now_ms = self.storage.runtime.now_ms()
-        return filthiest(
+        return choose_filthiest(
             (log, dirty)
             for partition, log in list(self.logs.items())
             if log.config.cleanup_compact and len(log.segments) > 1 and log.failure is None
@@ -140,7 +140,7 @@ class Cleaner:
         current = (log, log.flush.truncation_count)
         if self._checkpointed.setdefault(partition, current) != current:
             # What was clean may have been replaced by something else.
-            self.forget(*partition)
+            self.forget_log(*partition)
             self._checkpointed[partition] = current
         if not cleaning_job.can_clean(log):
             return None

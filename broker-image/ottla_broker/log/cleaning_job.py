@@ -12,14 +12,7 @@ from time import sleep
 from typing import Final
 
 from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, group_segments, needs_timestamps
-from ottla_broker.log.compaction import (
-    CleanedTransactions,
-    CleanerStats,
-    LastRecord,
-    OffsetMap,
-    RecordFilter,
-    map_keys,
-)
+from ottla_broker.log.compaction import CleanedTransactions, CleanerStats, LastRecord, OffsetMap, RecordFilter, map_keys
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, AbortedTransaction, CorruptSegment
 from ottla_broker.log.log_state import LogState

@@ -107,7 +107,7 @@ def needs_timestamps(config: LogConfig) -> tuple[bool, bool]:
     return config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < MAX_INT64
 
 
-def filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
+def choose_filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
     """The one to clean first: what is overdue, then the dirtiest."""
     return max(candidates, key=lambda one: (one[1].is_overdue, one[1].dirty_ratio), default=None)
 

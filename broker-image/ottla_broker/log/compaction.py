@@ -1,5 +1,5 @@
 """Compaction of batches, without files: which records of a compacted topic stay, and what their
-batches look like then.
+batches become.
 
 It takes two passes over the log, as Kafka's cleaner does. The first maps every key in the dirty
 part to its newest offset (`OffsetMap`). The second (`RecordFilter`) goes through all batches from
@@ -152,7 +152,7 @@ class CleanedTransactions:
         while self._next < len(upcoming) and upcoming[self._next].first_offset <= offset:
             transaction = upcoming[self._next]
             known = self._aborted.get(transaction.producer_id)
-            # One whose marker the pass does not read (the pass starts after it) makes way for the
+            # A transaction whose marker the pass does not read (it starts later) is replaced by the
             # producer's next.
             if known is None or known[0].last_offset < transaction.first_offset:
                 self._aborted[transaction.producer_id] = transaction, False

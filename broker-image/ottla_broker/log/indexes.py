@@ -149,7 +149,7 @@ class OffsetIndex:
         self._load().append(offset - self.base)
         self._positions.append(position)
 
-    def floor(self, offset: int) -> int:
+    def lookup_position(self, offset: int) -> int:
         """The largest known position at or before the batch that holds `offset`."""
         at = bisect_right(self._load(), offset - self.base)
         return self._positions[at - 1] if at else 0
@@ -161,7 +161,7 @@ class OffsetIndex:
         at = bisect_left(relative, offset - self.base)
         return self.base + (relative[at - 1] if at else -1)
 
-    def boundary(self, position: int, before: int) -> int:
+    def batch_boundary(self, position: int, before: int) -> int:
         """The largest known position of a batch, at most `position`, that has every batch before it
         end below offset `before`."""
         relative = self._load()

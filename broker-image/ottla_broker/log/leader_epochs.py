@@ -17,10 +17,10 @@ _NO_EPOCHS: Final = "0\n0\n"
 
 
 class LeaderEpochs:
-    """Epochs and their start offsets, both rising strictly. `dirty`: the file is older than
+    """Epochs and their start offsets, both rising strictly. `is_dirty`: the file is older than
     this."""
 
-    __slots__ = ("_epochs", "_starts", "dirty", "path")
+    __slots__ = ("_epochs", "_starts", "is_dirty", "path")
 
     def __init__(self, path: str, entries: list[tuple[int, int]] | None = None) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class LeaderEpochs:
         self._starts: list[int] = []
         for epoch, start in entries or ():
             self.assign(epoch, start)
-        self.dirty = False
+        self.is_dirty = False
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
@@ -56,18 +56,20 @@ class LeaderEpochs:
         start) are dropped."""
         if epoch < 0 or start < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start}: neither may be negative")
-        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] > start or self._replaces(epoch, start)):
+        while self._epochs and (
+            self._epochs[-1] > epoch or self._starts[-1] > start or self._is_replaced_by(epoch, start)
+        ):
             self._epochs.pop()
             self._starts.pop()
-            self.dirty = True
+            self.is_dirty = True
         if self._epochs and self._epochs[-1] == epoch:
             # It began earlier.
             return
         self._epochs.append(epoch)
         self._starts.append(start)
-        self.dirty = True
+        self.is_dirty = True
 
-    def _replaces(self, epoch: int, start: int) -> bool:
+    def _is_replaced_by(self, epoch: int, start: int) -> bool:
         """True if another epoch begins where the latest did."""
         return self._starts[-1] == start and self._epochs[-1] != epoch
 
@@ -89,7 +91,7 @@ class LeaderEpochs:
         while self._starts and self._starts[-1] >= end:
             self._starts.pop()
             self._epochs.pop()
-            self.dirty = True
+            self.is_dirty = True
 
     def truncate_from_start(self, start: int) -> None:
         """Drops epochs that ended by the log's new start; the one that wrote `start` begins there
@@ -98,10 +100,10 @@ class LeaderEpochs:
         if at and (at > 1 or self._starts[0] != start):
             del self._epochs[: at - 1], self._starts[: at - 1]
             self._starts[0] = start
-            self.dirty = True
+            self.is_dirty = True
 
     def clear(self) -> None:
-        self.dirty = self.dirty or bool(self._epochs)
+        self.is_dirty = self.is_dirty or bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
 

@@ -149,7 +149,8 @@ class LogDir:
             # Most partitions may not be used for long.
             self.storage.files.close_all()
             if any(log.recovery_point < points.get(key, 0) for key, log in self.logs.items()):
-                # Or a restart after a crash would take what is written next for flushed.
+                # Otherwise a restart after a crash would assume that what is written next is
+                # flushed.
                 self._write_now(file_names.RECOVERY_POINTS)
             if only is None:
                 self._loaded = True
@@ -222,7 +223,7 @@ class LogDir:
         log = self.logs.pop((topic, partition), None)
         if log is None:
             return
-        self.cleaner.forget(topic, partition)
+        self.cleaner.forget_log(topic, partition)
         log.clear_tail_cache()
         for segment in log.segments:
             segment.unload()

@@ -94,7 +94,7 @@ class LogDirMaintenance:
         now_ms = self._runtime.now_ms()
         for log in self._working_logs():
             state = log.flush
-            if state.flushed >= log.end:
+            if state.flushed_offset >= log.end:
                 state.unflushed_since_ms = -1
             elif state.unflushed_since_ms < 0:
                 state.unflushed_since_ms = now_ms

@@ -65,7 +65,7 @@ class PartitionLog(LogState):
 
     def size_from(self, offset: int) -> int:
         """About how many bytes hold `offset` and what follows it."""
-        first, *others = self.segments.since(offset)
+        first, *others = self.segments.from_offset(offset)
         return first.size_from(offset) + sum(segment.size for segment in others)
 
     @property
@@ -219,7 +219,7 @@ class PartitionLog(LogState):
                 last_batch_end = segment.next_offset()
                 base = last_batch_end if end - 1 - last_batch_end <= MAX_INT32 else batches[0][1][0]
                 segment = rolling.roll_at(self, base, now_ms)
-            arena = self.tail.room(size, self.end)
+            arena = self.tail.arena_for(size, self.end)
             at = arena.used
             view = arena.view[at : at + size]
             view[:] = records
@@ -317,7 +317,7 @@ class PartitionLog(LogState):
     @property
     def is_sync_due(self) -> bool:
         """True if flush.messages requires an fsync before the next acknowledgement."""
-        return self.end - self.flush.flushed >= self.config.flush_messages
+        return self.end - self.flush.flushed_offset >= self.config.flush_messages
 
     def seal(self) -> None:
         """Completes the active segment's indexes, as before a stop. KafkaError:

@@ -36,7 +36,7 @@ def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
     since = max(since, log.start)
     if since >= end:
         return producers
-    for segment in log.segments.since(since):
+    for segment in log.segments.from_offset(since):
         if segment.base >= end or (found := segment.find_batch(since)) is None:
             continue
         for position, header in segment.iter_headers(found.position):
@@ -102,11 +102,11 @@ def restore_recent_batches(log: LogState, producer: ProducerStateEntry) -> None:
     found: list[BatchMetadata] = []
     last = producer.batches[-1].last_offset
     budget = SEARCH_BYTES
-    at = log.segments.floor(last)
+    at = log.segments.index_of_offset(last)
     while at >= 0 and budget > 0 and len(found) < BATCHES_TO_RETAIN:
         segment = log.segments[at]
-        stop = segment.offsets.floor(last) + log.config.max_message_bytes
-        start = segment.offsets.boundary(max(min(stop, segment.size) - budget, 0), last)
+        stop = segment.offsets.lookup_position(last) + log.config.max_message_bytes
+        start = segment.offsets.batch_boundary(max(min(stop, segment.size) - budget, 0), last)
         with log.storage_errors("read", segment.path, last):
             found = [
                 BatchMetadata(

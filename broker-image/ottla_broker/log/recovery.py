@@ -51,12 +51,7 @@ class LogCheckpoint:
 
 
 def create_log(
-    storage: Storage,
-    directory: str,
-    topic: str,
-    partition: int,
-    topic_id: UUID | None,
-    config: LogConfig,
+    storage: Storage, directory: str, topic: str, partition: int, topic_id: UUID | None, config: LogConfig
 ) -> PartitionLog:
     """A new partition's folder with one empty segment. OSError."""
     storage.disk.make_directory(directory)
@@ -80,11 +75,11 @@ def open_log(
     except (CorruptSegment, ValueError) as error:
         reason = str(error)
     except OSError as error:
-        # The partition is sound: the start is tried again when there is room.
+        # Nothing is wrong with the partition: the start is tried again when there is room.
         if is_out_of_space(error):
             raise
         reason = f"{error.filename or directory}: {error.strerror or error}"
-    # One without records, at the offsets that the checkpoint files name.
+    # Without records, at the offsets in the checkpoint files.
     damaged = PartitionLog(topic, partition, directory, config, storage, checkpoint.start, log.topic_id)
     damaged.flush = FlushState(checkpoint.recovery_point, checkpoint.recovery_point)
     damaged.end = max(checkpoint.start, checkpoint.recovery_point)
@@ -93,7 +88,7 @@ def open_log(
 
 
 class LogRecovery:
-    """The opening of one folder, step by step. It fills in a log that has no records yet."""
+    """The opening of one folder. It fills the state of a log that has no records yet."""
 
     def __init__(self, log: LogState, checkpoint: LogCheckpoint) -> None:
         self.log = log
@@ -168,10 +163,10 @@ class LogRecovery:
         return segment
 
     def _without_failed_rolls(self, segments: list[Segment]) -> list[Segment]:
-        """Removes empty segments that rolls left for which the disk had no room.
+        """Removes empty segments of failed rolls; appends continued in the segments before them.
 
-        The segment before such a one went on and has its offsets. If it is the last one, only what
-        was on the device tells whether it did; `_recover_after_crash` finds out the rest.
+        An empty last segment is kept unless the recovery point shows that the one before it has its
+        offsets. `_recover_after_crash` decides the other cases.
         """
         kept = segments[:1]
         for segment in segments[1:]:
@@ -192,10 +187,12 @@ class LogRecovery:
             return False
 
     def _rebuild_missing_indexes(self, names: set[str]) -> None:
-        """What lies above the recovery point after a crash is indexed anew in any case, by
-        `_recover_after_crash`."""
+        """Not above the recovery point after a crash: there `_recover_after_crash` rebuilds all
+        indexes."""
         tail = (
-            len(self.log.segments) if self.checkpoint.clean else self.log.segments.floor(self.checkpoint.recovery_point)
+            len(self.log.segments)
+            if self.checkpoint.clean
+            else self.log.segments.index_of_offset(self.checkpoint.recovery_point)
         )
         for at, segment in enumerate(self.log.segments):
             present = all(path.rpartition("/")[2] in names for path in (segment.offsets.path, segment.times.path))
@@ -226,7 +223,7 @@ class LogRecovery:
     def _recover_after_crash(self) -> int:
         """Returns the offset where the log ends."""
         log, point, segments = self.log, self.checkpoint.recovery_point, list(self.log.segments)
-        first = log.segments.floor(point)
+        first = log.segments.index_of_offset(point)
         # The file may be older than the batches above the recovery point, which have the epochs
         # themselves.
         log.epochs.truncate_from_end(point)
@@ -256,8 +253,8 @@ class LogRecovery:
         return end
 
     def _recover_tail(self, segment: Segment, point: int) -> int:
-        """Recovers what follows the recovery point inside a segment; what is below it is only
-        skipped, by the index."""
+        """Recovers what follows the recovery point inside a segment; the index finds where that
+        begins."""
         file_size = segment.size
         found = self._find_first_batch_at(segment, point)
         if found is None:
@@ -276,7 +273,7 @@ class LogRecovery:
         the index is wrong."""
         if segment is self._unindexed or not segment.offsets.is_sound(segment.size) or not segment.times.is_sound():
             return None
-        position, expected = segment.offsets.floor(point - 1), segment.base
+        position, expected = segment.offsets.lookup_position(point - 1), segment.base
         try:
             for found in segment.iter_batches(position):
                 if found.base_offset < expected or found.base_offset > found.last_offset:
@@ -320,7 +317,7 @@ class LogRecovery:
                 ) from error
             file = self.log.storage.files.get(segment.path)
             file.truncate(segment.size)
-            # Or a second loss of power could bring it back, when this segment is no longer the
+            # Otherwise a second loss of power could restore it, when this segment is no longer the
             # last.
             file.sync()
         segment.seal()

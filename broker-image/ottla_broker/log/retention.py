@@ -30,8 +30,10 @@ def delete_records_before(log: LogState, offset: int) -> int:
 
 
 def apply_retention(log: LogState, now_ms: int) -> int:
-    """Deletes the segments that time, size or the log start expire; returns how many. KafkaError:
-    KAFKA_STORAGE_ERROR."""
+    """Deletes the segments that expired by time or size or lie below the log start.
+
+    Returns how many. KafkaError: KAFKA_STORAGE_ERROR.
+    """
     if log.failure is not None:
         return 0
     try:

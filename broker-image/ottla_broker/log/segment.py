@@ -20,13 +20,7 @@ from ottla_broker.log.indexes import (
     TransactionIndex,
 )
 from ottla_broker.log.open_files import OpenFiles
-from ottla_broker.wire.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    Buffer,
-    parse_batch_header,
-)
+from ottla_broker.wire.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, parse_batch_header
 
 # The fields of a batch header that say where the batch ends: base offset, batch length, last offset
 # delta.
@@ -243,7 +237,7 @@ class Segment:
     def find_batch(self, offset: int) -> BatchLocation | None:
         """The first batch that ends at or after `offset`: the one that holds it, or the next one
         after a hole."""
-        for position, size, base, last, _, _ in self._walk(self.offsets.floor(offset)):
+        for position, size, base, last, _, _ in self._walk(self.offsets.lookup_position(offset)):
             if last >= offset:
                 return BatchLocation(position, size, base, last)
         return None
@@ -322,7 +316,7 @@ class Segment:
     def _stop_at(self, stop: int, limit: int, up_to: int) -> int:
         """The end of the last batch that fits below position `limit` and ends below offset
         `up_to`."""
-        stop = max(stop, self.offsets.boundary(limit, up_to))
+        stop = max(stop, self.offsets.batch_boundary(limit, up_to))
         if stop >= limit:
             return stop
         data = self.file.read(limit - stop, stop)
@@ -343,7 +337,7 @@ class Segment:
 
     def size_from(self, offset: int) -> int:
         """About how many bytes hold `offset` and what follows it, by the index."""
-        return self.size - self.offsets.floor(offset)
+        return self.size - self.offsets.lookup_position(offset)
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment. Raises

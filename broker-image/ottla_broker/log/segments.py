@@ -34,14 +34,14 @@ class Segments:
     def size(self) -> int:
         return sum(segment.size for segment in self._segments)
 
-    def floor(self, offset: int) -> int:
+    def index_of_offset(self, offset: int) -> int:
         """Index of the segment that may hold `offset`: the last one whose base is not above it; 0
         if all are."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
-    def since(self, offset: int) -> list[Segment]:
+    def from_offset(self, offset: int) -> list[Segment]:
         """The segments that may hold `offset` or an offset above it."""
-        return self._segments[self.floor(offset) :]
+        return self._segments[self.index_of_offset(offset) :]
 
     def add(self, segment: Segment) -> None:
         """Adds a segment, which becomes the active one."""

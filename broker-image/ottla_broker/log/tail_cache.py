@@ -82,7 +82,7 @@ class TailCache:
         self._arenas: list[Arena] = []
         self._next_size = FIRST_ARENA_BYTES
 
-    def room(self, size: int, next_offset: int) -> Arena:
+    def arena_for(self, size: int, next_offset: int) -> Arena:
         """An arena with `size` bytes free at `used`. `next_offset`: the log end offset, where the
         new bytes start."""
         if self._arenas:

@@ -17,7 +17,7 @@ def truncate_to(log: LogState, offset: int) -> None:
         return
     log.tail.clear()
     try:
-        keep = log.segments.floor(offset)
+        keep = log.segments.index_of_offset(offset)
         _lower_recovery_point(log, log.segments[keep].indexed_end_below(offset))
         removed = list(log.segments)[keep + 1 :]
         if removed:
@@ -27,7 +27,7 @@ def truncate_to(log: LogState, offset: int) -> None:
                 segment.remove()
         active = log.segments.active
         _end_at(log, active.truncate_to(offset))
-        # Or what was cut off could come back after a loss of power, beside what replaced it.
+        # Otherwise a loss of power could restore what was cut off, next to what replaced it.
         active.file.sync()
         log.snapshots.remove_above(log.end)
         log.producers = rebuild_producer_states(log, log.end)
@@ -61,11 +61,10 @@ def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
 
 
 def _lower_recovery_point(log: LogState, offset: int) -> None:
-    """Lowers it to `offset`, the end of a batch that stays: an end in a hole would protect bytes
-    that are gone.
+    """Lowers the recovery point to `offset`, the end of a batch that stays.
 
-    It is on the device before anything is cut off. Or a restart would take what replaces the old
-    end for flushed.
+    The checkpoint file is durable before anything is cut off. Otherwise a restart would assume that
+    what replaces the old end is flushed.
     """
     if offset < log.flush.recovery_point:
         log.flush.truncate_to(offset)

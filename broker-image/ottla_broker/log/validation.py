@@ -43,7 +43,7 @@ _CODECS: Final = {
 }
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A batch header as `wire.batch.HEADER` unpacks it; the hot path makes no object of it."""
+"""A batch header as `wire.batch.HEADER` unpacks it; the hot path constructs no object of it."""
 
 
 @dataclass(slots=True)

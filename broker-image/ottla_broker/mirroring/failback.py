@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
@@ -105,8 +106,8 @@ class MirrorFailback:
         self._send_report = send_report
         self._target_addresses = target_addresses
         self._added = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {config.name} failback")
-        self._task.add_done_callback(self._log_failure)
+        self._tasks = BackgroundTasks()
+        self._tasks.start(self._run())
 
     def add_partition(self, partition: Partition, topic: MirroredTopicRecord, record: MirroredPartitionRecord) -> None:
         before = self.partitions.get(partition)
@@ -118,12 +119,7 @@ class MirrorFailback:
         self.partitions.pop(partition, None)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    def _log_failure(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (reason := task.exception()) is not None:
-            logger.error("mirror %s: failback stopped: %s", self.config.name, reason, exc_info=reason)
+        await self._tasks.cancel()
 
     def _is_current(self, target: FailbackPartition) -> bool:
         return self.partitions.get(target.partition) is target and target.is_leader

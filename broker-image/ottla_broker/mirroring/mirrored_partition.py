@@ -59,31 +59,24 @@ class OffsetPolicy(Protocol):
 
     def position(self, mirrored: "MirroredPartition") -> int:
         """Next offset to fetch."""
-        ...
 
     def last_record_epoch(self, mirrored: "MirroredPartition") -> int:
         """Leader epoch of the record before the position; −1 if unknown."""
-        ...
 
     def source_id(self, mirrored: "MirroredPartition") -> UUID | None:
         """Source topic for reports to the controller; None where a topic can have only one source."""
-        ...
 
     def append_batches(self, mirrored: "MirroredPartition", data: FetchResponsePartition) -> FetchOutcome | None:
         """Appends the batches of a response. Returns the outcome that prevents it, or None."""
-        ...
 
     def handle_divergence(self, mirrored: "MirroredPartition", epoch: int, end: int) -> FetchOutcome:
         """Reacts to a diverging epoch: the source has records of `epoch` only up to `end`."""
-        ...
 
     def handle_out_of_range(self, mirrored: "MirroredPartition", start: int, end: int) -> FetchOutcome:
         """Reacts to OFFSET_OUT_OF_RANGE: the source's log goes from `start` to `end`."""
-        ...
 
     def advance_log_start(self, mirrored: "MirroredPartition") -> None:
         """Deletes records that the source has deleted, as far as the policy mirrors deletion."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

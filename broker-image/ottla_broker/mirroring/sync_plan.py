@@ -127,7 +127,7 @@ class RejectedTopic:
     reason: str
 
 
-IdenticalStep = (
+SyncStep = (
     CreateMirroredTopic
     | RecreateMirroredTopic
     | AdoptTopic
@@ -135,10 +135,10 @@ IdenticalStep = (
     | AddPartitions
     | AlterTopicConfig
     | UpdateOrigins
+    | AddSource
+    | ResumeSource
     | RejectedTopic
 )
-AppendedStep = AddSource | ResumeSource | RejectedTopic
-SyncStep = IdenticalStep | AppendedStep
 
 
 def target_topic_of(step: SyncStep) -> str:
@@ -177,7 +177,7 @@ def plan_identical(
     replication_factor: int,
     cluster_id: str,
     at_source: Mapping[str, MirroredAtSource] | None = None,
-) -> Iterator[IdenticalStep]:
+) -> Iterator[SyncStep]:
     """`topic_configs` None: settings are not synchronised. `at_source` says how the source mirrors the failback candidates."""
     for topic in select_topics(image, config, source):
         synced = {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {}))
@@ -241,7 +241,7 @@ def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
 
 def _plan_adoption(
     image: MetadataImage, new: NewMirroredTopic, here: TopicImage, reverse: MirroredAtSource
-) -> IdenticalStep:
+) -> SyncStep:
     if not reverse.failed_over:
         reason = f"the source's topic mirrors this one, by mirror {reverse.mirror!r}, and has not failed over"
     else:
@@ -297,7 +297,7 @@ def plan_appended(
     topic_configs: TopicConfigs | None,
     replication_factor: int,
     cluster_id: str,
-) -> Iterator[AppendedStep]:
+) -> Iterator[SyncStep]:
     """`topic_configs` None: topics are created with this cluster's own settings. At most one RejectedTopic for each topic."""
     for topic in select_topics(image, config, source):
         loop = _loop_reason(topic, cluster_id)

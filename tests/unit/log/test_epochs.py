@@ -30,20 +30,20 @@ def test_end_offset_for_without_epochs() -> None:
 def test_assigning_an_epoch_again_changes_nothing() -> None:
     known = epochs((1, 10), (3, 20))
     known.assign(3, 25)
-    assert known.entries() == [(1, 10), (3, 20)] and not known.dirty
+    assert known.entries() == [(1, 10), (3, 20)] and not known.is_dirty
 
 
 def test_records_of_an_older_epoch_drop_the_newer_ones() -> None:
     """Epochs without records are dropped when more records of an older one arrive."""
     known = epochs((0, 0), (1, 204), (2, 357))
     known.assign(1, 355)
-    assert known.entries() == [(0, 0), (1, 204)] and known.dirty
+    assert known.entries() == [(0, 0), (1, 204)] and known.is_dirty
 
 
 def test_entries_that_contradict_a_new_one_are_dropped() -> None:
     known = epochs((1, 10), (3, 20), (4, 30))
     known.assign(5, 20)
-    assert known.entries() == [(1, 10), (5, 20)] and known.dirty
+    assert known.entries() == [(1, 10), (5, 20)] and known.is_dirty
 
 
 def test_an_epoch_without_records_is_replaced() -> None:

@@ -364,7 +364,7 @@ class TestMaintenance:
         for later, flushed in ((0, 0), (499, 0), (1, 1)):
             clock.now_ms += later
             asyncio.run(care.sync_overdue_logs())
-            assert log.flush.flushed == flushed
+            assert log.flush.flushed_offset == flushed
 
     def test_recovery_point_advances_in_logs_with_many_unflushed_bytes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

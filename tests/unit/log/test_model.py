@@ -150,7 +150,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def reopened(self, *, clean: bool) -> None:
         checkpoint = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
-        high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed
+        high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed_offset
         self.storage = self.new_storage()
         self.log = open_log(self.storage, DIRECTORY, "topic", 0, CONFIG, checkpoint)
         assert self.log.failure is None, self.log.failure

@@ -108,7 +108,7 @@ def test_budget_bounds_all_tails_together() -> None:
     budget = TailBudget(limit=100_000)
     tails = [TailCache(budget) for _ in range(20)]
     for tail in tails:
-        arena = tail.room(1_000, 0)
+        arena = tail.arena_for(1_000, 0)
         arena.used = 1_000
         arena.ends.append(5)
         arena.stops.append(1_000)
@@ -121,11 +121,11 @@ def test_arenas_grow_and_hold_a_large_batch() -> None:
     tail = TailCache(TailBudget())
     sizes = []
     for _ in range(6):
-        arena = tail.room(1, 0)
+        arena = tail.arena_for(1, 0)
         sizes.append(arena.size)
         arena.used = arena.size
     assert sizes[0] < sizes[1] < sizes[-1] == MAX_ARENA_BYTES
-    assert tail.room(MAX_ARENA_BYTES * 3, 0).size == MAX_ARENA_BYTES * 3
+    assert tail.arena_for(MAX_ARENA_BYTES * 3, 0).size == MAX_ARENA_BYTES * 3
 
 
 def test_reads_below_the_log_start_are_out_of_range(folder: LogFolder) -> None:

@@ -165,7 +165,7 @@ class TestDurability:
             await asyncio.gather(first, *waiting)
 
         asyncio.run(many())
-        assert log.flush.flushed == 51
+        assert log.flush.flushed_offset == 51
         assert isinstance(disk, FailingDisk)
         assert disk.synced.count(log.segments.active.path) <= 2
 
@@ -202,11 +202,11 @@ class TestDurability:
             log.truncate_to(2)
             for _ in range(3):
                 append_committed(log, batch(1, size=500), epoch=1)
-            assert log.flush.flushed <= 2
+            assert log.flush.flushed_offset <= 2
             await running
 
         asyncio.run(race())
-        assert log.flush.flushed == 5
+        assert log.flush.flushed_offset == 5
 
     def test_wait_for_truncated_records_ends(self, folder: LogFolder) -> None:
         log = folder.create()
@@ -220,7 +220,7 @@ class TestDurability:
             await asyncio.wait_for(running, 10)
 
         asyncio.run(race())
-        assert log.flush.flushed == 2
+        assert log.flush.flushed_offset == 2
 
     def test_failing_fsync_takes_the_partition_offline(self, failing_folder: LogFolder) -> None:
         from ottla_broker.wire.errors import ErrorCode, KafkaError

@@ -93,7 +93,7 @@ def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
 def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> None:
     compacted.fill()
     compacted.clean()
-    compacted.cleaner.forget("t", 0)
+    compacted.cleaner.forget_log("t", 0)
     assert compacted.cleaner.checkpoints == {}
 
     async def written() -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, choose_range, filthiest, group_segments
+from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, choose_filthiest, choose_range, group_segments
 from ottla_broker.log.config import LogConfig
 
 NOW_MS = 1_700_000_000_000
@@ -81,9 +81,9 @@ def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None) -> Non
 
 def test_overdue_logs_come_first_then_the_filthiest() -> None:
     tidy, filthy, late = DirtyRange(0, 1, 90, 10, False), DirtyRange(0, 1, 10, 90, False), DirtyRange(0, 1, 95, 5, True)
-    assert filthiest([("tidy", tidy), ("filthy", filthy)]) == ("filthy", filthy)
-    assert filthiest([("late", late), ("filthy", filthy)]) == ("late", late)
-    assert filthiest([]) is None
+    assert choose_filthiest([("tidy", tidy), ("filthy", filthy)]) == ("filthy", filthy)
+    assert choose_filthiest([("late", late), ("filthy", filthy)]) == ("late", late)
+    assert choose_filthiest([]) is None
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 100))
