@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla_operator.resources.common import API_VERSION
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.progress import parse_lines
-from ottla_spark.run import RuntimeEnvironment, run_pipeline
+from ottla_spark.run import run_pipeline
+from ottla_spark.runtime_environment import RuntimeEnvironment
 from tests.spark.broker import broker
 
 Line = dict[str, Any]
