@@ -195,13 +195,13 @@ def test_a_snapshot_reaches_a_running_broker_that_was_cut_off() -> None:
         await cluster.make_topic("gone")
         late = cluster.others(leader)[0]
         others = [node.host for node in cluster.others(late)]
-        cluster.network.isolate(late.host, others)
+        cluster.network.isolate_host(late.host, others)
         cluster.register.cut(late.host)
         await cluster.delete_topic("gone")
         await history_grows(cluster, 40)
         await cluster.pause(3)
-        cluster.network.rejoin(late.host, others)
-        cluster.register.mend(late.host)
+        cluster.network.rejoin_host(late.host, others)
+        cluster.register.restore(late.host)
         await cluster.all_agree(*(f"topic-{number}" for number in range(40)), alike_from=-1)
         assert late.broker is not None
         assert "gone" not in late.broker.image.topics

@@ -12,7 +12,7 @@ from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.records import AppendedSourceRecord
 from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
-from ottla_broker.mirroring.sync_plan import AddSource, AppendedStep, RejectedTopic, ResumeSource, plan_appended
+from ottla_broker.mirroring.sync_plan import AddSource, RejectedTopic, ResumeSource, SyncStep, plan_appended
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import SmallController, on_a_loop
 
@@ -41,7 +41,7 @@ class World:
         changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
-    async def take(self, mirror: str, source: SourceMetadata) -> list[AppendedStep]:
+    async def take(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
         found = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
