@@ -20,8 +20,9 @@ from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
 from ottla_broker.mirroring.mirror_config import matches_name
-from ottla_broker.wire.client import Client, build_offset_commit, raise_for_error
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.offset_commit import build_offset_commit
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from ottla_broker.wire.client import Client, NoBrokersAvailable, describe_os_error, parse_bootstrap_servers
+from ottla_broker.wire.client import Client, NoBrokersAvailable, parse_bootstrap_servers
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 
 
 class Unreachable(Exception):

@@ -12,8 +12,8 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
-from ottla_broker.wire.client import build_offset_commit
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.offset_commit import build_offset_commit
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
 
