@@ -26,8 +26,7 @@ READS_WITHIN_S = 30.0
 
 
 def set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) -> None:
-    """None removes a setting. Raises AssertionError with the broker's message if it rejects them.
-    """
+    """None removes a setting. Raises AssertionError with the broker's message if it rejects them."""
     code, message = try_mirror(bootstrap, name, settings)
     assert code is ErrorCode.none, message
 

@@ -90,8 +90,7 @@ def kill_and_start(broker: BrokerProcess) -> None:
 
 
 def test_only_committed_transactions_of_kafka_are_appended() -> None:
-    """Committed records are copied as soon as they are committed; aborted ones and markers are not.
-    """
+    """Committed records are copied as soon as they are committed; aborted ones and markers are not."""
     with BROKERS["kafka"]() as west, run_ottla_broker() as here:
         create(west, "money")
         append(west, here, "west")
@@ -123,8 +122,7 @@ def test_only_committed_transactions_of_kafka_are_appended() -> None:
 
 
 def test_source_position_survives_deletion_of_the_records(west: BrokerProcess) -> None:
-    """Retention and DeleteRecords delete all mirrored records, and none is appended a second time.
-    """
+    """Retention and DeleteRecords delete all mirrored records, and none is appended a second time."""
     with run_ottla_broker(log_retention_check_interval_ms=300, log_segment_bytes=20_000) as here:
         create(west, "flights", 2)
         produce(west.bootstrap, "flights", numbered("west", 500))

@@ -246,8 +246,7 @@ def test_source_that_lost_its_log_is_never_mixed_in(pair: Pair, records_again: i
 
 
 def test_failover_while_records_and_transactions_are_written() -> None:
-    """Open transactions are aborted, producers continue at a known offset, and mirroring has ended.
-    """
+    """Open transactions are aborted, producers continue at a known offset, and mirroring has ended."""
     with BROKERS["kafka"]() as there, run_ottla_broker() as here:
         pair = Pair(there, here)
         pair.create("money", 2)

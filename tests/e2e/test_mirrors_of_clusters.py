@@ -21,8 +21,7 @@ PARTITIONS = 3
 
 @contextmanager
 def producing(source: ProcessCluster) -> Iterator[list[int]]:
-    """Produces numbered records to all partitions; yields the acknowledged records per partition.
-    """
+    """Produces numbered records to all partitions; yields the acknowledged records per partition."""
     acknowledged = [0]
 
     def one_more(_: Message) -> None:
