@@ -199,7 +199,7 @@ def duplicates_are_forgotten_by_new_leaders() -> Iterator[None]:
 @contextmanager
 def coordinators_answer_out_of_session() -> Iterator[None]:
     """Who cannot reach the controller goes on telling what groups have committed (rule 6)."""
-    with patch.object(Broker, "_in_session", lambda _: True):
+    with patch.object(Broker, "_is_in_session", lambda _: True):
         yield
 
 
